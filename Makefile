@@ -75,12 +75,15 @@ lint: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# mypy does not read the import hook of an editable install, so it gets the root under the package's name; it starts
-# beside it, since some of the root's folders have names of Python's own modules.
+# mypy does not read the import hook of an editable install, so it gets the root under the package's name. It runs
+# beside that name: it looks for modules in its own folder first, where the root's would be found under two names.
+TYPED := $(addprefix -p triten.,runtime dispatch nn optim utils) \
+	-m triten $(patsubst %.py,-m triten.%,$(filter-out __init__.py setup.py,$(wildcard *.py))) -m triten.tests.test_public_types
+
 type: $(DEV_READY)
 	mkdir -p $(VENV)/typing && ln -sfn "$(CURDIR)" $(VENV)/typing/triten
-	cd $(VENV)/typing && $(abspath $(BIN))/python -P -m mypy --config-file triten/pyproject.toml \
-		-p triten.runtime -p triten.dispatch
+	python=$$(cd $(BIN) && pwd)/python && cd $(VENV)/typing && \
+		MYPYPATH=. "$$python" -P -m mypy --config-file triten/pyproject.toml $(TYPED)
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen

@@ -13,9 +13,12 @@ Example:
 """
 
 import sys as _sys
+import typing as _typing
 
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from . import _C as _C
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
-    from ._public import __all__ as __all__
+
+    if not _typing.TYPE_CHECKING:
+        from ._public import __all__ as __all__
     from .utils import _register_device_module as _register_device_module

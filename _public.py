@@ -1,171 +1,190 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
-from math import e, inf, nan, pi
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 
-from . import (
-    accelerator,
-    amp,
-    autograd,
-    backends,
-    cuda,
-    fft,
-    func,
-    functional,
-    library,
-    linalg,
-    nn,
-    optim,
-    overrides,
-    profiler,
-    return_types,
-    serialization,
-    special,
-    utils,
-    version,
-)
+if _typing.TYPE_CHECKING:
+    # What is an operator, too, is a function of the module: mypy takes the first of two definitions.
+    from .dispatch.functions.low_rank import *
+    from .dispatch.functions.queries import *
+    from .dispatch.functions.variadic import *
+
+from . import accelerator as accelerator
+from . import amp as amp
+from . import autograd as autograd
+from . import backends as backends
+from . import cuda as cuda
+from . import fft as fft
+from . import func as func
+from . import functional as functional
+from . import library as library
+from . import linalg as linalg
+from . import nn as nn
+from . import optim as optim
+from . import overrides as overrides
+from . import profiler as profiler
+from . import return_types as return_types
+from . import serialization as serialization
+from . import special as special
+from . import utils as utils
+from . import version as version
 from .dispatch import load as _load
-from .dispatch.autograd.anomaly import (
-    is_anomaly_check_nan_enabled,
-    is_anomaly_enabled,
-    set_anomaly_enabled,
-)
-from .dispatch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .dispatch.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from .dispatch.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from .dispatch.autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
+from .dispatch.autograd.grad_mode import enable_grad as enable_grad
+from .dispatch.autograd.grad_mode import inference_mode as inference_mode
+from .dispatch.autograd.grad_mode import no_grad as no_grad
+from .dispatch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .dispatch.core.op_overload import Ops as _Ops
-from .dispatch.core.tags import Tag
+from .dispatch.core.tags import Tag as Tag
 from .dispatch.generated import functions as _functions
-from .dispatch.generated.functions import *
+from .dispatch.generated.functions import *  # type: ignore[assignment, no-redef]
 from .dispatch.generated.functions import segment_reduce as _segment_reduce
-from .dispatch.iterator.broadcast import broadcast_shapes
-from .dispatch.iterator.loops import cpu_kernel
-from .dispatch.iterator.parallel import get_num_threads, set_num_threads
-from .dispatch.iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
-from .dispatch.iterator.type_promotion import can_cast, promote_types, result_type
-from .dispatch.layers.autocast.mode import autocast
-from .dispatch.layers.autocast.state import (
-    autocast_decrement_nesting,
-    autocast_increment_nesting,
-    clear_autocast_cache,
-    get_autocast_dtype,
-    is_autocast_available,
-    is_autocast_cache_enabled,
-    is_autocast_enabled,
-    set_autocast_cache_enabled,
-    set_autocast_dtype,
-    set_autocast_enabled,
-)
-from .dispatch.layers.explain.call import explain
-from .dispatch.layers.overrides.device_context import get_default_device
-from .dispatch.layers.python_key import TensorDispatchMode
-from .dispatch.layers.vmap import vmap
-from .dispatch.methods.interchange import from_dlpack, frombuffer, to_dlpack
-from .dispatch.methods.names import align_tensors
-from .dispatch.methods.print_options import set_printoptions
-from .dispatch.methods.tensor_types import (
-    BFloat16Tensor,
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
-    set_default_tensor_type,
-)
-from .dispatch.random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
+from .dispatch.iterator.broadcast import broadcast_shapes as broadcast_shapes
+from .dispatch.iterator.loops import cpu_kernel as cpu_kernel
+from .dispatch.iterator.parallel import get_num_threads as get_num_threads
+from .dispatch.iterator.parallel import set_num_threads as set_num_threads
+from .dispatch.iterator.tensor_iterator import TensorIterator as TensorIterator
+from .dispatch.iterator.tensor_iterator import TensorIteratorConfig as TensorIteratorConfig
+from .dispatch.iterator.type_promotion import can_cast as can_cast
+from .dispatch.iterator.type_promotion import promote_types as promote_types
+from .dispatch.iterator.type_promotion import result_type as result_type
+from .dispatch.layers.autocast.mode import autocast as autocast
+from .dispatch.layers.autocast.state import autocast_decrement_nesting as autocast_decrement_nesting
+from .dispatch.layers.autocast.state import autocast_increment_nesting as autocast_increment_nesting
+from .dispatch.layers.autocast.state import clear_autocast_cache as clear_autocast_cache
+from .dispatch.layers.autocast.state import get_autocast_dtype as get_autocast_dtype
+from .dispatch.layers.autocast.state import is_autocast_available as is_autocast_available
+from .dispatch.layers.autocast.state import is_autocast_cache_enabled as is_autocast_cache_enabled
+from .dispatch.layers.autocast.state import is_autocast_enabled as is_autocast_enabled
+from .dispatch.layers.autocast.state import set_autocast_cache_enabled as set_autocast_cache_enabled
+from .dispatch.layers.autocast.state import set_autocast_dtype as set_autocast_dtype
+from .dispatch.layers.autocast.state import set_autocast_enabled as set_autocast_enabled
+from .dispatch.layers.explain.call import explain as explain
+from .dispatch.layers.overrides.device_context import get_default_device as get_default_device
+from .dispatch.layers.python_key import TensorDispatchMode as TensorDispatchMode
+from .dispatch.layers.vmap import vmap as vmap
+from .dispatch.methods.interchange import from_dlpack as from_dlpack
+from .dispatch.methods.interchange import frombuffer as frombuffer
+from .dispatch.methods.interchange import to_dlpack as to_dlpack
+from .dispatch.methods.names import align_tensors as align_tensors
+from .dispatch.methods.print_options import set_printoptions as set_printoptions
+from .dispatch.methods.tensor_types import BFloat16Tensor as BFloat16Tensor
+from .dispatch.methods.tensor_types import BoolTensor as BoolTensor
+from .dispatch.methods.tensor_types import ByteTensor as ByteTensor
+from .dispatch.methods.tensor_types import CharTensor as CharTensor
+from .dispatch.methods.tensor_types import DoubleTensor as DoubleTensor
+from .dispatch.methods.tensor_types import FloatTensor as FloatTensor
+from .dispatch.methods.tensor_types import HalfTensor as HalfTensor
+from .dispatch.methods.tensor_types import IntTensor as IntTensor
+from .dispatch.methods.tensor_types import LongTensor as LongTensor
+from .dispatch.methods.tensor_types import ShortTensor as ShortTensor
+from .dispatch.methods.tensor_types import set_default_tensor_type as set_default_tensor_type
+from .dispatch.random import Generator as Generator
+from .dispatch.random import default_generator as default_generator
+from .dispatch.random import get_rng_state as get_rng_state
+from .dispatch.random import initial_seed as initial_seed
+from .dispatch.random import manual_seed as manual_seed
+from .dispatch.random import seed as seed
+from .dispatch.random import set_rng_state as set_rng_state
 from .dispatch.structured.kernel_packages import KernelPackage as _KernelPackage
 from .dispatch.structured.stub import register_loader as _register_loader
-from .dispatch.tensor import Tensor
-from .dispatch.tensor_data import as_tensor, asarray, from_numpy, tensor
+from .dispatch.tensor import Tensor as Tensor
+from .dispatch.tensor_data import as_tensor as as_tensor
+from .dispatch.tensor_data import asarray as asarray
+from .dispatch.tensor_data import from_numpy as from_numpy
+from .dispatch.tensor_data import tensor as tensor
 from .runtime import cuda as _cuda_runtime  # so that a program may import Triton next
+from .runtime.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from .runtime.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
 from .runtime.determinism import (
-    are_deterministic_algorithms_enabled,
-    get_deterministic_debug_mode,
-    is_deterministic_algorithms_warn_only_enabled,
-    set_deterministic_debug_mode,
-    use_deterministic_algorithms,
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
 )
-from .runtime.device import device, set_default_device
-from .runtime.dispatch_key import DispatchKey
-from .runtime.dispatch_key_set import DispatchKeySet
-from .runtime.errors import (
-    AcceleratorError,
-    OutOfMemoryError,
-    _check,
-    _check_index,
-    _check_not_implemented,
-    _check_type,
-    _check_value,
-    _check_with,
-)
-from .runtime.float32_precision import get_float32_matmul_precision, set_float32_matmul_precision
-from .runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
-from .runtime.layout import layout, sparse_coo, sparse_csr, strided
+from .runtime.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
+from .runtime.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from .runtime.device import device as device
+from .runtime.device import set_default_device as set_default_device
+from .runtime.dispatch_key import DispatchKey as DispatchKey
+from .runtime.dispatch_key_set import DispatchKeySet as DispatchKeySet
+from .runtime.errors import AcceleratorError as AcceleratorError
+from .runtime.errors import OutOfMemoryError as OutOfMemoryError
+from .runtime.errors import _check as _check
+from .runtime.errors import _check_index as _check_index
+from .runtime.errors import _check_not_implemented as _check_not_implemented
+from .runtime.errors import _check_type as _check_type
+from .runtime.errors import _check_value as _check_value
+from .runtime.errors import _check_with as _check_with
+from .runtime.float32_precision import get_float32_matmul_precision as get_float32_matmul_precision
+from .runtime.float32_precision import set_float32_matmul_precision as set_float32_matmul_precision
+from .runtime.grad_mode import is_grad_enabled as is_grad_enabled
+from .runtime.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
+from .runtime.layout import layout as layout
+from .runtime.layout import sparse_coo as sparse_coo
+from .runtime.layout import sparse_csr as sparse_csr
+from .runtime.layout import strided as strided
 from .runtime.lazy_import import LazyModule as _LazyModule
 from .runtime.lazy_import import namespace_package as _namespace_package
-from .runtime.memory_format import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    memory_format,
-    preserve_format,
-)
-from .runtime.scalar_type import (
-    bfloat16,
-    complex64,
-    complex128,
-    dtype,
-    finfo,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    iinfo,
-    int8,
-    int16,
-    int32,
-    int64,
-    set_default_dtype,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from .runtime.scalar_type import bool_ as bool
-from .runtime.size import Size
-from .runtime.storage import Storage as UntypedStorage
-from .serialization import load, save
-from .version import __version__
+from .runtime.memory_format import channels_last as channels_last
+from .runtime.memory_format import channels_last_3d as channels_last_3d
+from .runtime.memory_format import contiguous_format as contiguous_format
+from .runtime.memory_format import memory_format as memory_format
+from .runtime.memory_format import preserve_format as preserve_format
+from .runtime.scalar_type import bfloat16 as bfloat16
+from .runtime.scalar_type import bool_ as _bool
+from .runtime.scalar_type import complex64 as complex64
+from .runtime.scalar_type import complex128 as complex128
+from .runtime.scalar_type import dtype as dtype
+from .runtime.scalar_type import finfo as finfo
+from .runtime.scalar_type import float8_e4m3fn as float8_e4m3fn
+from .runtime.scalar_type import float8_e5m2 as float8_e5m2
+from .runtime.scalar_type import float16 as float16
+from .runtime.scalar_type import float32 as float32
+from .runtime.scalar_type import float64 as float64
+from .runtime.scalar_type import get_default_dtype as get_default_dtype
+from .runtime.scalar_type import iinfo as iinfo
+from .runtime.scalar_type import int8 as int8
+from .runtime.scalar_type import int16 as int16
+from .runtime.scalar_type import int32 as int32
+from .runtime.scalar_type import int64 as int64
+from .runtime.scalar_type import set_default_dtype as set_default_dtype
+from .runtime.scalar_type import uint8 as uint8
+from .runtime.scalar_type import uint16 as uint16
+from .runtime.scalar_type import uint32 as uint32
+from .runtime.scalar_type import uint64 as uint64
+from .runtime.size import Size as Size
+from .runtime.storage import Storage as _Storage
+from .serialization import load as load
+from .serialization import save as save
+from .version import __version__ as __version__
 
 # isort: split
 # Written by hand over operators of the same names, and so imported after them.
-from .dispatch.functions.low_rank import lu, pca_lowrank, svd_lowrank
+from .dispatch.functions.low_rank import lu as lu
+from .dispatch.functions.low_rank import pca_lowrank as pca_lowrank
+from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank
 from .dispatch.functions.queries import *
 from .dispatch.functions.variadic import *
 
 half, double, short, long = float16, float64, int16, int64
-float, int, cfloat, cdouble = float32, int32, complex64, complex128
+bool, float, int, cfloat, cdouble = _bool, float32, int32, complex64, complex128
 newaxis = None
+UntypedStorage = _Storage
 ops = _Ops()
 
 # The first stands above the root, which does not import it; the second is for tests alone.
 perf = _LazyModule(f"{__package__}.perf")
-testing = _LazyModule(f"{__package__}.testing")
-if _TYPE_CHECKING:
-    from . import random, signal, triton_kernels, types
+if _typing.TYPE_CHECKING:
+    from . import random as random
+    from . import signal as signal
+    from . import testing as testing
+    from . import triton_kernels as triton_kernels
+    from . import types as types
 else:
+    testing = _LazyModule(f"{__package__}.testing")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")
     types = _namespace_package(f"{__package__}.types")
@@ -187,12 +206,14 @@ _DERIVATIVES = {name for name in _functions.__all__ if name.endswith("_backward"
     "native_dropout_backward"
 }
 
-__all__ = sorted(
-    {
-        *_functions.__all__,
-        *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
-        "__version__",
-        "_segment_reduce",
-    }
-    - _DERIVATIVES
-)
+if not _typing.TYPE_CHECKING:
+    # Type checkers take what is imported under its own name, since they cannot compute a list.
+    __all__ = sorted(
+        {
+            *_functions.__all__,
+            *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
+            "__version__",
+            "_segment_reduce",
+        }
+        - _DERIVATIVES
+    )

@@ -11,10 +11,14 @@ Example:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import cuda as _cuda
+from .runtime.device import DeviceLike
 from .runtime.device import device as _Device
+
+if TYPE_CHECKING:
+    from .runtime.cuda.stream import Stream
 
 __all__ = [
     "current_accelerator",
@@ -45,8 +49,7 @@ def is_available() -> bool:
 
 def device_count() -> int:
     """How many there are, 0 without any (`torch.accelerator.device_count`)."""
-    count: int = _cuda.device_count() if is_available() else 0
-    return count
+    return _cuda.device_count() if is_available() else 0
 
 
 def current_accelerator(check_available: bool = False) -> _Device | None:
@@ -57,13 +60,12 @@ def current_accelerator(check_available: bool = False) -> _Device | None:
     return _Device("cuda") if is_available() else None
 
 
-def _index_of(device: Any) -> int:
+def _index_of(device: DeviceLike) -> int:
     """The index that a device argument stands for. Raises RuntimeError without accelerator, ValueError for others."""
     if not is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
     if device is None:
-        current: int = _cuda.current_device()
-        return current
+        return _cuda.current_device()
     if isinstance(device, int):
         return device
     asked = _Device(device)
@@ -77,22 +79,22 @@ def current_device_index() -> int:
     return _index_of(None)
 
 
-def set_device_index(device: Any, /) -> None:
+def set_device_index(device: DeviceLike, /) -> None:
     """Make a device the current one; None changes nothing (`torch.accelerator.set_device_index`)."""
     _cuda.set_device(_index_of(device))
 
 
-def synchronize(device: Any = None, /) -> None:
+def synchronize(device: DeviceLike = None, /) -> None:
     """Wait until a device has done all that it was given (`torch.accelerator.synchronize`)."""
     _cuda.synchronize(_index_of(device))
 
 
-def current_stream(device: Any = None, /) -> Any:
+def current_stream(device: DeviceLike = None, /) -> Stream:
     """The current stream of a device (`torch.accelerator.current_stream`)."""
     return _cuda.current_stream(_index_of(device))
 
 
-def set_stream(stream: Any) -> None:
+def set_stream(stream: Stream) -> None:
     """Make a stream the current one of its device, and that device the current one (`torch.accelerator.set_stream`)."""
     _cuda.set_stream(stream)
 
@@ -119,42 +121,42 @@ def empty_cache() -> None:
     _cuda.empty_cache()
 
 
-def get_memory_info(device: Any = None, /) -> tuple[int, int]:
+def get_memory_info(device: DeviceLike = None, /) -> tuple[int, int]:
     """Free and total bytes of a device (`torch.accelerator.get_memory_info`)."""
     free, total = _cuda.mem_get_info(_index_of(device))
     return free, total
 
 
-def memory_stats(device: Any = None, /) -> dict[str, int]:
+def memory_stats(device: DeviceLike = None, /) -> dict[str, int]:
     """The allocator's counters (`torch.accelerator.memory_stats`), as `tt.cuda.memory_stats` has them."""
     return dict(_cuda.memory_stats(_index_of(device)))
 
 
-def memory_allocated(device: Any = None, /) -> int:
+def memory_allocated(device: DeviceLike = None, /) -> int:
     """Bytes of tensors on a device (`torch.accelerator.memory_allocated`)."""
     return int(_cuda.memory_allocated(_index_of(device)))
 
 
-def max_memory_allocated(device: Any = None, /) -> int:
+def max_memory_allocated(device: DeviceLike = None, /) -> int:
     """The most of `memory_allocated` since the start or a reset (`torch.accelerator.max_memory_allocated`)."""
     return int(_cuda.max_memory_allocated(_index_of(device)))
 
 
-def memory_reserved(device: Any = None, /) -> int:
+def memory_reserved(device: DeviceLike = None, /) -> int:
     """Bytes that the allocator holds of a device (`torch.accelerator.memory_reserved`)."""
     return int(_cuda.memory_reserved(_index_of(device)))
 
 
-def max_memory_reserved(device: Any = None, /) -> int:
+def max_memory_reserved(device: DeviceLike = None, /) -> int:
     """The most of `memory_reserved` since the start or a reset (`torch.accelerator.max_memory_reserved`)."""
     return int(_cuda.max_memory_reserved(_index_of(device)))
 
 
-def reset_accumulated_memory_stats(device: Any = None, /) -> None:
+def reset_accumulated_memory_stats(device: DeviceLike = None, /) -> None:
     """Set the counters of what came and went to 0 (`torch.accelerator.reset_accumulated_memory_stats`)."""
     _cuda.reset_accumulated_memory_stats(_index_of(device))
 
 
-def reset_peak_memory_stats(device: Any = None, /) -> None:
+def reset_peak_memory_stats(device: DeviceLike = None, /) -> None:
     """Set the peaks to what there is now (`torch.accelerator.reset_peak_memory_stats`)."""
     _cuda.reset_peak_memory_stats(_index_of(device))

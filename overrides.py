@@ -24,7 +24,7 @@ import functools
 import importlib
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .dispatch.core import tensor_function as _protocol
 from .dispatch.core.tensor_function import (
@@ -53,6 +53,9 @@ __all__ = [
     "resolve_name",
     "wrap_tensor_function",
 ]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 NAMESPACES = {
     "triten": "_public",
@@ -119,7 +122,7 @@ def _tensor_methods() -> set[Callable[..., Any]]:
     return set(get_overridable_functions()[Tensor])
 
 
-def resolve_name(f: Any) -> str | None:
+def resolve_name(f: object) -> str | None:
     """The name under which a callable that a handler got is found, which gives it when evaluated.
 
     None for what is not public here.
@@ -144,7 +147,7 @@ def resolve_name(f: Any) -> str | None:
 _protocol.name_resolvers.append(resolve_name)
 
 
-def is_tensor_method_or_property(func: Any) -> bool:
+def is_tensor_method_or_property(func: object) -> bool:
     """Whether a callable that a handler got belongs to `Tensor`: its first argument is the tensor.
 
     Example:
@@ -157,7 +160,7 @@ def is_tensor_method_or_property(func: Any) -> bool:
     return func in _tensor_methods() or getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__")
 
 
-def is_tensor_like(inp: Any) -> bool:
+def is_tensor_like(inp: object) -> bool:
     """Whether a value is a tensor, or of a class that handles public calls.
 
     Example:
@@ -180,8 +183,8 @@ def get_default_nowrap_functions() -> set[Any]:
 
 
 def wrap_tensor_function(
-    dispatcher: Callable[..., Iterable[Any]],
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    dispatcher: Callable[Parameters, Iterable[Any]],
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """A decorator that has arguments and modes override a function of your own.
 
     Args:
@@ -196,12 +199,12 @@ def wrap_tensor_function(
         6
     """
 
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
             relevant = tuple(dispatcher(*args, **kwargs))
             if has_tensor_function(relevant):
-                return handle_tensor_function(wrapped, relevant, *args, **kwargs)
+                return handle_tensor_function(wrapped, relevant, *args, **kwargs)  # type: ignore[no-any-return]
             return function(*args, **kwargs)
 
         return wrapped

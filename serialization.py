@@ -11,9 +11,10 @@ import os
 import pickle
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Never
 
 from .dispatch.autograd.grad_mode import no_grad
 from .dispatch.generated import functions as _ops
@@ -30,6 +31,10 @@ from .runtime.traceback_filter import api_boundary
 
 if TYPE_CHECKING:
     import zipfile
+
+    from numpy.typing import NDArray
+
+    from .nn.modules.parameter import Parameter
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 
@@ -71,7 +76,7 @@ class _Name:
     def __init__(self, dotted: str) -> None:
         self.module, _, self.name = dotted.rpartition(".")
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Never:
         raise TypeError(f"{self.module}.{self.name} is a name to be written")
 
 
@@ -98,7 +103,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         super().__init__(file, protocol)
         self.storages: dict[int, tuple[str, Storage]] = {}
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: object) -> tuple[str, _Name, str, str, int] | None:
         """Of a storage: ``("storage", its type, its number, where it is, how many elements it has)``."""
         if isinstance(obj, Storage):
             obj = _TypedStorage(obj, None)
@@ -167,7 +172,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
 def save(
     obj: object,
     f: File,
-    pickle_module: Any = pickle,
+    pickle_module: ModuleType = pickle,
     pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
@@ -220,7 +225,7 @@ def save(
         _add(archive, f"{root}/version", b"3\n")
 
 
-def _add(archive: zipfile.ZipFile, name: str, data: Any) -> None:
+def _add(archive: zipfile.ZipFile, name: str, data: bytes | NDArray[Any]) -> None:
     """A record whose bytes begin at a multiple of `ALIGNMENT`."""
     import zipfile
 
@@ -228,7 +233,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: Any) -> None:
     header = 30 + len(name.encode()) + 4
     padding = -(archive.start_dir + header) % ALIGNMENT
     info.extra = b"FB" + padding.to_bytes(2, "little") + bytes(padding)
-    archive.writestr(info, memoryview(data))
+    archive.writestr(info, memoryview(data))  # type: ignore[arg-type]
 
 
 _safe: dict[str, Any] = {}
@@ -275,7 +280,9 @@ def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
         _safe.update(before)
 
 
-def _tensor(storage: _TypedStorage, offset: int, size: Any, stride: Any, *rest: Any) -> Any:
+def _tensor(
+    storage: _TypedStorage, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any
+) -> Tensor:
     """``torch._utils._rebuild_tensor`` and its second version."""
     requires_grad, _, metadata = (*rest, None, None, None)[:3]
     dtype = storage.dtype
@@ -284,9 +291,9 @@ def _tensor(storage: _TypedStorage, offset: int, size: Any, stride: Any, *rest: 
 
 
 def _tensor_v3(
-    storage: Storage, offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any,
-    metadata: Any = None,
-) -> Any:  # fmt: skip
+    storage: Storage, offset: int, size: Sequence[int], stride: Sequence[int], requires_grad: bool, hooks: object,
+    dtype: ScalarType, metadata: Mapping[str, bool] | None = None,
+) -> Tensor:  # fmt: skip
     return _rebuilt_tensor(storage, dtype, offset, size, stride, requires_grad, metadata)
 
 
@@ -294,11 +301,11 @@ def _rebuilt_tensor(
     storage: Storage,
     dtype: ScalarType,
     offset: int,
-    size: Any,
-    stride: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
     requires_grad: bool,
-    metadata: Any,
-) -> Any:
+    metadata: Mapping[str, bool] | None,
+) -> Tensor:
     geometry = (offset * dtype.itemsize, tuple(size), tuple(stride))
     made = _rebuilt(Tensor, storage, geometry, dtype, False, None)
     # There are no lazily conjugated or negated tensors here.
@@ -308,13 +315,13 @@ def _rebuilt_tensor(
     return made.requires_grad_() if requires_grad else made
 
 
-def _parameter(data: Tensor, requires_grad: bool, hooks: Any = None) -> Any:
+def _parameter(data: Tensor, requires_grad: bool, hooks: object = None) -> Parameter:
     from .nn.modules.parameter import Parameter
 
     return Parameter(data, requires_grad)
 
 
-def _of_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
+def _of_type(function: Callable[..., Tensor], kind: object, args: Sequence[Any], state: object) -> Tensor:
     """``torch._tensor._rebuild_from_type_v2``: a tensor with attributes, such as a buffer."""
     return function(*args)
 
@@ -348,7 +355,7 @@ class _Unpickler(pickle.Unpickler):
         data: IO[bytes],
         storage_of: Callable[[str, str, int], Storage],
         weights_only: bool,
-        options: Any,
+        options: dict[str, Any],
     ) -> None:
         super().__init__(data, **options)
         self._storage_of = storage_of
@@ -372,7 +379,7 @@ class _Unpickler(pickle.Unpickler):
             )
         return found
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: Any) -> Storage | _TypedStorage:
         if not isinstance(pid, tuple) or pid[0] != "storage":
             raise pickle.UnpicklingError(f"a storage expected, {pid!r} found")
         _, dtype, key, location, count = pid
@@ -384,7 +391,7 @@ class _Unpickler(pickle.Unpickler):
 def load(
     f: File,
     map_location: MapLocation = None,
-    pickle_module: Any = pickle,
+    pickle_module: ModuleType = pickle,
     *,
     weights_only: bool | None = None,
     mmap: bool | None = None,

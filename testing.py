@@ -10,7 +10,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from .dispatch.iterator.type_promotion import promote_types
 from .dispatch.tensor import Tensor
 from .dispatch.tensor_data import as_tensor
 from .runtime import scalar_type as st
+from .runtime.device import DeviceLike
 from .runtime.memory_format import memory_format as MemoryFormat
 from .runtime.traceback_filter import api_boundary
+
+if TYPE_CHECKING:
+    from .runtime.scalar_type import Number
 
 __all__ = ["assert_close", "make_tensor"]
 
@@ -56,9 +60,9 @@ class _Comparison:
         self.check_dtype = check_dtype
         self.allow_subclasses = allow_subclasses
         self.message = message
-        self.place: list[Any] = []
+        self.place: list[object] = []
 
-    def fail(self, text: str) -> None:
+    def fail(self, text: str) -> Never:
         """Raise AssertionError with PyTorch's message, or the caller's."""
         if self.place:
             text += f"\n\nThe failure occurred for item {''.join(f'[{each!r}]' for each in self.place)}"
@@ -129,7 +133,7 @@ class _Comparison:
         relative = difference / size if size else math.inf
         self.fail(_of_scalars(actual, expected, difference, relative, rtol, atol))
 
-    def _tensors(self, actual: Any, expected: Any) -> None:
+    def _tensors(self, actual: Tensor, expected: Tensor) -> None:
         for name in self.attributes:
             one, other = (_attribute(x, name) for x in (actual, expected))
             if one != other:
@@ -170,11 +174,13 @@ class _Comparison:
         self.fail("\n".join([f"Tensor-likes are not {'equal' if exact else 'close'}!\n", *lines]))
 
 
-def _attribute(tensor: Any, name: str) -> Any:
+def _attribute(tensor: Tensor, name: str) -> object:
     return tensor.stride() if name == "stride()" else getattr(tensor, name)
 
 
-def _of_scalars(actual: Any, expected: Any, difference: Any, relative: Any, rtol: float, atol: float) -> str:
+def _of_scalars(
+    actual: Number, expected: Number, difference: Number, relative: Number, rtol: float, atol: float
+) -> str:
     exact = rtol == 0 and atol == 0
     lines = [
         f"Scalars are not {'equal' if exact else 'close'}!\n",
@@ -242,16 +248,16 @@ def assert_close(
 
 @api_boundary
 def make_tensor(
-    *shape: Any,
+    *shape: int | Sequence[int],
     dtype: st.dtype,
-    device: Any,
+    device: DeviceLike,
     low: float | None = None,
     high: float | None = None,
     requires_grad: bool = False,
     noncontiguous: bool = False,
     exclude_zero: bool = False,
     memory_format: MemoryFormat | None = None,
-) -> Any:
+) -> Tensor:
     """A tensor of random elements, uniform from `low` to `high` without the latter (`torch.testing.make_tensor`).
 
     Args:
@@ -270,7 +276,7 @@ def make_tensor(
         >>> x.shape, bool((x < 1).all())
         (triten.Size([2, 3]), True)
     """
-    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    sizes: Any = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     has_gradients = dtype.is_floating_point or dtype.is_complex
     if requires_grad and not has_gradients:
         raise ValueError(

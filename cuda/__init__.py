@@ -5,6 +5,8 @@ A `device` argument is an index, a device, a string, or None for the current dev
 on the CPU loads none of this.
 """
 
+from typing import TYPE_CHECKING
+
 from ..runtime.errors import OutOfMemoryError as OutOfMemoryError
 from ..runtime.lazy_import import lazy_names
 
@@ -43,5 +45,69 @@ _MODULES = {
 }
 """The names of each module."""
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, ("amp", "memory", "random"))
-__all__ += ["OutOfMemoryError"]
+if TYPE_CHECKING:
+    from ..runtime.cuda.devices import can_device_access_peer as can_device_access_peer
+    from ..runtime.cuda.devices import current_blas_handle as current_blas_handle
+    from ..runtime.cuda.devices import current_device as current_device
+    from ..runtime.cuda.devices import device as device
+    from ..runtime.cuda.devices import device_count as device_count
+    from ..runtime.cuda.devices import device_of as device_of
+    from ..runtime.cuda.devices import get_arch_list as get_arch_list
+    from ..runtime.cuda.devices import get_device_capability as get_device_capability
+    from ..runtime.cuda.devices import get_device_name as get_device_name
+    from ..runtime.cuda.devices import get_device_properties as get_device_properties
+    from ..runtime.cuda.devices import init as init
+    from ..runtime.cuda.devices import is_available as is_available
+    from ..runtime.cuda.devices import is_bf16_supported as is_bf16_supported
+    from ..runtime.cuda.devices import is_initialized as is_initialized
+    from ..runtime.cuda.devices import is_tf32_supported as is_tf32_supported
+    from ..runtime.cuda.devices import set_device as set_device
+    from ..runtime.cuda.devices import synchronize as synchronize
+    from ..runtime.cuda.event import Event as Event
+    from ..runtime.cuda.graph import CUDAGraph as CUDAGraph
+    from ..runtime.cuda.graph import graph as graph
+    from ..runtime.cuda.graph import graph_pool_handle as graph_pool_handle
+    from ..runtime.cuda.graph import is_current_stream_capturing as is_current_stream_capturing
+    from ..runtime.cuda.memory.pinned import host_memory_stats as host_memory_stats
+    from ..runtime.cuda.memory.pinned import (
+        host_memory_stats_as_nested_dict as host_memory_stats_as_nested_dict,
+    )
+    from ..runtime.cuda.memory.pinned import (
+        reset_accumulated_host_memory_stats as reset_accumulated_host_memory_stats,
+    )
+    from ..runtime.cuda.memory.pinned import reset_peak_host_memory_stats as reset_peak_host_memory_stats
+    from ..runtime.cuda.stream import ExternalStream as ExternalStream
+    from ..runtime.cuda.stream import Stream as Stream
+    from ..runtime.cuda.stream import StreamContext as StreamContext
+    from ..runtime.cuda.stream import current_stream as current_stream
+    from ..runtime.cuda.stream import default_stream as default_stream
+    from ..runtime.cuda.stream import get_stream_from_external as get_stream_from_external
+    from ..runtime.cuda.stream import set_stream as set_stream
+    from ..runtime.cuda.stream import stream as stream
+    from . import amp as amp
+    from . import memory as memory
+    from . import random as random
+    from .graphed_callables import make_graphed_callables as make_graphed_callables
+    from .memory import *
+    from .random import get_rng_state as get_rng_state
+    from .random import get_rng_state_all as get_rng_state_all
+    from .random import initial_seed as initial_seed
+    from .random import manual_seed as manual_seed
+    from .random import manual_seed_all as manual_seed_all
+    from .random import seed as seed
+    from .random import seed_all as seed_all
+    from .random import set_rng_state as set_rng_state
+    from .random import set_rng_state_all as set_rng_state_all
+    from .tensor_types import BFloat16Tensor as BFloat16Tensor
+    from .tensor_types import BoolTensor as BoolTensor
+    from .tensor_types import ByteTensor as ByteTensor
+    from .tensor_types import CharTensor as CharTensor
+    from .tensor_types import DoubleTensor as DoubleTensor
+    from .tensor_types import FloatTensor as FloatTensor
+    from .tensor_types import HalfTensor as HalfTensor
+    from .tensor_types import IntTensor as IntTensor
+    from .tensor_types import LongTensor as LongTensor
+    from .tensor_types import ShortTensor as ShortTensor
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, ("amp", "memory", "random"))
+    __all__ += ["OutOfMemoryError"]

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar, overload
 
 from .. import amp as _amp
 from ..runtime import scalar_type as _st
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _CustomForward(Protocol):
+    """`tt.amp.custom_fwd` of one device type."""
+
+    @overload
+    def __call__(
+        self, fwd: None = None, *, cast_inputs: _st.dtype | None = None
+    ) -> Callable[[Function], Function]: ...
+    @overload
+    def __call__(self, fwd: Function, *, cast_inputs: _st.dtype | None = None) -> Function: ...
+
+
+class _CustomBackward(Protocol):
+    """`tt.amp.custom_bwd` of one device type."""
+
+    @overload
+    def __call__(self, bwd: None = None) -> Callable[[Function], Function]: ...
+    @overload
+    def __call__(self, bwd: Function) -> Function: ...
 
 
 class autocast(_amp.autocast):
@@ -48,8 +71,8 @@ class GradScaler(_amp.GradScaler):
         )
 
 
-custom_fwd: Any = partial(_amp.custom_fwd, device_type="cuda")
+custom_fwd: _CustomForward = partial(_amp.custom_fwd, device_type="cuda")  # type: ignore[assignment]
 """`tt.amp.custom_fwd` for CUDA (`torch.cuda.amp.custom_fwd`)."""
 
-custom_bwd: Any = partial(_amp.custom_bwd, device_type="cuda")
+custom_bwd: _CustomBackward = partial(_amp.custom_bwd, device_type="cuda")  # type: ignore[assignment]
 """`tt.amp.custom_bwd` for CUDA (`torch.cuda.amp.custom_bwd`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dispatch.autograd.function import Function
 from ..dispatch.autograd.gradients import grad
@@ -16,6 +16,9 @@ from ..runtime.cuda.driver import driver
 from ..runtime.cuda.graph import CUDAGraph, PoolHandle, graph, graph_pool_handle
 from ..runtime.cuda.stream import Stream, StreamContext
 from ..runtime.grad_mode import is_grad_enabled
+
+if TYPE_CHECKING:
+    from ..dispatch.autograd.function import FunctionCtx
 
 
 class Captured(NamedTuple):
@@ -189,7 +192,7 @@ class OnceDifferentiable(Function):
     """The identity, for gradients that have none themselves (torch.autograd.function.once_differentiable)."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Any) -> Any:
+    def forward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
         return gradient.detach()
 
     @staticmethod

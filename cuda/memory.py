@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.allocator import Allocator, set_allocator
-from ..runtime.cuda.device_guard import DeviceLike, device_index
+from ..runtime.cuda.device_guard import device_index
 from ..runtime.cuda.driver import driver
 from ..runtime.cuda.memory import inspection
 from ..runtime.cuda.memory.block import PoolId
@@ -22,10 +22,13 @@ from ..runtime.cuda.memory.cache import new_pool_id
 from ..runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
 from ..runtime.cuda.memory.report import summary_table
 from ..runtime.cuda.memory.statistics import flattened
+from ..runtime.device import DeviceLike
 from ..runtime.device import device as Device
 
 if TYPE_CHECKING:
     import cupy
+
+    from ..runtime.cuda.stream import Stream
 
 __all__ = [
     "MemPool",
@@ -152,7 +155,7 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     return CUDA_ALLOCATOR.cache(device_index(device)).fraction
 
 
-def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = None) -> int:
+def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Stream | int | None = None) -> int:
     """The address of `size` bytes on a stream, for other libraries; `caching_allocator_delete` gives them back.
 
     `stream` is a stream, its handle as an int, or None for the device's current one. Raises TypeError otherwise.

@@ -6,19 +6,22 @@ A state is 16 bytes, seed and offset, as a uint8 tensor in host memory. Seeding 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.tensor import Tensor
 from ..runtime import generator as generators
 from ..runtime.cuda.devices import current_device, device_count, device_index, is_available
 from ..runtime.device import device as Device
 
+if TYPE_CHECKING:
+    from ..dispatch.random import Generator
 
-def _generator(device: Device | str | int | None) -> Any:
+
+def _generator(device: Device | str | int | None) -> Generator:
     index = device_index(device)
     if not 0 <= index < device_count():
         raise IndexError(f"device index out of range: got {index}, there are {device_count()} CUDA devices")
-    return generators.default_generator(Device("cuda", index))
+    return generators.default_generator(Device("cuda", index))  # type: ignore[return-value]
 
 
 def manual_seed(seed: int) -> None:

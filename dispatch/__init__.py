@@ -4,8 +4,15 @@ The subfolders hold the parts; `load` registers every generated operator. Kernel
 register from `cpu_fallback` and `triton_kernels`, which import this folder and not the reverse.
 """
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..runtime.dispatch_key_set import DispatchKeySet
+    from .core.kernel_function import Plan
+    from .core.operator_entry import OperatorEntry
 
 from ..runtime.lazy_import import lazy_names
 
@@ -25,21 +32,21 @@ __getattr__, __dir__, __all__ = lazy_names(
 )
 
 
-def _forward_mode(op: Any, key_set: Any, stack: list[Any]) -> None:
+def _forward_mode(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
     # Loaded with the first dual tensor.
     from .autograd.forward_mode import forward_fallback
 
     forward_fallback(op, key_set, stack)
 
 
-def _plan_named(op: Any, key_set: int, args: Any) -> Any:
+def _plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The planner of the Named key, loaded when the first named tensor comes."""
     from .layers.named.key import plan_named
 
     return plan_named(op, key_set, args)
 
 
-def _functionalize(op: Any, key_set: Any, stack: list[Any]) -> None:
+def _functionalize(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
     # Imported by the first call that is to be rewritten.
     from .layers.functionalization.functionalize import functionalize_fallback
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ..runtime.device import device as Device
 from ..runtime.scalar_type import uint8
 from .tensor import Tensor
 from .tensor_data import from_numpy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Generator(streams.Generator):
@@ -49,7 +52,7 @@ class Generator(streams.Generator):
         """
         if not isinstance(state, Tensor) or state.dtype is not uint8 or state.device is not CPU:
             raise TypeError("RNG state must be a triten.uint8 tensor in host memory")
-        array: Any = state.detach()._data
+        array: NDArray[Any] = state.detach()._data
         self.set_state_bytes(np.ascontiguousarray(array).tobytes())
         return self
 
@@ -85,16 +88,16 @@ def _restored_generator(device: Device, state: bytes) -> Generator:
 streams.set_generator_type(Generator)
 
 
-def default_generator_of(device: Device | str = "cpu") -> Any:
+def default_generator_of(device: Device | str = "cpu") -> Generator:
     """The generator that operators on a device take when given none."""
-    return streams.default_generator(Device(device))
+    return streams.default_generator(Device(device))  # type: ignore[return-value]  # of `set_generator_type`
 
 
-default_generator: Any = default_generator_of()
+default_generator: Generator = default_generator_of()
 """The host's generator (`torch.default_generator`)."""
 
 
-def manual_seed(seed: int) -> Any:
+def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices (`torch.manual_seed`).
 
     Args:
@@ -112,7 +115,7 @@ def manual_seed(seed: int) -> Any:
         >>> g = tt.manual_seed(0); a.tolist() == tt.rand(2).tolist()
         True
     """
-    return streams.manual_seed(int(seed))
+    return streams.manual_seed(int(seed))  # type: ignore[return-value]
 
 
 def seed() -> int:

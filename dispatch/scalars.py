@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import from_numpy_dtype, integer_limits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 _C_NAMES = {
     "bool": "bool",
@@ -33,7 +37,7 @@ _C_NAMES = {
 }
 
 
-def readable(array: Any) -> Any:
+def readable(array: NDArray[Any]) -> NDArray[Any]:
     """An array whose elements NumPy can turn into Python numbers: those of ml_dtypes widened, exactly."""
     if array.dtype.kind in "biufc":
         return array
@@ -50,7 +54,7 @@ def overflow_error(dtype: ScalarType) -> RuntimeError:
     )
 
 
-def truncated(value: Any, name: str) -> int:
+def truncated(value: float, name: str) -> int:
     """A Python number without its fraction, for the integral dtype `name`.
 
     Raises PyTorch's RuntimeError for infinities and NaN, which are no integers of any size.
@@ -63,7 +67,7 @@ def truncated(value: Any, name: str) -> int:
         ) from None
 
 
-def element_of(value: Any, dtype: ScalarType) -> Any:
+def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
     """A Python number as a 0-d array of `dtype`.
 
     Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +23,16 @@ from .iterator.type_promotion import promote_types
 from .scalars import overflow_error
 from .tensor import Tensor
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..runtime.device import DeviceLike
+
 _FOREIGN_ORDER = "given numpy array has byte order different from the native byte order."
 _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(array: NDArray[Any]) -> Tensor:
     """A tensor over an ndarray's memory (`torch.from_numpy`).
 
     Args:
@@ -131,7 +136,7 @@ def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
     return get_default_dtype() if common is None else common
 
 
-def _array_of(data: Any, dtype: ScalarType | None) -> Any:
+def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     """Nested numbers as a new ndarray."""
     shape, leaves = _leaves(data)
     found = _dtype_of(leaves, shape)
@@ -153,7 +158,7 @@ def _array_of(data: Any, dtype: ScalarType | None) -> Any:
     return _integers(leaves, chosen).reshape(shape)
 
 
-def _integers(leaves: list[Any], dtype: ScalarType) -> Any:
+def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
     """Elements as integers: floats truncated, negative ones wrapped for an unsigned dtype."""
     limits = integer_limits(dtype)
     if any(issubclass(kind, float | np.floating) for kind in set(map(type, leaves))):
@@ -181,7 +186,7 @@ def _number_in(tensor: Any) -> Any:
     return tensor.item()
 
 
-def _check_options(name: str, dtype: Any) -> None:
+def _check_options(name: str, dtype: ScalarType | None) -> None:
     if dtype is not None and not isinstance(dtype, ScalarType):
         raise TypeError(f"{name}(): argument 'dtype' must be triten.dtype, not {type(dtype).__name__}")
 
@@ -190,7 +195,7 @@ def tensor(
     data: Any,
     *,
     dtype: ScalarType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
     names: Sequence[str | None] | None = None,
@@ -296,24 +301,25 @@ def _over_device_memory(data: Any) -> Any:
     return Tensor.from_data(pointer, spec.replace(is_inference=is_inference_mode_enabled()))
 
 
-def _over_own(array: Any) -> Any:
+def _over_own(array: NDArray[Any]) -> Tensor:
     """A contiguous tensor over an array that nobody else has, or over a copy where it is a view of a temporary."""
     if array.size == 0:
         # NumPy gives strides of 0 to what has no elements.
-        return find_overload("aten::empty.memory_format")(
+        result: Tensor = find_overload("aten::empty.memory_format")(
             array.shape, dtype=from_numpy_dtype(array.dtype), device=CPU
         )
+        return result
     return from_numpy(array if array.flags.owndata else array.copy())
 
 
-def _placed(made: Any, dtype: ScalarType | None, device: Device | None) -> Any:
+def _placed(made: Tensor, dtype: ScalarType | None, device: Device | None) -> Tensor:
     device = get_default_device() if device is None else device
     if dtype is None and device is CPU:
         return made
     return made.to(device=device, dtype=dtype)
 
 
-def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: ScalarType | None = None, device: DeviceLike = None) -> Tensor:
     """What is given as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
 
     Args:
@@ -345,7 +351,7 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: Any = None) ->
             return made.to(device=None if device is None else Device(device), dtype=dtype)  # type: ignore[no-any-return]
         if isinstance(data, np.ndarray) or _exports_array(data):
             made = from_numpy(np.asarray(data))
-            return _placed(made, dtype, None if device is None else Device(device))  # type: ignore[no-any-return]
+            return _placed(made, dtype, None if device is None else Device(device))
         return tensor(data, dtype=dtype, device=device)
     except BaseException:
         hide_inner_frames()
@@ -357,7 +363,7 @@ def asarray(
     obj: Any,
     *,
     dtype: ScalarType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
@@ -386,7 +392,7 @@ def asarray(
     _check_options("asarray", dtype)
     made: Any
     if isinstance(obj, bytes | bytearray | memoryview):
-        return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))  # type: ignore[no-any-return]
+        return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))
     if copy and isinstance(obj, TensorImpl):
         source: Any = obj
         made = source.to(device=None if device is None else Device(device), dtype=dtype, copy=True)
@@ -405,7 +411,7 @@ def asarray(
     return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]
 
 
-def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requires_grad: bool) -> Any:
+def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requires_grad: bool) -> Tensor:
     """Bytes as a vector of `dtype` over the same memory; of what cannot be written, a tensor that refuses writes."""
     view = memoryview(data).cast("B")
     if len(view) % dtype.itemsize:
@@ -413,7 +419,7 @@ def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requ
             f"buffer length ({len(view)} bytes) after offset (0 bytes) must be a multiple of element size "
             f"({dtype.itemsize})"
         )
-    made: Any = from_numpy(np.frombuffer(view, dtype.np))
+    made: Tensor = from_numpy(np.frombuffer(view, dtype.np))
     where = None if device is None else Device(device)
     if copy:
         made = made.to(device=where, copy=True)
@@ -426,7 +432,7 @@ def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requ
     return made.requires_grad_() if requires_grad else made
 
 
-def _shares(made: Any, obj: Any) -> bool:
+def _shares(made: Tensor, obj: NDArray[Any] | Sequence[int]) -> bool:
     if isinstance(obj, TensorImpl):
         return made._data is obj._data
     if shows_device_memory(obj):

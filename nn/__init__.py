@@ -6,6 +6,8 @@ no layers loads none. What computes belongs into operators.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..runtime.lazy_import import lazy_names
 
 _MODULES = {
@@ -61,4 +63,50 @@ _MODULES = {
 
 _SUBMODULES = ("attention", "functional", "init", "parameter", "utils")
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)
+if TYPE_CHECKING:
+    from . import attention as attention
+    from . import functional as functional
+    from . import init as init
+    from . import parameter as parameter
+    from . import utils as utils
+    from .modules.activation import *
+    from .modules.attention import *
+    from .modules.containers import *
+    from .modules.convolution import *
+    from .modules.distance import *
+    from .modules.dropout import *
+    from .modules.fractional_pooling import *
+    from .modules.lazy import LazyBatchNorm1d as LazyBatchNorm1d
+    from .modules.lazy import LazyBatchNorm2d as LazyBatchNorm2d
+    from .modules.lazy import LazyBatchNorm3d as LazyBatchNorm3d
+    from .modules.lazy import LazyConv1d as LazyConv1d
+    from .modules.lazy import LazyConv2d as LazyConv2d
+    from .modules.lazy import LazyConv3d as LazyConv3d
+    from .modules.lazy import LazyConvTranspose1d as LazyConvTranspose1d
+    from .modules.lazy import LazyConvTranspose2d as LazyConvTranspose2d
+    from .modules.lazy import LazyConvTranspose3d as LazyConvTranspose3d
+    from .modules.lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
+    from .modules.lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
+    from .modules.lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
+    from .modules.lazy import LazyLinear as LazyLinear
+    from .modules.linear import Bilinear as Bilinear
+    from .modules.linear import Identity as Identity
+    from .modules.linear import Linear as Linear
+    from .modules.linear_cross_entropy import *
+    from .modules.loss import *
+    from .modules.module import *
+    from .modules.normalization import *
+    from .modules.padding import *
+    from .modules.parameter import *
+    from .modules.pooling import *
+    from .modules.recurrent import *
+    from .modules.recurrent_cells import *
+    from .modules.resampling import *
+    from .modules.reshaping import *
+    from .modules.sparse import *
+    from .modules.transformer import *
+    from .modules.uninitialized import UninitializedBuffer as UninitializedBuffer
+    from .modules.uninitialized import UninitializedParameter as UninitializedParameter
+    from .modules.unpooling import *
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "celu",
@@ -31,7 +34,7 @@ __all__ = [
 
 
 @overridable
-def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`value` where the input is not above the threshold (`torch.nn.functional.threshold`).
 
     Args:
@@ -53,8 +56,12 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
 
 @overridable
 def rrelu(
-    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
-) -> Any:
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
     """`leaky_relu` with a slope drawn for each element in training (`torch.nn.functional.rrelu`).
 
     Args:
@@ -79,7 +86,7 @@ def rrelu(
 
 
 @overridable
-def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input where it is positive, else times `negative_slope` (`torch.nn.functional.leaky_relu`).
 
     Args:
@@ -99,7 +106,7 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 
 
 @overridable
-def silu(input: Any, inplace: bool = False) -> Any:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """The input times its sigmoid (`torch.nn.functional.silu`).
 
     Args:
@@ -118,7 +125,7 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input above zero, alpha * (exp(input) - 1) below (`torch.nn.functional.elu`).
 
     Args:
@@ -141,7 +148,7 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 
 @overridable
-def selu(input: Any, inplace: bool = False) -> Any:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu` with constants that keep mean and variance through layers (`torch.nn.functional.selu`).
 
     Args:
@@ -163,7 +170,7 @@ def selu(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)) (`torch.nn.functional.celu`).
 
     Args:
@@ -189,7 +196,7 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """The input held to the range from `min_val` to `max_val` (`torch.nn.functional.hardtanh`).
 
     Args:
@@ -213,7 +220,7 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
 
 
 @overridable
-def relu6(input: Any, inplace: bool = False) -> Any:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(0, input), 6) (`torch.nn.functional.relu6`).
 
     Args:
@@ -232,7 +239,7 @@ def relu6(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardswish(input: Any, inplace: bool = False) -> Any:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * relu6(input + 3) / 6 (`torch.nn.functional.hardswish`).
 
     Args:
@@ -254,7 +261,7 @@ def hardswish(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardsigmoid(input: Any, inplace: bool = False) -> Any:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(input + 3) / 6 (`torch.nn.functional.hardsigmoid`).
 
     Args:
@@ -273,7 +280,7 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input where it is outside of [-lambd, lambd], else 0 (`torch.nn.functional.hardshrink`).
 
     Args:
@@ -289,11 +296,11 @@ def hardshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
         >>> tt.nn.functional.hardshrink(tt.tensor([0.4, 2.0]))
         tensor([0., 2.])
     """
-    return _ops.hardshrink(input, lambd, out=out)
+    return _ops.hardshrink(input, lambd, out=out)  # type: ignore[arg-type]
 
 
 @overridable
-def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input nearer to zero by `lambd`, and 0 where it is that near (`torch.nn.functional.softshrink`).
 
     Args:
@@ -314,11 +321,11 @@ def softshrink(input: Any, lambd: float = 0.5, *, out: Any = None) -> Any:
     """
     if isinstance(lambd, int | float) and lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
-    return _ops.softshrink(input, lambd, out=out)
+    return _ops.softshrink(input, lambd, out=out)  # type: ignore[arg-type]
 
 
 @overridable
-def mish(input: Any, inplace: bool = False) -> Any:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input)) (`torch.nn.functional.mish`).
 
     Args:
@@ -340,7 +347,7 @@ def mish(input: Any, inplace: bool = False) -> Any:
 
 
 @overridable
-def logsigmoid(input: Any, *, out: Any = None) -> Any:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
 
     Args:
@@ -355,11 +362,11 @@ def logsigmoid(input: Any, *, out: Any = None) -> Any:
         >>> tt.nn.functional.logsigmoid(tt.tensor([-200.0]))
         tensor([-200.])
     """
-    return _ops.log_sigmoid(input, out=out)
+    return _ops.log_sigmoid(input, out=out)  # type: ignore[arg-type]
 
 
 @overridable
-def softsign(input: Any) -> Any:
+def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|) (`torch.nn.functional.softsign`).
 
     Args:
@@ -377,7 +384,7 @@ def softsign(input: Any) -> Any:
 
 
 @overridable
-def tanhshrink(input: Any) -> Any:
+def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input) (`torch.nn.functional.tanhshrink`).
 
     Args:
@@ -395,7 +402,7 @@ def tanhshrink(input: Any) -> Any:
 
 
 @overridable
-def glu(input: Any, dim: int = -1) -> Any:
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """One half of a dimension times the sigmoid of the other half (`torch.nn.functional.glu`).
 
     Args:
@@ -420,7 +427,7 @@ def glu(input: Any, dim: int = -1) -> Any:
 
 
 @overridable
-def prelu(input: Any, weight: Any) -> Any:
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """The input where it is positive, else times a learned weight (`torch.nn.functional.prelu`).
 
     Args:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..runtime.scalar_type import int64
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["embedding_bag"]
 
@@ -16,18 +19,18 @@ MODES = {"sum": 0, "mean": 1, "max": 2}
 
 @overridable
 def embedding_bag(
-    input: Any,
-    weight: Any,
-    offsets: Any = None,
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
     max_norm: float | None = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: Any = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> Any:
+) -> Tensor:
     """Sums, means or maxima of bags of rows of a table (`torch.nn.functional.embedding_bag`).
 
     Args:

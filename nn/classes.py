@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
@@ -15,7 +14,7 @@ __all__ = ["gumbel_softmax", "one_hot"]
 
 
 @overridable
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 in the column of each class, 0 elsewhere (`torch.nn.functional.one_hot`).
 
     Args:
@@ -57,7 +56,9 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 
 
 @overridable
-def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
     """Random samples of classes as shares, or one-hot with the shares' gradient
     (`torch.nn.functional.gumbel_softmax`).
 

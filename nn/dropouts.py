@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
@@ -17,7 +20,7 @@ def _check(p: float) -> None:
 
 
 @overridable
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Elements dropped such that mean and variance stay, for `selu` (`torch.nn.functional.alpha_dropout`).
 
     Args:
@@ -45,7 +48,9 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
 
 
 @overridable
-def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """`alpha_dropout` of whole channels (`torch.nn.functional.feature_alpha_dropout`).
 
     Args:
@@ -70,7 +75,7 @@ def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, in
     return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
 
 
-def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
+def _channels(name: str, rank: int, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     """Channels dropped of inputs with `rank` dimensions beside batch and channels."""
     _check(p)
     dims = input.dim()
@@ -113,7 +118,7 @@ def _channels(name: str, rank: int, input: Any, p: float, training: bool, inplac
 
 
 @overridable
-def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout1d`).
 
     Args:
@@ -142,7 +147,7 @@ def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 
 
 @overridable
-def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout2d`).
 
     Args:
@@ -170,7 +175,7 @@ def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 
 
 @overridable
-def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout3d`).
 
     Args:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Literal, overload
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..dispatch.structured.meta.dims import wrap_dim
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "fractional_max_pool2d",
@@ -21,8 +24,13 @@ Ratio = float | Sequence[float]
 
 
 def _pooled(
-    rank: int, input: Any, kernel_size: Size, output_size: Size | None, output_ratio: Any, samples: Any
-) -> tuple[Any, Any]:
+    rank: int,
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None,
+    output_ratio: Ratio | None,
+    samples: Tensor | None,
+) -> tuple[Tensor, Tensor]:
     name = f"fractional_max_pool{rank}d"
     sizes = tuple(input.shape)
     if output_size is None:
@@ -45,13 +53,13 @@ def _pooled(
 
 @overridable
 def fractional_max_pool2d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Size,
     output_size: Size | None = None,
     output_ratio: Ratio | None = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
-) -> tuple[Any, Any]:
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """The largest element of each of windows at random places, with their places
     (`torch.nn.functional.fractional_max_pool2d_with_indices`).
 
@@ -88,13 +96,13 @@ def fractional_max_pool2d_with_indices(
 
 @overridable
 def fractional_max_pool3d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Size,
     output_size: Size | None = None,
     output_ratio: Ratio | None = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
-) -> tuple[Any, Any]:
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """The largest element of each of windows at random places, with their places
     (`torch.nn.functional.fractional_max_pool3d_with_indices`).
 
@@ -128,15 +136,43 @@ def fractional_max_pool3d_with_indices(
     return _pooled(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
-@overridable
+@overload
 def fractional_max_pool2d(
-    input: Any,
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None = None,
+    output_ratio: Ratio | None = None,
+    return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None = None,
+    output_ratio: Ratio | None = None,
+    *,
+    return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool2d(
+    input: Tensor,
     kernel_size: Size,
     output_size: Size | None = None,
     output_ratio: Ratio | None = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
+    _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overridable
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None = None,
+    output_ratio: Ratio | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool2d`).
 
     Args:
@@ -170,15 +206,43 @@ def fractional_max_pool2d(
     return both if return_indices else both[0]
 
 
-@overridable
+@overload
 def fractional_max_pool3d(
-    input: Any,
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None = None,
+    output_ratio: Ratio | None = None,
+    return_indices: Literal[False] = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor: ...
+@overload
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None = None,
+    output_ratio: Ratio | None = None,
+    *,
+    return_indices: Literal[True],
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool3d(
+    input: Tensor,
     kernel_size: Size,
     output_size: Size | None = None,
     output_ratio: Ratio | None = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
+    _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overridable
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Size,
+    output_size: Size | None = None,
+    output_ratio: Ratio | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool3d`).
 
     Args:

@@ -158,7 +158,9 @@ def _implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
     return dim
 
 
-def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Tensor:
     """exp(input) over its sum along `dim` (`torch.nn.functional.softmax`).
 
     Args:
@@ -181,7 +183,7 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
         tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
+        return handle_tensor_function(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)  # type: ignore[no-any-return]
     try: return _softmax(input, _implicit_dim("softmax", input) if dim is None else dim, dtype)  # fmt: skip
     except BaseException:
         hide_inner_frames()
@@ -189,7 +191,9 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
 
 
 @overridable
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None) -> Any:
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Tensor:
     """The softmax of -input (`torch.nn.functional.softmin`).
 
     Args:
@@ -215,8 +219,8 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Sca
 
 
 def log_softmax(
-    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
-) -> Any:
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
+) -> Tensor:
     """The logarithm of `softmax`, computed without overflow (`torch.nn.functional.log_softmax`).
 
     Args:
@@ -239,7 +243,7 @@ def log_softmax(
         tensor([[-0.6931, -0.6931]])
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype
         )
     try: return _log_softmax(input, _implicit_dim("log_softmax", input) if dim is None else dim, dtype)  # fmt: skip
@@ -250,14 +254,14 @@ def log_softmax(
 
 @overridable
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Negative log likelihood of classes (`torch.nn.functional.nll_loss`).
 
     Args:
@@ -286,15 +290,15 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Tensor:
     """Cross entropy of unnormalised logits (`torch.nn.functional.cross_entropy`).
 
     Args:
@@ -325,7 +329,7 @@ def cross_entropy(
         or target.__class__ not in plain_classes
         or weight.__class__ not in plain_classes
     ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             cross_entropy,
             (input, target, weight),
             input,
@@ -345,7 +349,7 @@ def cross_entropy(
         raise
 
 
-def _of_one_shape(input: Any, target: Any, stacklevel: int = WRAPPED) -> tuple[Any, Any]:
+def _of_one_shape(input: Tensor, target: Tensor, stacklevel: int = WRAPPED) -> tuple[Tensor, Tensor]:
     """Both broadcast, so that neither counts as a number in promotion; with a warning where they differed."""
     if target.shape != input.shape:
         warnings.warn(
@@ -358,7 +362,7 @@ def _of_one_shape(input: Any, target: Any, stacklevel: int = WRAPPED) -> tuple[A
     return input, target
 
 
-def _weighted(loss: Any, weight: Any, reduction: int) -> Any:
+def _weighted(loss: Tensor, weight: Tensor, reduction: int) -> Tensor:
     """A loss for each element times its weight, reduced; the mean is over the weights."""
     if tuple(weight.shape) != tuple(loss.shape):
         raise ValueError("Weights and input must have the same size.")
@@ -367,13 +371,13 @@ def _weighted(loss: Any, weight: Any, reduction: int) -> Any:
 
 
 def mse_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+    weight: Tensor | None = None,
+) -> Tensor:
     """(input - target) ** 2, by default its mean (`torch.nn.functional.mse_loss`).
 
     Args:
@@ -400,7 +404,7 @@ def mse_loss(
         or target.__class__ not in plain_classes
         or weight.__class__ not in plain_classes
     ) and has_tensor_function((input, target, weight)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             mse_loss,
             (input, target, weight),
             input,
@@ -423,13 +427,13 @@ def mse_loss(
 
 @overridable
 def l1_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+    weight: Tensor | None = None,
+) -> Tensor:
     """|input - target|, by default its mean (`torch.nn.functional.l1_loss`).
 
     Args:
@@ -460,13 +464,13 @@ def l1_loss(
 
 @overridable
 def smooth_l1_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
     beta: float = 1.0,
-) -> Any:
+) -> Tensor:
     """d ** 2 / (2 beta) below `beta`, d - beta / 2 above, for d = |input - target|
     (`torch.nn.functional.smooth_l1_loss`).
 
@@ -496,8 +500,8 @@ def smooth_l1_loss(
 
 @overridable
 def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
-) -> Any:
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """d ** 2 / 2 up to `delta`, delta * (d - delta / 2) above, for d = |input - target|
     (`torch.nn.functional.huber_loss`).
 
@@ -530,7 +534,7 @@ def huber_loss(
     return _huber_loss(input, target, chosen, float(delta))
 
 
-def relu(input: Any, inplace: bool = False) -> Any:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(input, 0), element by element (`torch.nn.functional.relu`).
 
     Args:
@@ -546,7 +550,7 @@ def relu(input: Any, inplace: bool = False) -> Any:
         tensor([0., 2.])
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(relu, (input,), input, inplace=inplace)
+        return handle_tensor_function(relu, (input,), input, inplace=inplace)  # type: ignore[no-any-return]
     try: return _relu_(input) if inplace else _relu(input)  # fmt: skip
     except BaseException:
         hide_inner_frames()
@@ -555,14 +559,14 @@ def relu(input: Any, inplace: bool = False) -> Any:
 
 @overridable
 def embedding(
-    input: Any,
-    weight: Any,
+    input: Tensor,
+    weight: Tensor,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Tensor:
     """The rows of a table that indices name, in a new last dimension (`torch.nn.functional.embedding`).
 
     Args:
@@ -604,7 +608,7 @@ def embedding(
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
-def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Elements set to 0 at random, the others divided by 1 - p (`torch.nn.functional.dropout`).
 
     Args:
@@ -629,7 +633,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
         [0.0, 2.0]
     """
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
-        return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)
+        return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)  # type: ignore[no-any-return]
     try:
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from ..dispatch.structured.supported_dtypes import C_NAMES
 from .reductions import reduction_of
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "binary_cross_entropy",
@@ -37,13 +40,13 @@ __all__ = [
 
 @overridable
 def kl_div(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
     log_target: bool = False,
-) -> Any:
+) -> Tensor:
     """target * (log(target) - input), `input` being log-probabilities (`torch.nn.functional.kl_div`).
 
     Args:
@@ -81,13 +84,13 @@ def kl_div(
 
 @overridable
 def hinge_embedding_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     margin: float = 1.0,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """`input` where the target is 1, max(0, margin - input) where it is -1
     (`torch.nn.functional.hinge_embedding_loss`).
 
@@ -115,14 +118,14 @@ def hinge_embedding_loss(
 
 @overridable
 def margin_ranking_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
     margin: float = 0,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """max(0, -target * (input1 - input2) + margin) (`torch.nn.functional.margin_ranking_loss`).
 
     Args:
@@ -158,14 +161,14 @@ def margin_ranking_loss(
 
 @overridable
 def cosine_embedding_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
     margin: float = 0,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1
     (`torch.nn.functional.cosine_embedding_loss`).
 
@@ -197,12 +200,12 @@ def cosine_embedding_loss(
 
 @overridable
 def soft_margin_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """log(1 + exp(-target * input)) (`torch.nn.functional.soft_margin_loss`).
 
     Args:
@@ -228,15 +231,15 @@ def soft_margin_loss(
 
 @overridable
 def poisson_nll_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     log_input: bool = True,
     full: bool = False,
     size_average: bool | None = None,
     eps: float = 1e-8,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Negative log likelihood of Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
 
     Args:
@@ -266,8 +269,8 @@ def poisson_nll_loss(
 
 @overridable
 def gaussian_nll_loss(
-    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-) -> Any:
+    input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
     """Negative log likelihood of normal distributions (`torch.nn.functional.gaussian_nll_loss`).
 
     Args:
@@ -320,13 +323,13 @@ def gaussian_nll_loss(
 
 @overridable
 def binary_cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)) (`torch.nn.functional.binary_cross_entropy`).
 
     Args:
@@ -362,14 +365,14 @@ def binary_cross_entropy(
 
 @overridable
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-    pos_weight: Any = None,
-) -> Any:
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """`binary_cross_entropy` of sigmoid(input), without overflow
     (`torch.nn.functional.binary_cross_entropy_with_logits`).
 
@@ -402,15 +405,15 @@ def binary_cross_entropy_with_logits(
 
 @overridable
 def multi_margin_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     p: int = 1,
     margin: float = 1.0,
-    weight: Any = None,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """The hinge loss of several classes (`torch.nn.functional.multi_margin_loss`).
 
     Args:
@@ -448,13 +451,13 @@ def multi_margin_loss(
 
 @overridable
 def multilabel_soft_margin_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """`binary_cross_entropy_with_logits`, its mean over classes (`torch.nn.functional.multilabel_soft_margin_loss`).
 
     Args:
@@ -486,9 +489,9 @@ def multilabel_soft_margin_loss(
 
 @overridable
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-6,
@@ -496,7 +499,7 @@ def triplet_margin_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) (`torch.nn.functional.triplet_margin_loss`).
 
     Args:
@@ -535,15 +538,15 @@ def triplet_margin_loss(
 
 @overridable
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
-    distance_function: Callable[[Any, Any], Any] | None = None,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """`triplet_margin_loss` by a distance of one's own (`torch.nn.functional.triplet_margin_with_distance_loss`).
 
     Args:
@@ -586,7 +589,7 @@ def triplet_margin_with_distance_loss(
 
 
 @overridable
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
 
     Args:
@@ -607,7 +610,9 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 
 @overridable
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
     """The norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
 
     Args:
@@ -629,7 +634,9 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
 
 
 @overridable
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
     """The input divided by its norm along `dim` (`torch.nn.functional.normalize`).
 
     Args:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -23,7 +26,12 @@ def _require(holds: bool, message: str) -> None:
 
 
 def check_shapes(
-    query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    num_heads: int,
 ) -> bool:
     """Whether there is a dimension of batches. Raises AssertionError for ranks that do not belong together."""
     rank = query.dim()
@@ -56,7 +64,9 @@ def check_shapes(
     return rank == 3
 
 
-def additive(mask: Any, name: str, dtype: ScalarType, beside: Any = None) -> Any:
+def additive(
+    mask: Tensor | None, name: str, dtype: ScalarType, beside: Tensor | None = None
+) -> Tensor | None:
     """A mask as numbers that are added to scores: minus infinity where one of bools says True.
 
     Warns where it is of another dtype than `beside`, the attention mask. Raises AssertionError for integers.
@@ -77,16 +87,18 @@ def additive(mask: Any, name: str, dtype: ScalarType, beside: Any = None) -> Any
     return mask
 
 
-def _projected_together(query: Any, key: Any, value: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _projected_together(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, ...]:
     """query, key and value through thirds of a weight; what is one tensor goes through one product."""
     width = query.size(-1)
-    inputs: list[tuple[Any, int]] = []
+    inputs: list[tuple[Tensor, int]] = []
     for one in (query, key, value):
         if inputs and inputs[-1][0] is one:
             inputs[-1] = (one, inputs[-1][1] + 1)
         else:
             inputs.append((one, 1))
-    made: list[Any] = []
+    made: list[Tensor] = []
     begin = 0
     for one, count in inputs:
         rows = slice(begin * width, (begin + count) * width)
@@ -97,8 +109,10 @@ def _projected_together(query: Any, key: Any, value: Any, weight: Any, bias: Any
 
 
 def _projected_apart(
-    inputs: tuple[Any, Any, Any], weights: tuple[Any, Any, Any], biases: tuple[Any, Any, Any]
-) -> tuple[Any, ...]:
+    inputs: tuple[Tensor, Tensor, Tensor],
+    weights: tuple[Tensor, Tensor, Tensor],
+    biases: tuple[Tensor | None, ...],
+) -> tuple[Tensor, ...]:
     """Each of query, key and value through a weight of its own. Raises AssertionError for shapes that do not fit."""
     width = inputs[0].size(-1)
     names = ("query", "key", "value")
@@ -115,7 +129,7 @@ def _projected_apart(
     return tuple(_ops.linear(*each) for each in zip(inputs, weights, biases, strict=True))
 
 
-def _checked_mask(mask: Any, lines: int, length_q: int, length_k: int) -> Any:
+def _checked_mask(mask: Tensor, lines: int, length_q: int, length_k: int) -> Tensor:
     """A mask of three dimensions, the first of size 1 or `lines`. Raises RuntimeError for other shapes."""
     expected = (length_q, length_k) if mask.dim() == 2 else (lines, length_q, length_k)
     if mask.dim() not in (2, 3):
@@ -127,12 +141,12 @@ def _checked_mask(mask: Any, lines: int, length_q: int, length_k: int) -> Any:
     return mask.unsqueeze(0) if mask.dim() == 2 else mask
 
 
-def _with_a_key_seen(mask: Any) -> Any:
+def _with_a_key_seen(mask: Tensor | None) -> Tensor | None:
     """A mask with one more key, which everyone sees."""
     return None if mask is None else _ops.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
 
 
-def _static(given: Any, name: str, lines: int, width: int) -> Any:
+def _static(given: Tensor, name: str, lines: int, width: int) -> Tensor:
     _require(given.size(0) == lines, f"expecting {name}.size(0) of {lines}, but got {given.size(0)}")
     _require(given.size(2) == width, f"expecting {name}.size(2) of {width}, but got {given.size(2)}")
     return given
@@ -140,32 +154,32 @@ def _static(given: Any, name: str, lines: int, width: int) -> Any:
 
 @overridable
 def multi_head_attention_forward(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     embed_dim_to_check: int,
     num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
     add_zero_attn: bool,
     dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
     training: bool = True,
-    key_padding_mask: Any = None,
+    key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
-    attn_mask: Any = None,
+    attn_mask: Tensor | None = None,
     use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
-    static_k: Any = None,
-    static_v: Any = None,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor | None]:
     """Attention of several heads (`torch.nn.functional.multi_head_attention_forward`).
 
     Args:
@@ -246,7 +260,7 @@ def multi_head_attention_forward(
             key.shape[:2] == value.shape[:2],
             f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
         )
-        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        weights: Any = (q_proj_weight, k_proj_weight, v_proj_weight)
         for name, weight in zip("qkv", weights, strict=True):
             _require(weight is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None")
         biases = (None,) * 3 if in_proj_bias is None else tuple(in_proj_bias.chunk(3))
@@ -254,7 +268,8 @@ def multi_head_attention_forward(
     else:
         _require(key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}")
         _require(in_proj_weight is not None, "use_separate_proj_weight is False but in_proj_weight is None")
-        q, k, v = _projected_together(query, key, value, in_proj_weight, in_proj_bias)
+        whole: Any = in_proj_weight
+        q, k, v = _projected_together(query, key, value, whole, in_proj_bias)
     lines = batch * num_heads
     if attn_mask is not None:
         attn_mask = _checked_mask(attn_mask, lines, length_q, length_k)
@@ -267,7 +282,7 @@ def multi_head_attention_forward(
         _require(bias_k is None, "bias_k is set but bias_v is None")
         _require(bias_v is None, "bias_v is set but bias_k is None")
 
-    def by_lines(x: Any) -> Any:
+    def by_lines(x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], lines, head).transpose(0, 1)
 
     q = by_lines(q)
@@ -308,7 +323,9 @@ def multi_head_attention_forward(
     return out.squeeze(1), None if seen is None else seen.squeeze(0)
 
 
-def _weighted(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[Any, Any]:
+def _weighted(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float
+) -> tuple[Tensor, Tensor]:
     """softmax(q k^T / sqrt(width) + mask) v, and those weights after dropout."""
     q, k = q * math.sqrt(1.0 / q.size(-1)), k.transpose(-2, -1)
     weights = _ops.softmax(_ops.bmm(q, k) if mask is None else _ops.baddbmm(mask, q, k), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import (
     handle_tensor_function,
@@ -15,16 +15,19 @@ from ..dispatch.core.tensor_function import (
 from ..dispatch.generated import functions as _ops
 from ..runtime.traceback_filter import hide_inner_frames
 
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
 
 def layer_norm(
-    input: Any,
+    input: Tensor,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor:
     """(input - mean) / sqrt(variance + eps) over the last dimensions (`torch.nn.functional.layer_norm`).
 
     Args:
@@ -55,7 +58,7 @@ def layer_norm(
         or weight.__class__ not in plain_classes
         or bias.__class__ not in plain_classes
     ) and has_tensor_function((input, weight, bias)):
-        return handle_tensor_function(
+        return handle_tensor_function(  # type: ignore[no-any-return]
             layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps
         )
     try: return _ops.layer_norm(input, normalized_shape, weight, bias, eps, True)  # fmt: skip
@@ -66,8 +69,8 @@ def layer_norm(
 
 @overridable
 def rms_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
-) -> Any:
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) over the last dimensions (`torch.nn.functional.rms_norm`).
 
     Args:
@@ -102,15 +105,15 @@ def _check_batch(size: Sequence[int]) -> None:
 
 @overridable
 def batch_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor:
     """Each channel of (N, C, ...) normalised over all samples and positions (`torch.nn.functional.batch_norm`).
 
     Args:
@@ -151,7 +154,13 @@ def batch_norm(
 
 
 @overridable
-def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
     """Each group of channels of (N, C, ...) normalised, sample by sample (`torch.nn.functional.group_norm`).
 
     Args:
@@ -185,15 +194,15 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
 
 @overridable
 def instance_norm(
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor:
     """Each channel of each sample of (N, C, ...) normalised (`torch.nn.functional.instance_norm`).
 
     Args:
@@ -232,8 +241,8 @@ def instance_norm(
 
 @overridable
 def local_response_norm(
-    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
     """input / (k + alpha * mean of squares in near channels) ** beta (`torch.nn.functional.local_response_norm`).
 
     Args:

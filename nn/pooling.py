@@ -5,11 +5,14 @@ Inputs are (N, C, *spatial) or (C, *spatial); a size that may be one number hold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -30,26 +33,65 @@ __all__ = [
 ]
 
 Size = int | Sequence[int]
+AdaptiveSize = int | Sequence[int | None] | None
+"""A size, or None for the input's own, for each dimension or for all."""
 
 
-def _steps(stride: Size | None) -> Any:
+def _steps(stride: Size | None) -> Size:
     return () if stride is None else stride
 
 
-def _maxima(pool: Any, with_indices: Any, return_indices: bool, input: Any, *window: Any) -> Any:
+def _maxima(
+    pool: Callable[..., Tensor],
+    with_indices: Callable[..., tuple[Tensor, Tensor]],
+    return_indices: bool,
+    input: Tensor,
+    *window: Any,
+) -> Tensor | tuple[Tensor, Tensor]:
     return with_indices(input, *window) if return_indices else pool(input, *window)
 
 
-@overridable
+@overload
 def max_pool1d(
-    input: Any,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    *,
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pool1d(
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overridable
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`).
 
     Args:
@@ -79,16 +121,47 @@ def max_pool1d(
     return _maxima(ops.max_pool1d, ops.max_pool1d_with_indices, return_indices, input, *window)
 
 
-@overridable
+@overload
 def max_pool2d(
-    input: Any,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    *,
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pool2d(
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overridable
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
 
     Args:
@@ -118,16 +191,47 @@ def max_pool2d(
     return _maxima(ops.max_pool2d, ops.max_pool2d_with_indices, return_indices, input, *window)
 
 
-@overridable
+@overload
 def max_pool3d(
-    input: Any,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    *,
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pool3d(
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overridable
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each window over the last three dimensions (`torch.nn.functional.max_pool3d`).
 
     Args:
@@ -159,13 +263,13 @@ def max_pool3d(
 
 @overridable
 def avg_pool1d(
-    input: Any,
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Tensor:
     """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`).
 
     Args:
@@ -194,7 +298,7 @@ def avg_pool1d(
 
 @overridable
 def avg_pool2d(
-    input: Any,
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -202,8 +306,8 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
     *,
-    out: Any = None,
-) -> Any:
+    out: Tensor | None = None,
+) -> Tensor:
     """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
 
     Args:
@@ -229,14 +333,21 @@ def avg_pool2d(
         >>> tt.nn.functional.avg_pool2d(tt.arange(4.0).view(1, 2, 2), 2)
         tensor([[[1.5000]]])
     """
-    return ops.avg_pool2d(
-        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override, out=out
+    return ops.avg_pool2d(  # type: ignore[misc]
+        input,
+        kernel_size,
+        _steps(stride),
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        out=out,  # type: ignore[arg-type]
     )
 
 
 @overridable
 def avg_pool3d(
-    input: Any,
+    input: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -244,8 +355,8 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
     *,
-    out: Any = None,
-) -> Any:
+    out: Tensor | None = None,
+) -> Tensor:
     """The mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
 
     Args:
@@ -271,12 +382,19 @@ def avg_pool3d(
         >>> tt.nn.functional.avg_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 2)
         tensor([[[[3.5000]]]])
     """
-    return ops.avg_pool3d(
-        input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad, divisor_override, out=out
+    return ops.avg_pool3d(  # type: ignore[misc]
+        input,
+        kernel_size,
+        _steps(stride),
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        out=out,  # type: ignore[arg-type]
     )
 
 
-def _sizes(input: Any, output_size: Any, rank: int) -> Any:
+def _sizes(input: Tensor, output_size: AdaptiveSize, rank: int) -> tuple[int, ...]:
     """An output size for each dimension: one number for all, None for the input's own."""
     if isinstance(output_size, int):
         return (output_size,) * rank
@@ -291,7 +409,7 @@ def _sizes(input: Any, output_size: Any, rank: int) -> Any:
 
 
 @overridable
-def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool1d(input: Tensor, output_size: Size) -> Tensor:
     """The means of even shares of the last dimension (`torch.nn.functional.adaptive_avg_pool1d`).
 
     Args:
@@ -315,8 +433,22 @@ def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
     return ops.adaptive_avg_pool1d(input, output_size)
 
 
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Size, return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Size, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Size, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]: ...
 @overridable
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Size, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest elements of even shares of the last dimension (`torch.nn.functional.adaptive_max_pool1d`).
 
     Args:
@@ -344,7 +476,7 @@ def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = Fal
 
 
 @overridable
-def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool2d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
     """The means of even shares of the last two dimensions (`torch.nn.functional.adaptive_avg_pool2d`).
 
     Args:
@@ -368,8 +500,22 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
     return ops.adaptive_avg_pool2d(input, _sizes(input, output_size, 2))
 
 
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]: ...
 @overridable
-def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest elements of even shares of the last two dimensions (`torch.nn.functional.adaptive_max_pool2d`).
 
     Args:
@@ -397,7 +543,7 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = Fal
 
 
 @overridable
-def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+def adaptive_avg_pool3d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
     """The means of even shares of the last three dimensions (`torch.nn.functional.adaptive_avg_pool3d`).
 
     Args:
@@ -421,8 +567,22 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
     return ops.adaptive_avg_pool3d(input, _sizes(input, output_size, 3))
 
 
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[False] = False
+) -> Tensor: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]: ...
 @overridable
-def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(
+    input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest elements of even shares of the last three dimensions (`torch.nn.functional.adaptive_max_pool3d`).
 
     Args:
@@ -449,7 +609,7 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = Fal
     return both if return_indices else both[0]
 
 
-def _power_average(averaged: Any, norm_type: float, count: int) -> Any:
+def _power_average(averaged: Tensor, norm_type: float, count: int) -> Tensor:
     """(sum of powers) ** (1 / norm_type), where what was averaged is not negative."""
     return (ops.sign(averaged) * ops.relu(ops.abs(averaged))).mul(count).pow(1.0 / norm_type)
 
@@ -465,8 +625,8 @@ def _count(kernel_size: Size, rank: int) -> int:
 
 @overridable
 def lp_pool1d(
-    input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
-) -> Any:
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window over the last dimension (`torch.nn.functional.lp_pool1d`).
 
     Args:
@@ -495,8 +655,8 @@ def lp_pool1d(
 
 @overridable
 def lp_pool2d(
-    input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
-) -> Any:
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window over the last two dimensions (`torch.nn.functional.lp_pool2d`).
 
     Args:
@@ -525,8 +685,8 @@ def lp_pool2d(
 
 @overridable
 def lp_pool3d(
-    input: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
-) -> Any:
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window over the last three dimensions (`torch.nn.functional.lp_pool3d`).
 
     Args:

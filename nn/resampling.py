@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "affine_grid",
@@ -28,7 +31,7 @@ Size = int | Sequence[int]
 
 
 @overridable
-def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements added around the last dimensions (`torch.nn.functional.pad`).
 
     Args:
@@ -55,7 +58,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
 
 
 SMOOTH = "linear | bilinear | bicubic | trilinear"
-BY_RANK: dict[tuple[str, int], Any] = {
+BY_RANK: dict[tuple[str, int], Callable[..., Tensor]] = {
     **{("nearest", r): getattr(ops, f"upsample_nearest{r}d") for r in (1, 2, 3)},
     **{("nearest-exact", r): getattr(ops, f"_upsample_nearest_exact{r}d") for r in (1, 2, 3)},
     ("linear", 1): ops.upsample_linear1d,
@@ -63,20 +66,27 @@ BY_RANK: dict[tuple[str, int], Any] = {
     ("bicubic", 2): ops.upsample_bicubic2d,
     ("trilinear", 3): ops.upsample_trilinear3d,
 }
-AVERAGES = {1: ops.adaptive_avg_pool1d, 2: ops.adaptive_avg_pool2d, 3: ops.adaptive_avg_pool3d}
-ANTIALIASED = {"bilinear": ops._upsample_bilinear2d_aa, "bicubic": ops._upsample_bicubic2d_aa}
+AVERAGES: dict[int, Callable[..., Tensor]] = {
+    1: ops.adaptive_avg_pool1d,
+    2: ops.adaptive_avg_pool2d,
+    3: ops.adaptive_avg_pool3d,
+}
+ANTIALIASED: dict[str, Callable[..., Tensor]] = {
+    "bilinear": ops._upsample_bilinear2d_aa,
+    "bicubic": ops._upsample_bicubic2d_aa,
+}
 
 
 @overridable
 def interpolate(
-    input: Any,
+    input: Tensor,
     size: Size | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Any:
+) -> Tensor:
     """The spatial dimensions of (N, C, *spatial) resampled (`torch.nn.functional.interpolate`).
 
     Args:
@@ -133,7 +143,7 @@ def interpolate(
 
 
 def _sizes(
-    input: Any, rank: int, size: Size | None, scale_factor: float | Sequence[float] | None
+    input: Tensor, rank: int, size: int | Sequence[int] | None, scale_factor: float | Sequence[float] | None
 ) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
     """Sizes or factors, one of the two, for each dimension."""
     if size is not None and scale_factor is not None:
@@ -142,7 +152,7 @@ def _sizes(
         raise ValueError("either size or scale_factor should be defined")
     if size is not None:
         if not isinstance(size, list | tuple):
-            return (size,) * rank, None
+            return (size,) * rank, None  # type: ignore[return-value]  # it is a number
         if len(size) != rank:
             spatial = list(input.shape[2:])
             raise ValueError(
@@ -157,7 +167,7 @@ def _sizes(
             )
         return tuple(size), None
     if not isinstance(scale_factor, list | tuple):
-        return None, (float(scale_factor),) * rank
+        return None, (float(scale_factor),) * rank  # type: ignore[arg-type]  # it is a number
     if len(scale_factor) != rank:
         spatial = list(input.shape[2:])
         raise ValueError(
@@ -170,12 +180,12 @@ def _sizes(
 
 @overridable
 def upsample(
-    input: Any,
+    input: Tensor,
     size: Size | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-) -> Any:
+) -> Tensor:
     """`interpolate` under its old name, with a warning (`torch.nn.functional.upsample`).
 
     Args:
@@ -204,8 +214,8 @@ def upsample(
 
 @overridable
 def upsample_nearest(
-    input: Any, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
-) -> Any:
+    input: Tensor, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """`interpolate` by the nearest element, with a warning (`torch.nn.functional.upsample_nearest`).
 
     Args:
@@ -233,8 +243,8 @@ def upsample_nearest(
 
 @overridable
 def upsample_bilinear(
-    input: Any, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
-) -> Any:
+    input: Tensor, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """Bilinear `interpolate` whose corners coincide, with a warning (`torch.nn.functional.upsample_bilinear`).
 
     Args:
@@ -266,12 +276,12 @@ BORDERS = ("zeros", "border", "reflection")
 
 @overridable
 def grid_sample(
-    input: Any,
-    grid: Any,
+    input: Tensor,
+    grid: Tensor,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Images sampled at given places (`torch.nn.functional.grid_sample`).
 
     Args:
@@ -317,7 +327,7 @@ def grid_sample(
 
 
 @overridable
-def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The places that affine maps give, for `grid_sample` (`torch.nn.functional.affine_grid`).
 
     Args:
@@ -364,13 +374,15 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     return ops.affine_grid_generator(theta, size, align_corners)
 
 
-def _pair(size: Size) -> Any:
+def _pair(size: Size) -> list[int]:
     """Two numbers; what is neither a number nor a sequence is left to the operator, which refuses it."""
     return [size, size] if isinstance(size, int) else list(size) if isinstance(size, Sequence) else size
 
 
 @overridable
-def unfold(input: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> Any:
+def unfold(
+    input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
+) -> Tensor:
     """Each window of (N, C, H, W) as a column (`torch.nn.functional.unfold`).
 
     Args:
@@ -396,13 +408,13 @@ def unfold(input: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0,
 
 @overridable
 def fold(
-    input: Any,
+    input: Tensor,
     output_size: Size,
     kernel_size: Size,
     dilation: Size = 1,
     padding: Size = 0,
     stride: Size = 1,
-) -> Any:
+) -> Tensor:
     """Columns added up to images, where `unfold` takes windows from (`torch.nn.functional.fold`).
 
     Args:

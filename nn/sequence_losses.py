@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from .reductions import reduction_of
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["ctc_loss", "linear_cross_entropy", "multilabel_margin_loss"]
 
 
 @overridable
 def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
-) -> Any:
+) -> Tensor:
     """The loss of connectionist temporal classification (`torch.nn.functional.ctc_loss`).
 
     Args:
@@ -50,18 +54,24 @@ def ctc_loss(
         tensor(0.2877)
     """
     return _ops.ctc_loss(
-        log_probs, targets, input_lengths, target_lengths, blank, reduction_of(reduction), zero_infinity
+        log_probs,
+        targets,
+        input_lengths,  # type: ignore[arg-type]  # both lengths are tensors, or neither is
+        target_lengths,  # type: ignore[arg-type]
+        blank,
+        reduction_of(reduction),
+        zero_infinity,
     )
 
 
 @overridable
 def multilabel_margin_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Hinges of all classes against the right ones (`torch.nn.functional.multilabel_margin_loss`).
 
     Args:
@@ -87,17 +97,17 @@ def multilabel_margin_loss(
 
 @overridable
 def linear_cross_entropy(
-    input: Any,
-    linear_weight: Any,
-    target: Any,
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
     *,
-    linear_bias: Any = None,
-    weight: Any = None,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     options: object = None,
-) -> Any:
+) -> Tensor:
     """`cross_entropy` of `linear` (`torch.nn.functional.linear_cross_entropy`).
 
     Args:

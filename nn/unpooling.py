@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..dispatch.structured.meta.dims import wrap_dim
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -22,7 +25,11 @@ def _sizes(rank: int, size: Size, name: str) -> list[int]:
 
 
 def _output_size(
-    input: Any, kernel_size: list[int], stride: list[int], padding: list[int], output_size: Any
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    output_size: Sequence[int] | None,
 ) -> list[int]:
     """The sizes asked for, which pooling must be able to have come from; without them the smallest likely ones."""
     rank = len(kernel_size)
@@ -55,7 +62,12 @@ def _output_size(
 
 
 def _window(
-    rank: int, input: Any, kernel_size: Size, stride: Size | None, padding: Size, output_size: Any
+    rank: int,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    output_size: Sequence[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     kernel = _sizes(rank, kernel_size, "kernel_size")
     steps = kernel if stride is None else _sizes(rank, stride, "stride")
@@ -67,13 +79,13 @@ def _window(
 
 @overridable
 def max_unpool1d(
-    input: Any,
-    indices: Any,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """The maxima of `max_pool1d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
 
     Args:
@@ -103,13 +115,13 @@ def max_unpool1d(
 
 @overridable
 def max_unpool2d(
-    input: Any,
-    indices: Any,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """The maxima of `max_pool2d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool2d`).
 
     Args:
@@ -139,13 +151,13 @@ def max_unpool2d(
 
 @overridable
 def max_unpool3d(
-    input: Any,
-    indices: Any,
+    input: Tensor,
+    indices: Tensor,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """The maxima of `max_pool3d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool3d`).
 
     Args:

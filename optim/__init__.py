@@ -6,6 +6,8 @@ A file beside them is an algorithm, `lr_scheduler` how rates change. A name's mo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..runtime.lazy_import import lazy_names
 
 _MODULES = {
@@ -22,4 +24,18 @@ _MODULES = {
 }
 _SUBMODULES = ("lr_scheduler", "swa_utils")
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)
+if TYPE_CHECKING:
+    from . import lr_scheduler as lr_scheduler
+    from . import swa_utils as swa_utils
+    from .adafactor import *
+    from .adam import *
+    from .adam_kin import *
+    from .adaptive import *
+    from .averaged_sgd import *
+    from .lbfgs import *
+    from .muon import *
+    from .optimizer import *
+    from .resilient import *
+    from .sgd import *
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)

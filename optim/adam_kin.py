@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
-from .optimizer import Group, check_number
+from .optimizer import Group, Params, Rate, check_number
 from .single import SingleOptimizer, check_betas, check_rate, counter, descend, rate_of
 
 __all__ = ["Adamax", "NAdam", "RAdam"]
@@ -42,7 +41,7 @@ class Adamax(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -102,7 +101,7 @@ class NAdam(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -169,7 +168,7 @@ class RAdam(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -217,7 +216,7 @@ class RAdam(SingleOptimizer):
             parameter.sub_(step * scale() if length > 5.0 else step)
 
 
-def _check(lr: Any, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+def _check(lr: Rate, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
     check_rate(lr)
     check_number("epsilon value", eps)
     check_betas(betas)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
-from .optimizer import Group, check_number
+from .optimizer import Group, Params, check_number
 from .single import SingleOptimizer, check_rate, rate_of
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop"]
@@ -44,7 +43,7 @@ class RMSprop(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
@@ -121,7 +120,7 @@ class Adagrad(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-2,
         lr_decay: float = 0,
         weight_decay: float = 0,
@@ -191,7 +190,7 @@ class Adadelta(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
-from .optimizer import Group, check_number
+from .optimizer import Group, Params, check_number
 from .single import SingleOptimizer, check_rate, counter, rate_of
 
 __all__ = ["ASGD"]
@@ -43,7 +42,7 @@ class ASGD(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-2,
         lambd: float = 1e-4,
         alpha: float = 0.75,

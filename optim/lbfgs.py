@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, overload
 
 from ..autograd import enable_grad
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .line_search import Point, strong_wolfe
-from .optimizer import Optimizer
+from .optimizer import Loss, Optimizer, Params
 from .single import check_rate, rate_of
 
 __all__ = ["LBFGS"]
@@ -55,7 +55,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1,
         max_iter: int = 20,
         max_eval: int | None = None,
@@ -78,7 +78,11 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Several directions, each with its step; gives the loss before the first. Raises TypeError without closure."""
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure, which computes the loss and its gradients anew")
@@ -177,13 +181,13 @@ def _largest(flat: Tensor) -> float:
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    return _ops.view_as_real(tensor).reshape(-1) if tensor.is_complex() else tensor.reshape(-1)  # type: ignore[no-any-return]
+    return _ops.view_as_real(tensor).reshape(-1) if tensor.is_complex() else tensor.reshape(-1)
 
 
 def flat_gradient(parameters: list[Tensor]) -> Tensor:
     """All gradients one after the other, zeros for those without, complex numbers as pairs."""
     parts = [_flat(_ops.zeros_like(each) if each.grad is None else each.grad.detach()) for each in parameters]
-    return _ops.cat(parts)  # type: ignore[no-any-return]
+    return _ops.cat(parts)
 
 
 def add_flat(parameters: list[Tensor], flat: Tensor, factor: float) -> None:

@@ -6,7 +6,10 @@ Its safeguards are those of Mark Schmidt's minFunc (2005), which PyTorch follows
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 DECREASE, CURVATURE = 1e-4, 0.9
 """How much of the decrease that the slope promises is asked for, and how much of the slope may be left."""
@@ -17,7 +20,7 @@ class Point(NamedTuple):
 
     step: float
     loss: float
-    gradient: Any
+    gradient: Tensor
     slope: float
 
 
@@ -30,7 +33,7 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None)
     square = first**2 - a.slope * b.slope
     if not square >= 0:
         return (low + high) / 2.0
-    second = square**0.5
+    second: float = square**0.5
     least = b.step - (b.step - a.step) * ((b.slope + second - first) / (b.slope - a.slope + 2 * second))
     return min(max(least, low), high)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import bfloat16
-from .optimizer import Optimizer, loss_of
+from .optimizer import Loss, Optimizer, Params, loss_of
 from .single import rate_of
 
 __all__ = ["Muon"]
@@ -56,7 +56,7 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-3,
         weight_decay: float = 0.1,
         momentum: float = 0.95,
@@ -88,7 +88,11 @@ class Muon(Optimizer):
                         f"{list(parameter.shape)}"
                     )
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:

@@ -8,7 +8,7 @@ import itertools
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias, TypeVar, overload
 
 from ..autograd import enable_grad, set_grad_enabled
 from ..dispatch.autograd.node import RemovableHandle
@@ -16,9 +16,16 @@ from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.traceback_filter import hide_inner_frames
 
+if TYPE_CHECKING:
+    from ..runtime.device import device as Device
+
 __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
+Rate = float | Tensor
+Params: TypeAlias = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
+Loss = TypeVar("Loss", bound=SupportsFloat)
+Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 class Optimizer:
@@ -34,7 +41,7 @@ class Optimizer:
         ValueError: there are no parameters, one was computed from others, or is in two groups.
     """
 
-    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
+    def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got Tensor"
@@ -44,7 +51,7 @@ class Optimizer:
         self.param_groups: list[Group] = []
         self._hooks: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
         self._next_hook = itertools.count()
-        given = list(params)
+        given: list[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
         for group in given if isinstance(given[0], dict) else [{"params": given}]:
@@ -115,7 +122,11 @@ class Optimizer:
                         grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
                         grad.zero_()
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Change the parameters by their gradients; `closure` computes the loss anew, and the gradients with it."""
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
@@ -244,7 +255,7 @@ HOOKS = (
 )
 
 
-def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
+def _stepping(step: Step) -> Step:
     """A `step` with its hooks; gradients are recorded only where an option asks for them."""
 
     @functools.wraps(step)
@@ -269,10 +280,10 @@ def _stepping(step: Callable[..., Any]) -> Callable[..., Any]:
             hide_inner_frames()
             raise
 
-    return stepped
+    return stepped  # type: ignore[return-value]
 
 
-def loss_of(closure: Callable[[], Any] | None) -> Any:
+def loss_of(closure: Callable[[], Loss] | None) -> Loss | None:
     """The loss that a closure computes, with gradients; None without one."""
     if closure is None:
         return None
@@ -290,13 +301,13 @@ def _brought(name: str, value: Any, parameter: Tensor) -> Any:
     return value.detach().to(parameter.device, dtype, copy=True)
 
 
-def check_number(what: str, value: Any, least: float = 0.0) -> None:
+def check_number(what: str, value: Rate, least: float = 0.0) -> None:
     """Raises ValueError for a number that is too small."""
     if not isinstance(value, Tensor) and not least <= value:
         raise ValueError(f"Invalid {what}: {value}")
 
 
-def check_options(lr: Any, foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
+def check_options(lr: Rate, foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
     """Raises ValueError or RuntimeError for options of any optimizer that are wrong, or do not go together."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
@@ -345,12 +356,12 @@ def in_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
 
 def by_device(parameters: list[Tensor]) -> list[list[int]]:
     """The places of the parameters on each device."""
-    places: defaultdict[Any, list[int]] = defaultdict(list)
+    places: defaultdict[Device, list[int]] = defaultdict(list)
     for i, parameter in enumerate(parameters):
         places[parameter.device].append(i)
     return list(places.values())
 
 
-def rate_for(lr: Any, device: Any) -> Any:
+def rate_for(lr: Rate, device: Device) -> Rate:
     """A learning rate that the operators of a device take: a tensor on another one is brought there."""
     return lr if not isinstance(lr, Tensor) or lr.device.type == "cpu" else lr.to(device)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
-from .optimizer import Group
+from .optimizer import Group, Params
 from .single import SingleOptimizer, check_rate, rate_of
 
 __all__ = ["Rprop"]
@@ -41,7 +40,7 @@ class Rprop(SingleOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-2,
         etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50),

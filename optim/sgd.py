@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .optimizer import (
     Group,
+    Loss,
     Optimizer,
+    Params,
     by_device,
     check_number,
     check_options,
@@ -52,7 +54,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Params,
         lr: float | Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
@@ -79,7 +81,11 @@ class SGD(Optimizer):
             },
         )  # fmt: skip
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:

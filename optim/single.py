@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import float32, float64, get_default_dtype
-from .optimizer import Group, Optimizer, check_capturable, check_number, loss_of
+from .optimizer import Group, Loss, Optimizer, Rate, check_capturable, check_number, loss_of
 
 __all__ = ["SingleOptimizer"]
 
@@ -38,7 +38,11 @@ class SingleOptimizer(Optimizer):
             state.update(self.begin(group, parameter))
         return state
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
@@ -72,7 +76,7 @@ def counter(group: Group, parameter: Tensor, value: float = 0.0) -> Tensor:
     """A number that steps change, as a tensor: on the host unless it is captured with the step."""
     dtype = float64 if get_default_dtype() is float64 else float32
     device = parameter.device if group.get("capturable") else "cpu"
-    return _ops.full((), value, dtype=dtype, device=device)  # type: ignore[no-any-return]
+    return _ops.full((), value, dtype=dtype, device=device)
 
 
 def rate_of(group: Group) -> float:
@@ -82,7 +86,7 @@ def rate_of(group: Group) -> float:
     return number
 
 
-def check_rate(lr: Any) -> None:
+def check_rate(lr: Rate) -> None:
     """Raises ValueError for a learning rate below 0 or of several elements."""
     if isinstance(lr, Tensor):
         if lr.numel() != 1:
@@ -98,7 +102,7 @@ def check_betas(betas: tuple[float, float]) -> None:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
-def descend(parameter: Tensor, numerator: Tensor, denominator: Tensor, size: Any) -> None:
+def descend(parameter: Tensor, numerator: Tensor, denominator: Tensor, size: Rate) -> None:
     """Take ``size * numerator / denominator`` off a parameter; a size that was captured is a tensor."""
     if isinstance(size, Tensor):
         parameter.sub_(numerator / denominator * size)

@@ -15,11 +15,14 @@ from typing import Any
 from ..autograd import no_grad
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
-from ..nn import Module
+from ..nn.modules.module import Module
 from ..nn.modules.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from ..runtime.device import DeviceLike
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import int64
-from .lr_scheduler.scheduler import LRScheduler, Rate, for_each_group
-from .optimizer import Optimizer
+from .lr_scheduler.scheduler import LRScheduler, for_each_group
+from .optimizer import Optimizer, Rate
 
 __all__ = [
     "SWALR",
@@ -31,8 +34,8 @@ __all__ = [
     "update_bn",
 ]
 
-Average = Callable[[Tensor, Tensor, Any], Tensor]
-ListAverage = Callable[[list[Tensor], list[Tensor], Any], None]
+Average = Callable[[Tensor, Tensor, int | Tensor], Tensor]
+ListAverage = Callable[[list[Tensor], list[Tensor], int | Tensor], None]
 
 
 def _check_decay(decay: float) -> None:
@@ -53,7 +56,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """
     _check_decay(decay)
 
-    def average(averaged: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
+    def average(averaged: Tensor, current: Tensor, num_averaged: int | Tensor) -> Tensor:
         with no_grad():
             found: Tensor = decay * averaged + (1 - decay) * current
         return found
@@ -70,7 +73,7 @@ def get_swa_avg_fn() -> Average:
         tensor(6.)
     """
 
-    def average(averaged: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
+    def average(averaged: Tensor, current: Tensor, num_averaged: int | Tensor) -> Tensor:
         with no_grad():
             found: Tensor = averaged + (current - averaged) / (num_averaged + 1)
         return found
@@ -79,7 +82,7 @@ def get_swa_avg_fn() -> Average:
 
 
 def _of_lists(average: Average) -> ListAverage:
-    def averages(averaged: list[Tensor], current: list[Tensor], num_averaged: Any) -> None:
+    def averages(averaged: list[Tensor], current: list[Tensor], num_averaged: int | Tensor) -> None:
         with no_grad():
             for old, new in zip(averaged, current, strict=True):
                 old.copy_(average(old, new, num_averaged))
@@ -123,7 +126,7 @@ class AveragedModel(Module):
     def __init__(
         self,
         model: Module,
-        device: Any = None,
+        device: DeviceLike = None,
         avg_fn: Average | None = None,
         multi_avg_fn: ListAverage | None = None,
         use_buffers: bool = False,
@@ -153,7 +156,7 @@ class AveragedModel(Module):
                 for old, new in pairs:
                     old.copy_(new)
             elif self.multi_avg_fn is not None:
-                groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+                groups: dict[tuple[Device, ScalarType], tuple[list[Tensor], list[Tensor]]] = {}
                 for old, new in pairs:
                     for into, each in zip(
                         groups.setdefault((old.device, old.dtype), ([], [])), (old, new), strict=True
@@ -176,7 +179,7 @@ class AveragedModel(Module):
         )
 
 
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike = None) -> None:
     """Have a model's batch norms take the statistics of a loader alone (`torch.optim.swa_utils.update_bn`).
 
     Args:

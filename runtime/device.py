@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import TypeAlias
 
 from .dispatch_key import BackendComponent
 
@@ -176,6 +177,9 @@ def rename_device_type(old: str, new: str) -> None:
     for renamed in on_rename:
         renamed(old, new)
 
+
+DeviceLike: TypeAlias = device | int | str | None
+"""What a device argument may be; None is the default device, or the current one of a type."""
 
 CPU = device("cpu")
 META = device("meta")

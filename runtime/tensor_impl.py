@@ -9,7 +9,7 @@ must know of how it was made.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, overload
 
 from . import memory_format as mf
 from .device import CPU
@@ -116,6 +116,10 @@ class TensorImpl:
         """
         return self._spec.itemsize
 
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int | str) -> int: ...
     def stride(self, dim: int | str | None = None) -> tuple[int, ...] | int:
         """The distance in memory between neighbours along each dimension, in elements (`torch.Tensor.stride`).
 
@@ -140,6 +144,10 @@ class TensorImpl:
             hide_inner_frames()
             raise
 
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: int | str) -> int: ...
     def size(self, dim: int | str | None = None) -> Size | int:
         """The sizes of the dimensions (`torch.Tensor.size`).
 
@@ -445,7 +453,7 @@ class TensorImpl:
         self._spec = spec
 
     @classmethod
-    def from_data(cls, data: Any, spec: TensorSpec) -> Any:
+    def from_data(cls, data: Any, spec: TensorSpec) -> Self:
         """A tensor of this class over bytes and a spec that fit each other; neither is checked.
 
         Args:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..runtime.device import DeviceLike
+from ..runtime.layout import layout as Layout
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float32, float64, get_default_dtype
 from ..runtime.traceback_filter import api_boundary
@@ -32,14 +35,14 @@ __all__ = [
 
 def _made(
     name: str,
-    shape: Callable[[Any, int], Any],
+    shape: Callable[[Tensor, int], Tensor],
     M: int,
     sym: bool,
     dtype: ScalarType | None,
-    layout: Any,
-    device: Any,
+    layout: Layout | None,
+    device: DeviceLike,
     requires_grad: bool,
-) -> Any:
+) -> Tensor:
     """``shape(0, 1, 2, ..., elements of the symmetric window)``."""
     dtype = get_default_dtype() if dtype is None else dtype
     if M < 0:
@@ -64,10 +67,10 @@ def exponential(
     tau: float = 1.0,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """exp(-|n - center| / tau) for n = 0, ..., M - 1 (`torch.signal.windows.exponential`).
 
     Args:
@@ -98,7 +101,7 @@ def exponential(
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
 
-    def shape(n: Any, whole: int) -> Any:
+    def shape(n: Tensor, whole: int) -> Tensor:
         middle = (whole - 1) / 2 if center is None else center
         return (-(n - middle).abs() / tau).exp()
 
@@ -111,10 +114,10 @@ def cosine(
     *,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """sin(pi (n + 1/2) / M) for n = 0, ..., M - 1 (`torch.signal.windows.cosine`).
 
     Args:
@@ -156,10 +159,10 @@ def gaussian(
     std: float = 1.0,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """exp(-(n - middle)^2 / (2 std^2)) for n = 0, ..., M - 1 (`torch.signal.windows.gaussian`).
 
     Args:
@@ -186,7 +189,7 @@ def gaussian(
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
 
-    def shape(n: Any, whole: int) -> Any:
+    def shape(n: Tensor, whole: int) -> Tensor:
         apart = (n - (whole - 1) / 2) * (1 / (std * math.sqrt(2)))
         return (-(apart * apart)).exp()
 
@@ -200,10 +203,10 @@ def kaiser(
     beta: float = 12.0,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1 (`torch.signal.windows.kaiser`).
 
     Args:
@@ -230,15 +233,15 @@ def kaiser(
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
 
-    def shape(n: Any, whole: int) -> Any:
+    def shape(n: Tensor, whole: int) -> Tensor:
         x = n * (2 / (whole - 1)) - 1
         return ops.i0((1 - x * x).clamp(min=0).sqrt() * beta) / ops.i0(ops.full_like(n[:1], beta))
 
     return _made("kaiser", shape, M, sym, dtype, layout, device, requires_grad)
 
 
-def _sum_of_cosines(name: str, weights: list[float], M: int, sym: bool, *options: Any) -> Any:
-    def shape(n: Any, whole: int) -> Any:
+def _sum_of_cosines(name: str, weights: list[float], M: int, sym: bool, *options: Any) -> Tensor:
+    def shape(n: Tensor, whole: int) -> Tensor:
         angle = n * (2 * math.pi / (whole - 1))
         total = ops.zeros_like(n)
         for k, weight in enumerate(weights):
@@ -255,10 +258,10 @@ def general_cosine(
     a: Iterable[float],
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """The sum over k of (-1)^k a[k] cos(2 pi k n / (M - 1)) (`torch.signal.windows.general_cosine`).
 
     Args:
@@ -297,10 +300,10 @@ def general_hamming(
     alpha: float = 0.54,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """alpha - (1 - alpha) cos(2 pi n / (M - 1)) (`torch.signal.windows.general_hamming`).
 
     Args:
@@ -341,10 +344,10 @@ def hamming(
     *,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """0.54 - 0.46 cos(2 pi n / (M - 1)) (`torch.signal.windows.hamming`).
 
     Args:
@@ -376,10 +379,10 @@ def hann(
     *,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """(1 - cos(2 pi n / (M - 1))) / 2 (`torch.signal.windows.hann`).
 
     Args:
@@ -413,10 +416,10 @@ def blackman(
     *,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)) (`torch.signal.windows.blackman`).
 
     Args:
@@ -449,10 +452,10 @@ def bartlett(
     *,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """A triangle, 1 - |2 n / (M - 1) - 1| (`torch.signal.windows.bartlett`).
 
     Args:
@@ -493,10 +496,10 @@ def nuttall(
     *,
     sym: bool = True,
     dtype: ScalarType | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """A sum of four cosines with small side lobes (`torch.signal.windows.nuttall`).
 
     Args:

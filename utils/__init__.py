@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from .. import nn
 from ..dispatch.methods.privateuse1 import generate_methods
@@ -27,7 +28,10 @@ ROOT = __package__.rpartition(".")[0]
 
 __all__ = ["checkpoint", "data", "generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
 
-__getattr__, __dir__, _ = lazy_names(__name__, {}, ("checkpoint", "data"))
+if TYPE_CHECKING:
+    from . import checkpoint, data
+else:
+    __getattr__, __dir__, _ = lazy_names(__name__, {}, ("checkpoint", "data"))
 
 
 def generate_methods_for_privateuse1_backend(

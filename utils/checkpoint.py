@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from .. import nn
 from ..autograd import Function, backward, enable_grad, no_grad
@@ -27,6 +27,9 @@ from ..runtime import generator as _streams
 from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
 
+if TYPE_CHECKING:
+    from ..nn.modules.module import Module
+
 __all__ = [
     "CheckpointError",
     "CheckpointFunction",
@@ -36,6 +39,7 @@ __all__ = [
     "set_checkpoint_early_stop",
 ]
 
+Result = TypeVar("Result")
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 PASSED_EXPLICITLY = (
@@ -103,7 +107,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 def checkpoint(
-    function: Callable[..., Any],
+    function: Callable[..., Result],
     *args: Any,
     use_reentrant: bool | None = None,
     context_fn: Callable[[], Contexts] = noop_context_fn,
@@ -112,7 +116,7 @@ def checkpoint(
     early_stop: bool = True,
     preserve_rng_state: bool = True,
     **kwargs: Any,
-) -> Any:
+) -> Result:
     """Call a function so that backward computes again what the graph would keep (`torch.utils.checkpoint.checkpoint`;
     Chen et al., 2016).
 
@@ -151,7 +155,8 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         know_tasks()
-        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+        result: Result = CheckpointFunction.apply(function, preserve_rng_state, *args)
+        return result
     except BaseException:
         hide_inner_frames()
         raise
@@ -159,7 +164,11 @@ def checkpoint(
 
 @api_boundary
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+    functions: Module | Iterable[Callable[..., Any]],
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
 ) -> Any:
     """`checkpoint` of all but the last of some segments of a chain (`torch.utils.checkpoint.checkpoint_sequential`).
 
@@ -214,7 +223,7 @@ class CheckpointFunction(Function):
             return run_function(*args)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         task = current_task()
         if task is not None and task.has_inputs:
             raise RuntimeError(
@@ -244,7 +253,7 @@ class _Saved:
 
     __slots__ = ("__weakref__", "described")
 
-    def __init__(self, described: Any) -> None:
+    def __init__(self, described: object) -> None:
         self.described = described
 
 
@@ -257,22 +266,25 @@ class _Inputs(Function):
         return anchor.clone()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any) -> Never:
         raise AssertionError("nothing is differentiated by what only keeps tensors")
 
 
-def _described(tensor: Tensor) -> Any:
+def _described(tensor: Tensor) -> object:
     return tensor.shape, tensor.dtype, tensor.device
 
 
-DETERMINISM_CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _described, "none": lambda tensor: None}
+DETERMINISM_CHECKS: dict[str, Callable[[Tensor], object]] = {
+    "default": _described,
+    "none": lambda tensor: None,
+}
 
 
 class _Call:
     """A call that is made again when backward first asks for a tensor that it saved."""
 
     def __init__(
-        self, again: Callable[[], None], early_stop: bool, describe: Callable[[Tensor], Any]
+        self, again: Callable[[], None], early_stop: bool, describe: Callable[[Tensor], object]
     ) -> None:
         self._again = again
         self._early_stop = early_stop
@@ -342,14 +354,14 @@ class _Call:
 
 
 def _recorded(
-    function: Callable[..., Any],
+    function: Callable[..., Result],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     context_fn: Callable[[], Contexts],
     determinism_check: str,
     early_stop: bool,
     preserve_rng_state: bool,
-) -> Any:
+) -> Result:
     """The call without reentrance."""
     if determinism_check not in DETERMINISM_CHECKS:
         raise ValueError(

@@ -8,10 +8,13 @@ write with grad mode on is refused with PyTorch's message.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import inference_enabled, state
 from .node import AccumulateGrad, AutogradMeta
+
+if TYPE_CHECKING:
+    from ...runtime.tensor_impl import TensorImpl
 
 
 class Creation(enum.Enum):
@@ -46,7 +49,7 @@ _REASONS = {
 }
 
 
-def creation_of(view: Any) -> Creation | None:
+def creation_of(view: TensorImpl) -> Creation | None:
     """The mark of a view; None for one that follows its base."""
     return getattr(view, "_creation", None)
 
@@ -69,7 +72,7 @@ def _records_nothing(creation: Creation | None) -> bool:
     return creation is _NO_GRAD or creation is _INFERENCE
 
 
-def unmark(view: Any) -> None:
+def unmark(view: TensorImpl) -> None:
     """Take back `mark_unrecorded`, for a view that is recorded after all."""
     if _records_nothing(creation_of(view)):
         view._creation = None
@@ -78,7 +81,7 @@ def unmark(view: Any) -> None:
             view._autograd = None
 
 
-def is_unrecorded(tensor: Any) -> bool:
+def is_unrecorded(tensor: TensorImpl) -> bool:
     """Whether a tensor requires grad only because it is an unrecorded view of one that does."""
     base = tensor._view_base
     return base is not None and base._spec.requires_grad and _records_nothing(creation_of(tensor))
@@ -100,7 +103,7 @@ def mark_several(views: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     return views
 
 
-def refuse_marked(view: Any, written: str) -> None:
+def refuse_marked(view: TensorImpl, written: str) -> None:
     """Raise RuntimeError if `view` is marked. `written`: how it is written to (is being, or its base has been)."""
     creation = creation_of(view)
     if creation is None:

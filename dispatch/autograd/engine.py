@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import set_grad_enabled
@@ -18,6 +18,9 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 _BATCHED = functionality_bit(Functionality.Batched)
 _accumulating = threading.RLock()
@@ -49,7 +52,7 @@ def run_backward(
         set_grad_enabled(before)
 
 
-def run_from(root: Edge, grad: Any, retain_graph: bool, create_graph: bool) -> None:
+def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -> None:
     """`run_backward` from one root to the leaves."""
     before = set_grad_enabled(create_graph)
     try:
@@ -58,7 +61,7 @@ def run_from(root: Edge, grad: Any, retain_graph: bool, create_graph: bool) -> N
         set_grad_enabled(before)
 
 
-def _run_chain(root: Edge, grad: Any, retain_graph: bool) -> None:
+def _run_chain(root: Edge, grad: Tensor, retain_graph: bool) -> None:
     """`_run` for a graph that is a chain of nodes without hooks, ending in leaves; where it is not, `_run` goes on."""
     node, number = root
     while True:
@@ -99,7 +102,7 @@ def _run_chain(root: Edge, grad: Any, retain_graph: bool) -> None:
         grad = next_grad
 
 
-def _fitting(edge: Edge, grad: Any, node: Node) -> Any:
+def _fitting(edge: Edge, grad: Tensor, node: Node) -> Tensor:
     spec = edge[0].specs[edge[1]]
     return grad if grad._spec is spec or grad._spec.twin is spec else reduce_to_spec(grad, spec, node)
 
@@ -205,7 +208,7 @@ def _mark_repeated(results: Sequence[Any]) -> None:
 
 
 def _send(
-    buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Any
+    buffers: dict[Node, Any], heap: list[tuple[int, int, Node]], node: Node, number: int, grad: Tensor
 ) -> None:
     """Add a gradient to a node's buffer; the first one puts the node on the heap."""
     outputs = len(node.specs)
@@ -247,7 +250,7 @@ def _before(node: Node, buffer: Any) -> Any:
     return grads if buffer.__class__ is list else grads[0]
 
 
-def _check_replacement(hook: Any, grad: Any, replaced: Any) -> None:
+def _check_replacement(hook: Callable[..., Any], grad: Tensor, replaced: object) -> None:
     """Refuse a hook's result that cannot stand for the gradient. Raises TypeError, RuntimeError."""
     if not isinstance(replaced, TensorImpl):
         raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
@@ -287,7 +290,7 @@ def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]],
                 mark_shared(grad)
 
 
-def accumulate(node: AccumulateGrad, grad: Any) -> None:
+def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
     """Add to ``leaf.grad``: in place where nobody recorded it, else out of place (double backward)."""
     leaf: Any = node.leaf()
     if leaf is None or grad is None:
@@ -310,7 +313,7 @@ def accumulate(node: AccumulateGrad, grad: Any) -> None:
             hook(leaf)
 
 
-def _as_own(leaf: TensorSpec, grad: Any) -> Any:
+def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:
     """A first gradient as the leaf keeps it: nobody else's bytes, and in the leaf's own layout.
 
     A leaf whose elements fill a block has gradients of its strides, another has contiguous ones (PyTorch's gradient
@@ -333,17 +336,17 @@ def _laid_out_as(leaf: TensorSpec, spec: TensorSpec) -> bool:
     )
 
 
-def own_copy(grad: Any) -> Any:
+def own_copy(grad: Tensor) -> Tensor:
     """A gradient that goes on backward, for somebody who keeps it."""
     return grad.clone(memory_format=contiguous_format)
 
 
-def _is_shared(grad: Any) -> bool:
+def _is_shared(grad: TensorImpl) -> bool:
     """Whether a gradient's bytes may be somebody else's: a view, an expanded one, or one marked by `mark_shared`."""
     return grad._version_cell is not None or grad._view_base is not None or grad._spec.overlaps
 
 
-def mark_shared(grad: Any) -> None:
+def mark_shared(grad: TensorImpl) -> None:
     """Note that a gradient has several holders, so that a leaf takes a copy: it gets a version counter."""
     if not grad._spec.is_inference:
         grad.version_cell()

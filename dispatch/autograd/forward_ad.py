@@ -6,10 +6,13 @@ import itertools
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...runtime.tensor_impl import TensorImpl
 from .tangents import holders, set_tangents, tangents_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 _next_level = itertools.count().__next__
 
@@ -27,8 +30,8 @@ _levels = _Levels()
 class UnpackedDualTensor(NamedTuple):
     """A dual tensor's two parts; the tangent is None where it is zero."""
 
-    primal: Any
-    tangent: Any
+    primal: Tensor
+    tangent: Tensor | None
 
 
 class dual_level:
@@ -87,7 +90,7 @@ def current_level() -> int:
     return _levels.active[-1].number if _levels.active else -1
 
 
-def _check(tensor: Any, what: str) -> None:
+def _check(tensor: object, what: str) -> None:
     if not isinstance(tensor, TensorImpl):
         raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(tensor).__name__}")
     dtype = tensor._spec.dtype
@@ -95,7 +98,7 @@ def _check(tensor: Any, what: str) -> None:
         raise ValueError(f"Expected {what} to be floating point or complex, but got: {dtype}")
 
 
-def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of `tensor` with a tangent: results computed from it have the directional derivative as tangents.
 
     Args:
@@ -140,7 +143,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     return dual
 
 
-def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """The primal of a tensor, as a view without the tangent, and the tangent or None."""
     from .forward_mode import without_tangents
 

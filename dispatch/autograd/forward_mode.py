@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
@@ -23,6 +24,9 @@ from .creation import unmark
 from .node import NotImplementedBackward
 from .recording import never_differentiable
 from .tangents import FORWARD_BIT, set_tangents, tangent_like, tangents_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 Formula = Callable[[OperatorEntry, Sequence[Any], Sequence[Any], Any], Sequence[Any]]
 
@@ -94,7 +98,7 @@ def _differentiate(
             _share_with_node(op, made, number)
 
 
-def is_differentiable(tensor: Any) -> bool:
+def is_differentiable(tensor: TensorImpl) -> bool:
     """Whether a tensor's dtype has tangents."""
     dtype = tensor._spec.dtype
     return bool(dtype.is_floating_point or dtype.is_complex)
@@ -155,7 +159,7 @@ def _tangents_of_results(
     return differentiated_twice(computed, args, tangents)
 
 
-def _index() -> Any:
+def _index() -> ModuleType:
     from ..generated import forward
 
     return forward
@@ -221,7 +225,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
     return [next(by_end) if r._spec.requires_grad else None for r in results]
 
 
-def _zeros_like(tensor: Any) -> Any:
+def _zeros_like(tensor: Tensor) -> Tensor:
     from ..generated.functions import zeros_like
 
     made = zeros_like(tensor)
@@ -235,7 +239,7 @@ def _not_implemented(op: OperatorEntry) -> NotImplementedError:
     )
 
 
-def fitted(output: Any, tangent: Any, given: Sequence[Any], is_view: bool) -> Any:
+def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) -> Tensor:
     """A tangent with the dtype, sizes and strides of its tensor, whose bytes are its own unless that is a view."""
     spec, have = output._spec, tangent._spec
     if have.dtype is not spec.dtype:
@@ -251,7 +255,7 @@ def fitted(output: Any, tangent: Any, given: Sequence[Any], is_view: bool) -> An
     return copied_like(output, tangent_like(tangent, output))
 
 
-def copied_like(tensor: Any, tangent: Any) -> Any:
+def copied_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     """A copy of a tangent with the strides of its tensor, so that views of the one are views of the other."""
     made = _zeros_like(tensor)
     if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
@@ -259,13 +263,14 @@ def copied_like(tensor: Any, tangent: Any) -> Any:
     return made.copy_(tangent)
 
 
-def _real(tangent: Any) -> Any:
+def _real(tangent: Tensor) -> Tensor:
     from ..core.overload_packet import packets
 
-    return packets["real"].call(tangent)
+    real: Tensor = packets["real"].call(tangent)
+    return real
 
 
-def _write_tangent(tensor: Any, level: int, tangent: Any) -> None:
+def _write_tangent(tensor: Tensor, level: int, tangent: Tensor | None) -> None:
     """Give a tensor that was written to the tangent of what was written, in place, since views share it."""
     present = tangents_of(tensor).get(level)
     if present is None:
@@ -279,9 +284,9 @@ def _write_tangent(tensor: Any, level: int, tangent: Any) -> None:
         present.copy_(tangent)
 
 
-def _zero_of_base(tensor: Any, level: int) -> Any:
+def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
     """A zero tangent; for a view a view of its base's, which gets one."""
-    base = tensor._view_base
+    base: Any = tensor._view_base
     if base is None:
         return copied_like(tensor, _zeros_like(tensor))
     whole = tangents_of(base).get(level)
@@ -292,7 +297,7 @@ def _zero_of_base(tensor: Any, level: int) -> Any:
     return whole.as_strided(spec.sizes, spec.strides, tensor.storage_offset() - base.storage_offset())
 
 
-def _share_with_node(op: OperatorEntry, output: Any, number: int) -> None:
+def _share_with_node(op: OperatorEntry, output: Tensor, number: int) -> None:
     """Give the copy of a result that its own node saved the result's tangents, for forward over backward mode."""
     returns = op.schema.returns
     name = "result" if len(returns) == 1 else returns[number].name or f"result{number}"

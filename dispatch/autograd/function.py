@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
@@ -25,6 +25,10 @@ from .node import (
 )
 from .saved_tensors import pack_as_hooked
 from .tangents import FORWARD_BIT
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .node import Edge
 
 _BATCHED = functionality_bit(Functionality.Batched)
 
@@ -61,7 +65,7 @@ class FunctionCtx(Node):
         self.specs = ()
         self.next_edges = ()
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (or None) for `backward`, with a check that nobody writes to them in between."""
         for position, tensor in enumerate(tensors):
             if tensor is not None and not isinstance(tensor, TensorImpl):
@@ -71,15 +75,15 @@ class FunctionCtx(Node):
                 )
         self._to_save = tensors
 
-    def save_for_forward(self, *tensors: Any) -> None:
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors`."""
         self._to_save_forward = tensors
 
-    def mark_dirty(self, *tensors: Any) -> None:
+    def mark_dirty(self, *tensors: Tensor) -> None:
         """Say which inputs `forward` wrote to."""
         self._written = tensors
 
-    def mark_non_differentiable(self, *tensors: Any) -> None:
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say which outputs carry no gradient."""
         self._non_differentiable = tensors
 
@@ -233,7 +237,7 @@ class Function:
         return cls._run(FunctionCtx, args, tensors)
 
     @classmethod
-    def _run(cls, context: Any, args: tuple[Any, ...], tensors: list[int]) -> Any:
+    def _run(cls, context: Callable[..., FunctionCtx], args: tuple[Any, ...], tensors: list[int]) -> Any:
         needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
         recording = is_grad_enabled() and any(needs)
         ctx = context(cls, needs)
@@ -262,7 +266,12 @@ class Function:
 
     @classmethod
     def _record(
-        cls, ctx: FunctionCtx, args: Any, tensors: list[int], edges: Any, outputs: list[Any]
+        cls,
+        ctx: FunctionCtx,
+        args: Sequence[Any],
+        tensors: list[int],
+        edges: Sequence[Edge | None],
+        outputs: list[Any],
     ) -> list[Any]:
         ctx._tensor_positions = tensors
         ctx.next_edges = tuple(edges)

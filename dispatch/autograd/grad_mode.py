@@ -6,15 +6,15 @@ import functools
 import inspect
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
 from ...runtime import grad_mode
 from ...runtime.local_dispatch_key_set import modes
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-def _decorated(
-    function: Callable[..., Any], context: Callable[[], AbstractContextManager[None]]
-) -> Callable[..., Any]:
+
+def _decorated(function: Function, context: Callable[[], AbstractContextManager[None]]) -> Function:
     """The function inside a context of its own at every call.
 
     The body of a generator function runs when its values are asked for, so each step of it enters the context, and
@@ -44,14 +44,14 @@ def _decorated(
                 else:
                     resume = functools.partial(generator.send, sent)
 
-        return steps
+        return steps  # type: ignore[return-value]
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         with context():
             return function(*args, **kwargs)
 
-    return wrapped
+    return wrapped  # type: ignore[return-value]
 
 
 class _GradContext:
@@ -69,7 +69,7 @@ class _GradContext:
     def __exit__(self, *error: object) -> None:
         grad_mode.set_grad_enabled(self._before.pop())
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Function) -> Function:
         return _decorated(function, functools.partial(_GradContext, self._enabled))
 
 
@@ -87,6 +87,10 @@ class no_grad(_GradContext):
 
     __slots__ = ()
 
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    @overload
+    def __new__(cls, function: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = object.__new__(cls)
         if function is None:
@@ -103,6 +107,10 @@ class enable_grad(_GradContext):
 
     __slots__ = ()
 
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    @overload
+    def __new__(cls, function: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = object.__new__(cls)
         if function is None:
@@ -126,7 +134,7 @@ class set_grad_enabled(_GradContext):
     def __enter__(self) -> None:
         return None
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Function) -> Function:
         if self._before:
             grad_mode.set_grad_enabled(self._before.pop())
         return super().__call__(function)
@@ -145,6 +153,10 @@ class inference_mode:
 
     __slots__ = ("_before", "_mode")
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         made = object.__new__(cls)
         if isinstance(mode, bool):
@@ -168,5 +180,5 @@ class inference_mode:
         grad_mode.set_inference_mode(inference)
         grad_mode.set_grad_enabled(grad)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Function) -> Function:
         return _decorated(function, functools.partial(inference_mode, self._mode))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from .gradients import grad
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensor import Tensor
 
 
 class GradcheckError(RuntimeError):
@@ -78,9 +83,9 @@ def gradcheck(
 def _check_backward(
     func: Callable[..., Any],
     args: Any,
-    sources: Any,
-    outputs: Any,
-    seeds: Any,
+    sources: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    seeds: Sequence[NDArray[Any]],
     eps: float,
     rtol: float,
     atol: float,
@@ -102,7 +107,9 @@ def _check_backward(
             _compare("Jacobian", number, which, numeric, exact, rtol, atol)
 
 
-def _compare(what: str, number: int, which: int, numeric: Any, exact: Any, rtol: float, atol: float) -> None:
+def _compare(
+    what: str, number: int, which: int, numeric: Any, exact: NDArray[Any], rtol: float, atol: float
+) -> None:
     if not np.allclose(exact, numeric, rtol=rtol, atol=atol, equal_nan=True):
         raise GradcheckError(
             f"{what} mismatch for output {number} with respect to input {which},\nnumerical:{numeric}\n"
@@ -111,7 +118,7 @@ def _compare(what: str, number: int, which: int, numeric: Any, exact: Any, rtol:
 
 
 def _check_forward(
-    func: Callable[..., Any], args: Any, sources: Any, eps: float, rtol: float, atol: float
+    func: Callable[..., Any], args: Any, sources: Sequence[Tensor], eps: float, rtol: float, atol: float
 ) -> None:
     from ..tensor_data import from_numpy
     from .forward_ad import dual_level, make_dual, unpack_dual
@@ -139,14 +146,16 @@ def _check_forward(
                 _compare("Jacobian computed with forward mode", number, which, numeric, tangent, rtol, atol)
 
 
-def _replaced(values: Any, old: Any, new: Any) -> Any:
+def _replaced(values: Any, old: Tensor, new: Tensor) -> Any:
     """Arguments with one tensor in another's place, in lists too."""
     if isinstance(values, list | tuple):
         return type(values)(_replaced(v, old, new) for v in values)
     return new if values is old else values
 
 
-def _numeric(func: Callable[..., Any], args: Any, source: Any, number: int, seed: Any, eps: float) -> Any:
+def _numeric(
+    func: Callable[..., Any], args: Any, source: Tensor, number: int, seed: NDArray[Any], eps: float
+) -> Any:
     """The gradient of ``(seed * output).sum()`` with respect to one input by central differences."""
     values = source.detach()
     out = np.zeros(source._spec.numel)

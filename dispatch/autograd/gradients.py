@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -25,7 +25,13 @@ from .engine import accumulate, mark_shared
 from .node import AccumulateGrad, GradientEdge, root_edge
 from .reduce_to_spec import reduce_to_spec
 
-_one_plans: dict[TensorSpec, Callable[[], Any]] = {}
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+    Roots: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+    """Where gradients start from, or are asked for."""
+
+_one_plans: dict[TensorSpec, Callable[[], Tensor]] = {}
 Dispatcher.singleton().on_change.append(_one_plans.clear)
 
 
@@ -51,7 +57,7 @@ def _below_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
     return below
 
 
-def ones_of(spec: TensorSpec) -> Callable[[], Any]:
+def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
     """A function that makes a tensor of ones of this spec."""
     from ..structured.meta.factories import filled
     from ..tensor import Tensor
@@ -62,7 +68,7 @@ def ones_of(spec: TensorSpec) -> Callable[[], Any]:
         return filled(spec, "fill_stub", 1)
     copy = np.ones(spec.sizes, spec.np_dtype).copy
 
-    def one() -> Any:
+    def one() -> Tensor:
         out = Tensor()
         out._data = copy()
         out._spec = spec
@@ -72,11 +78,12 @@ def ones_of(spec: TensorSpec) -> Callable[[], Any]:
     return one
 
 
-def zeros_of(spec: TensorSpec) -> Any:
+def zeros_of(spec: TensorSpec) -> Tensor:
     """A contiguous tensor of zeros of this spec's sizes, dtype and device."""
     from ..structured.meta.factories import filled
 
-    return filled(TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device), "zero_stub", 0)()
+    zeros: Tensor = filled(TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device), "zero_stub", 0)()
+    return zeros
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -84,7 +91,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if alone else tuple(value)
 
 
-def _root_gradient(output: Any, grad: Any) -> Any:
+def _root_gradient(output: Any, grad: Tensor | None) -> Tensor:
     spec = output._spec
     if not spec.requires_grad:
         raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
@@ -122,7 +129,7 @@ def _root_gradient(output: Any, grad: Any) -> Any:
     return grad
 
 
-def _ignoring_names(grad: Any) -> Any:
+def _ignoring_names(grad: Tensor) -> Any:
     """A gradient without the names that it was given with, which PyTorch warns of."""
     warnings.warn(
         f"Autograd was passed a named grad tensor with dims {list(grad._spec.names)}. Autograd does not yet support "
@@ -134,13 +141,13 @@ def _ignoring_names(grad: Any) -> Any:
     return _twin_of(grad)
 
 
-def _twin_of(tensor: Any) -> Any:
+def _twin_of(tensor: Tensor) -> Any:
     from ..layers.named.key import twin_of
 
     return twin_of(tensor)
 
 
-def _one(spec: TensorSpec) -> Any:
+def _one(spec: TensorSpec) -> Tensor:
     """The gradient of a scalar with respect to itself."""
     make = _one_plans.get(spec)
     if make is None:
@@ -153,11 +160,11 @@ def _one(spec: TensorSpec) -> Any:
 
 
 def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
+    tensors: Roots,
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Any = None,
+    inputs: Roots | None = None,
 ) -> None:
     """Accumulate gradients of `tensors` into the leaves of their graphs (`torch.autograd.backward`).
 
@@ -228,11 +235,11 @@ def backward(
 
 def _handled_backward(
     relevant: Sequence[Any],
-    tensors: Any,
-    grad_tensors: Any,
-    retain_graph: Any,
-    create_graph: Any,
-    inputs: Any,
+    tensors: Roots,
+    grad_tensors: Tensor | Sequence[Tensor | None] | None,
+    retain_graph: bool | None,
+    create_graph: bool,
+    inputs: Roots | None,
 ) -> None:
     handle_tensor_function(
         backward,
@@ -245,11 +252,35 @@ def _handled_backward(
     )
 
 
+@overload
+def grad(
+    outputs: Roots,
+    inputs: Roots,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]: ...
+@overload
+def grad(
+    outputs: Roots,
+    inputs: Roots,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
 @api_boundary
 def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    outputs: Roots,
+    inputs: Roots,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -330,9 +361,9 @@ def grad(
 
 
 def _batched_grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any,
+    outputs: Roots,
+    inputs: Roots,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None,
     retain_graph: bool | None,
     create_graph: bool,
     allow_unused: bool | None,
@@ -344,7 +375,7 @@ def _batched_grad(
     used: list[int] = []
     sources = _as_tuple(inputs)
 
-    def one(*given: Any) -> tuple[Any, ...]:
+    def one(*given: Tensor) -> tuple[Any, ...]:
         found = grad(
             outputs, inputs, given, retain_graph, create_graph, True, allow_unused or materialize_grads
         )

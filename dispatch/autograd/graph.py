@@ -6,13 +6,16 @@ import functools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...runtime.tensor_impl import TensorImpl
 from . import engine
 from . import gradients as functional
 from .node import GradientEdge, Node, RemovableHandle, root_edge
 from .saved_tensors import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 __all__ = [
     "GradientEdge",
@@ -26,7 +29,7 @@ __all__ = [
 ]
 
 
-def get_gradient_edge(tensor: Any) -> GradientEdge:
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge of a tensor (`torch.autograd.graph.get_gradient_edge`), which keeps the graph and not the tensor.
 
     `tt.autograd.backward` and `tt.autograd.grad` take it in the tensor's place.
@@ -48,7 +51,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     return GradientEdge(*root_edge(tensor))
 
 
-def increment_version(tensor: Any | Iterable[Any]) -> None:
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Say that somebody wrote to a tensor, or to several, in a way that autograd does not see
     (`torch.autograd.graph.increment_version`).
 
@@ -136,7 +139,7 @@ class _Handles(RemovableHandle):
 
 
 def register_multi_grad_hook(
-    tensors: Sequence[Any], fn: Callable[[Any], None], *, mode: Literal["all", "any"] = "all"
+    tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: Literal["all", "any"] = "all"
 ) -> RemovableHandle:
     """Call a hook when several tensors have their gradients (`torch.autograd.graph.register_multi_grad_hook`).
 
@@ -164,7 +167,7 @@ def register_multi_grad_hook(
     if mode == "any":
         done: set[Task | None] = set()
 
-        def first(grad: Any) -> None:
+        def first(grad: Tensor) -> None:
             task = _tasks.current
             with lock:
                 if task in done:
@@ -179,7 +182,7 @@ def register_multi_grad_hook(
     arrived: dict[Task | None, int] = defaultdict(int)
 
     def hook_of(place: int) -> Callable[[Any], None]:
-        def hook(grad: Any) -> None:
+        def hook(grad: Tensor) -> None:
             task = _tasks.current
             assert task is not None
             with lock:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .creation import refuse_marked
 from .node import Edge, Node, edge_of, leaf_meta
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
 
+if TYPE_CHECKING:
+    from ...runtime.tensor_impl import TensorImpl
 
-def check_inplace(tensor: Any) -> None:
+
+def check_inplace(tensor: TensorImpl) -> None:
     """Refuse a write that no history could follow: to a leaf that requires grad, or a view of one, or of another dtype.
 
     Called with grad mode on, before anything is written.
@@ -34,12 +37,12 @@ def check_inplace(tensor: Any) -> None:
             )
 
 
-def inplace_edge(tensor: Any) -> Edge | None:
+def inplace_edge(tensor: TensorImpl) -> Edge | None:
     """The edge of the tensor that is about to be written to."""
     return edge_of(tensor) if tensor._spec.requires_grad else None
 
 
-def rebase_history(tensor: Any, node: Node) -> None:
+def rebase_history(tensor: TensorImpl, node: Node) -> None:
     """Make `node` the origin of a tensor that was written in place.
 
     The history of a view's base becomes a `CopySlices` around the node; the view's own follows from the base.
@@ -54,7 +57,7 @@ def rebase_history(tensor: Any, node: Node) -> None:
     refresh(tensor)
 
 
-def _set_edge(tensor: Any, edge: Edge, holders: int) -> None:
+def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
     """Store a history; `holders` says how many tensors concerned by the write share the version counter."""
     meta = tensor._autograd
     if meta is None:
@@ -68,7 +71,7 @@ def _set_edge(tensor: Any, edge: Edge, holders: int) -> None:
             tell_views(tensor, cell)
 
 
-def tell_views(base: Any, cell: list[int]) -> None:
+def tell_views(base: TensorImpl, cell: list[int]) -> None:
     """Views made before their base began to require grad follow it; found as the other holders of its counter."""
     for holder in gc.get_referrers(cell):
         if getattr(holder, "_view_base", None) is base and not holder._spec.requires_grad:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...runtime.errors import internal_assert
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 next_sequence = itertools.count(1).__next__
 Edge = tuple["Node", int]
@@ -32,7 +35,7 @@ class Packed:
 
     __slots__ = ()
 
-    def unpack(self) -> Any:
+    def unpack(self) -> TensorImpl:
         """The tensor."""
         raise NotImplementedError(f"{type(self).__name__} holds no tensor")
 
@@ -170,7 +173,7 @@ class AutogradMeta:
     __slots__ = ("edge", "grad", "made_by", "retains_grad", "tangents", "version")
 
     edge: Edge | None
-    grad: Any
+    grad: Tensor | None
     made_by: str
     retains_grad: bool
     tangents: Mapping[int, Any]
@@ -251,7 +254,7 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
         meta.version = out._version_cell[0]
 
 
-def saved_version(tensor: Any) -> int:
+def saved_version(tensor: TensorImpl | None) -> int:
     """The version to store beside a saved tensor; 0 for nothing in its place.
 
     Raises RuntimeError for an inference tensor, which has none.

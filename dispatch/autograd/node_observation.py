@@ -9,10 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import engine
 from .node import AccumulateGrad, Node
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 Backward = Callable[..., Any]
 NodeObserver = Callable[[Node, Backward, tuple[Any, ...]], Any]
@@ -35,7 +38,7 @@ class ObservedNodes:
         self.cover()
         accumulate = engine.accumulate
 
-        def accumulated(node: AccumulateGrad, grad: Any) -> None:
+        def accumulated(node: AccumulateGrad, grad: Tensor) -> None:
             observe(node, accumulate, (grad,))
 
         setattr(engine, "accumulate", accumulated)  # noqa: B010 - mypy takes an assignment for a mistake

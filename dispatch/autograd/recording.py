@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.local_dispatch_key_set import local
@@ -15,8 +15,11 @@ from .inplace import check_inplace, rebase_history
 from .node import NotImplementedBackward, edge_of, next_sequence, saved_version, set_history
 from .tangents import FORWARD_BIT
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def requires_grad(value: Any) -> bool:
+
+def requires_grad(value: object) -> bool:
     """Whether an argument is a tensor that requires grad."""
     return isinstance(value, TensorImpl) and value._spec.requires_grad
 
@@ -28,12 +31,12 @@ def spec_of(value: Any) -> Any:
     return value._spec.detached if isinstance(value, TensorImpl) else None
 
 
-def version_of(value: Any) -> int:
+def version_of(value: object) -> int:
     """The version to store beside a saved argument, which may be a number."""
     return saved_version(value) if isinstance(value, TensorImpl) else 0
 
 
-def clone_before_write(tensor: Any) -> Any:
+def clone_before_write(tensor: Tensor) -> Tensor:
     """A copy of a tensor that is about to be written to, for a formula that needs the old values.
 
     It stands in the graph, where its tangents and gradients of gradients come from.

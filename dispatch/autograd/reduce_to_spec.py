@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.tensor_spec import TensorSpec
 from ..core.overload_packet import packets
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .node import Node
 
 KNOWN_SHAPES = 4096
 """Pairs of shapes whose broadcast dimensions are remembered."""
 
 
-def reduce_to_spec(grad: Any, spec: TensorSpec, node: Any) -> Any:
+def reduce_to_spec(grad: Tensor, spec: TensorSpec, node: Node) -> Tensor:
     """The gradient summed to the spec's sizes and cast to its dtype; as it is where both fit already.
 
     Raises RuntimeError where the sizes cannot come from broadcasting, as the engine of PyTorch does.
@@ -52,7 +56,7 @@ def _broadcast_dims(sizes: tuple[int, ...], target: tuple[int, ...]) -> tuple[tu
     return (*range(lead), *repeated), bool(repeated)
 
 
-def sum_to_size(grad: Any, sizes: tuple[int, ...]) -> Any:
+def sum_to_size(grad: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Sum over the dimensions that broadcasting added or expanded. Raises ValueError where it cannot have."""
     broadcast = _broadcast_dims(sizes, grad._spec.sizes)
     if broadcast is None:
@@ -60,7 +64,7 @@ def sum_to_size(grad: Any, sizes: tuple[int, ...]) -> Any:
     return _sum_over(grad, sizes, *broadcast)
 
 
-def _sum_over(grad: Any, sizes: tuple[int, ...], dims: tuple[int, ...], are_own: bool) -> Any:
+def _sum_over(grad: Tensor, sizes: tuple[int, ...], dims: tuple[int, ...], are_own: bool) -> Tensor:
     if are_own:
         grad = grad.sum(dims, keepdim=True)
         return grad if grad._spec.ndim == len(sizes) else grad.reshape(sizes)

@@ -10,11 +10,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .node import AccumulateGrad, Edge, Node, Packed, edge_of, set_history
+
+if TYPE_CHECKING:
+    from ...runtime.device import device as Device
+    from ..tensor import Tensor
 
 PackHook = Callable[[Any], Any]
 UnpackHook = Callable[[Any], Any]
@@ -48,7 +52,7 @@ class _WatchedSlot:
     def __get__(self, node: Any, owner: type | None = None) -> Any:
         return self if node is None else self._slot.__get__(node, owner)
 
-    def __set__(self, node: Any, value: Any) -> None:
+    def __set__(self, node: Node, value: Any) -> None:
         pairs = _own.pairs
         if pairs:
             value = pack(value, *pairs[-1])
@@ -56,7 +60,7 @@ class _WatchedSlot:
             _store_idly()
         self._store(node, value)
 
-    def __delete__(self, node: Any) -> None:
+    def __delete__(self, node: Node) -> None:
         self._slot.__delete__(node)
 
 
@@ -133,9 +137,9 @@ def pack_as_hooked(value: Any) -> Any:
     return pack(value, *pairs[-1]) if pairs else value
 
 
-def _tied(tensor: Any, edge: Edge | None) -> Any:
+def _tied(tensor: Any, edge: Edge | None) -> Tensor:
     """The same bytes and version, of this origin."""
-    plain = tensor.detach()
+    plain: Tensor = tensor.detach()
     if edge is None:
         return plain
     tied = type(plain).from_data(plain._data, plain._spec)
@@ -157,7 +161,7 @@ class PackedTensor(Packed):
         self.unpack_hook = unpack_hook
         self.edge = edge
 
-    def unpack(self) -> Any:
+    def unpack(self) -> TensorImpl:
         """The tensor, tied to its origin where backward itself is recorded. Raises TypeError for no tensor."""
         found: Any = self.unpack_hook(self.packed)
         if not isinstance(found, TensorImpl):
@@ -197,7 +201,7 @@ class saved_tensors_hooks:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> None:
         global _active
         if _own.refusal is not None:
             raise RuntimeError(_own.refusal)
@@ -236,13 +240,13 @@ class save_on_cpu(saved_tensors_hooks):
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         from ..generated import functions as ops
 
-        def pack_to_cpu(tensor: Any) -> Any:
+        def pack_to_cpu(tensor: Tensor) -> tuple[Device, Tensor]:
             if not pin_memory or tensor.device.type == "cpu":
                 return tensor.device, tensor.cpu()
             kept = ops.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
             return tensor.device, kept.copy_(tensor)
 
-        def unpack_from_cpu(packed: tuple[Any, Any]) -> Any:
+        def unpack_from_cpu(packed: tuple[Device, Tensor]) -> Tensor:
             device, kept = packed
             return kept.to(device, non_blocking=pin_memory)
 

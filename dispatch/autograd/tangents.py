@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.tensor_impl import TensorImpl
 from .node import leaf_meta
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
 
@@ -22,14 +25,14 @@ holders: dict[int, weakref.WeakValueDictionary[int, TensorImpl]] = {}
 """The tensors with a tangent of each level that somebody is in, so that its end takes them away."""
 
 
-def tangents_of(tensor: Any) -> Tangents:
+def tangents_of(tensor: TensorImpl) -> Tangents:
     """A tensor's tangents by level."""
     if not tensor._spec.keys & FORWARD_BIT or tensor._autograd is None:
         return _NONE
     return getattr(tensor._autograd, "tangents", _NONE)
 
 
-def set_tangents(tensor: Any, tangents: Tangents) -> None:
+def set_tangents(tensor: TensorImpl, tangents: Tangents) -> None:
     """Replace a tensor's tangents; with none of them it is a plain tensor again."""
     spec = tensor._spec
     if not tangents:
@@ -48,7 +51,7 @@ def set_tangents(tensor: Any, tangents: Tangents) -> None:
             held[id(tensor)] = tensor
 
 
-def plus(present: Any, term: Any) -> Any:
+def plus(present: Tensor | None, term: Tensor) -> Tensor:
     """A sum of which the first part may be zero."""
     return term if present is None else present + term
 
@@ -68,7 +71,7 @@ def zero_tangent(value: Any, tangent: Any) -> Any:
     return zeros(value)
 
 
-def tangent_like(tangent: Any, result: Any) -> Any:
+def tangent_like(tangent: Tensor, result: Tensor) -> Tensor:
     """A tangent with the sizes of the result, over which it is broadcast."""
     sizes = result._spec.sizes
     return tangent if tangent._spec.sizes == sizes else tangent.expand(sizes)

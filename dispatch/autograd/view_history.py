@@ -7,13 +7,17 @@ tensor it is made anew from the base, as the strided view that the tensor is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
 from ..generated import functions as ops
 from .creation import refuse_marked
 from .node import Edge, Node, edge_of, leaf_meta, next_sequence
+
+if TYPE_CHECKING:
+    from ...runtime.tensor_impl import TensorImpl
+    from ..tensor import Tensor
 
 _BATCHED = functionality_bit(Functionality.Batched)
 
@@ -30,7 +34,7 @@ class ViewGeometry(NamedTuple):
     shows: str | None = None
 
     @staticmethod
-    def of(view: Any, base: Any) -> ViewGeometry:
+    def of(view: TensorImpl, base: TensorImpl) -> ViewGeometry:
         """The geometry of `view` in `base`. Raises RuntimeError for a view of a dtype that is no part of the base's."""
         check_view(view, base)
         dtype = view._spec.dtype
@@ -40,7 +44,7 @@ class ViewGeometry(NamedTuple):
         distance = address_of(view._data) - address_of(base._data)
         return ViewGeometry(view._spec.sizes, view._spec.strides, distance // view._spec.itemsize, shows)
 
-    def take(self, tensor: Any) -> Any:
+    def take(self, tensor: Tensor) -> Tensor:
         """The same elements of a contiguous or dense tensor of the base's geometry."""
         start: int = tensor.storage_offset()
         if self.shows is None:
@@ -54,7 +58,7 @@ class ViewGeometry(NamedTuple):
         return ops.view_as_complex(pairs)
 
 
-def check_view(view: Any, base: Any) -> None:
+def check_view(view: TensorImpl, base: TensorImpl) -> None:
     """Raise RuntimeError for a view whose elements are neither the base's nor parts or pairs of them."""
     shown, own = view._spec.dtype, base._spec.dtype
     if shown is own or (
@@ -85,7 +89,7 @@ class BaseGeometry:
 
     __slots__ = ("spec",)
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: TensorImpl) -> None:
         self.spec = tensor._spec.detached
 
 
@@ -94,7 +98,7 @@ class AsStridedBackward0(Node):
 
     __slots__ = ("base", "geometry")
 
-    def __init__(self, base: Any, geometry: ViewGeometry) -> None:
+    def __init__(self, base: TensorImpl, geometry: ViewGeometry) -> None:
         self.next_edges = (edge_of(base),)
         self.sequence = next_sequence()
         self.base = BaseGeometry(base)
@@ -122,7 +126,7 @@ class CopySlices(Node):
 
     __slots__ = ("base", "geometry", "node")
 
-    def __init__(self, base: Any, base_edge: Edge | None, geometry: ViewGeometry, node: Node) -> None:
+    def __init__(self, base: TensorImpl, base_edge: Edge | None, geometry: ViewGeometry, node: Node) -> None:
         self.base = BaseGeometry(base)
         self.geometry = geometry
         self.node = node

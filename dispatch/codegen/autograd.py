@@ -427,6 +427,8 @@ def formula_functions() -> dict[str, str]:
     for path in sorted(folder.glob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                if any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list):
+                    continue
                 if node.name in found:
                     raise ModelError(
                         f"formula {node.name} stands in {found[node.name]}.py and in {path.name}"

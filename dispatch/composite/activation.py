@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_
 from ..core.kernel_function import Plan
@@ -16,12 +16,16 @@ from ..scalars import truncated
 from ..structured.meta.dims import wrap_dim
 from ..structured.supported_dtypes import check_dtype
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
+
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
 """The fixed point of activations with mean 0 and variance 1 (Klambauer et al., 2017)."""
 
 
-def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
+def hardtanh(self: Tensor, min_val: float, max_val: float) -> Tensor:
     """`clamp`, whose slope is 0 at the bounds themselves."""
     if self.dtype is bool_:
         raise RuntimeError("Bool inputs not supported for hardtanh")
@@ -38,7 +42,7 @@ def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
     return ops.clamp(self, min_val, max_val)
 
 
-def relu6(self: Any) -> Any:
+def relu6(self: Tensor) -> Tensor:
     """min(max(0, self), 6)."""
     return ops.hardtanh(self, 0, 6)
 
@@ -50,7 +54,7 @@ def _plan_selu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 @planned_by(_plan_selu)
-def selu(self: Any) -> Any:
+def selu(self: Tensor) -> Tensor:
     """`elu` with the self-normalising constants."""
     return ops.elu(self, SELU_ALPHA, SELU_SCALE)
 
@@ -65,14 +69,14 @@ def _plan_celu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 @planned_by(_plan_celu)
-def celu(self: Any, alpha: Any) -> Any:
+def celu(self: Tensor, alpha: Number) -> Tensor:
     """`elu` whose slope is continuous for every alpha."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return ops.elu(self, alpha, 1, 1.0 / alpha)
 
 
-def glu(self: Any, dim: int) -> Any:
+def glu(self: Tensor, dim: int) -> Tensor:
     """The first half of a dimension times the sigmoid of the second."""
     if not self._spec.ndim:
         raise RuntimeError("glu does not support 0-dimensional tensors")
@@ -85,7 +89,7 @@ def glu(self: Any, dim: int) -> Any:
 
 
 @host_kernel("prelu", "gt.Scalar", "mul.Tensor", "where.self")
-def prelu(self: Any, weight: Any) -> Any:
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
     if self.dtype is not weight.dtype:
         raise RuntimeError(

@@ -10,7 +10,7 @@ CPU, heads over 256 on CUDA, and operands that have to broadcast.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.attention_backends import EFFICIENT, ERROR, FLASH, MATH, permitted
 from ...runtime.grad_mode import is_grad_enabled
@@ -19,8 +19,13 @@ from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
 from ..structured.meta.attention import LARGEST_HEAD
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def _validate(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool) -> None:
+
+def _validate(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool
+) -> None:
     """PyTorch's `validate_sdpa_input`, and its refusals further down."""
     dtypes = query.dtype, key.dtype, value.dtype
     if not dtypes[0] is dtypes[1] is dtypes[2]:
@@ -55,11 +60,13 @@ def _validate(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
 
 
-def _needs_gradient(*tensors: Any) -> bool:
+def _needs_gradient(*tensors: Tensor) -> bool:
     return is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _choice(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
+def _choice(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
+) -> int:
     """The backend that serves a call which `_validate` has passed: the first permitted one that takes it."""
     on_cpu = query.device.type == "cpu"
     known = (FLASH, MATH) if on_cpu else permitted()
@@ -77,7 +84,9 @@ def _choice(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enabl
     raise RuntimeError(f"No available kernel. {' ' if on_cpu else ''}Aborting execution.")
 
 
-def _is_fused(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> bool:
+def _is_fused(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
+) -> bool:
     """Whether the device's fused operator takes these operands."""
     q, k, v = query._spec.sizes, key._spec.sizes, value._spec.sizes
     if not len(q) == len(k) == len(v) == 4 or q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
@@ -105,10 +114,10 @@ def _broadcasts(sizes: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def _fused_sdp_choice(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
@@ -120,15 +129,15 @@ def _fused_sdp_choice(
 
 
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
-) -> Any:
+) -> Tensor:
     """`torch.nn.functional.scaled_dot_product_attention`."""
     _validate(query, key, value, attn_mask, dropout_p, is_causal)
     choice = _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
@@ -153,16 +162,16 @@ def scaled_dot_product_attention(
 
 
 def _scaled_dot_product_attention_math(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
-    dropout_mask: Any,
+    dropout_mask: Tensor | None,
     scale: float | None,
     enable_gqa: bool,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Attention by products and a softmax, and the weights after dropout; narrow floats in float32.
 
     A row whose scores are all minus infinity has weights of zero.
@@ -195,7 +204,7 @@ def _scaled_dot_product_attention_math(
     return ops.matmul(weights, value).to(dtype), weights.to(dtype)
 
 
-def _heads_repeated(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+def _heads_repeated(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values with as many heads as the queries have, each repeated in place."""
     heads = query.size(-3)
     for t in (key, value):
@@ -204,7 +213,7 @@ def _heads_repeated(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     return _repeated(key, heads // key.size(-3)), _repeated(value, heads // value.size(-3))
 
 
-def _repeated(tensor: Any, times: int) -> Any:
+def _repeated(tensor: Tensor, times: int) -> Tensor:
     *lead, heads, length, width = tensor.shape
     return (
         tensor.unsqueeze(-3)
@@ -213,7 +222,7 @@ def _repeated(tensor: Any, times: int) -> Any:
     )
 
 
-def _masked_softmax(scores: Any, mask: Any) -> Any:
+def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     if mask.dtype is bool_:
         scores = ops.masked_fill(scores, ops.logical_not(mask), -math.inf)
     else:
@@ -223,7 +232,7 @@ def _masked_softmax(scores: Any, mask: Any) -> Any:
     return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
 
 
-def _dropped(weights: Any, dropout_p: float, mask: Any) -> Any:
+def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:
     """Weights after dropout, by the same draws as the fused operators: a row has a whole number of counters."""
     if mask is not None:
         return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * (1.0 / (1.0 - dropout_p))
@@ -231,4 +240,5 @@ def _dropped(weights: Any, dropout_p: float, mask: Any) -> Any:
     if keys % 4 == 0:
         return ops.dropout(weights, dropout_p, True)
     whole = ops.cat([weights, weights.new_zeros((*weights.shape[:-1], -keys % 4))], -1)
-    return ops.dropout(whole, dropout_p, True)[..., :keys]
+    kept: Tensor = ops.dropout(whole, dropout_p, True)[..., :keys]
+    return kept

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bool_, get_default_dtype
 from ..generated import functions as ops
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+
+def isclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
     """`torch.isclose`: ``|self - other| <= atol + rtol * |other|``; equal elements are close, infinities too."""
     if self.dtype is not other.dtype:
         raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
@@ -33,12 +36,12 @@ def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) ->
     return ops.logical_or(close, ops.logical_and(finite, ops.le(distance, allowed)))
 
 
-def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> bool:
+def allclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> bool:
     """`torch.allclose`: whether all elements are close."""
     return bool(ops.all(isclose(self, other, rtol, atol, equal_nan)).item())
 
 
-def equal(self: Any, other: Any) -> bool:
+def equal(self: Tensor, other: Tensor) -> bool:
     """`torch.equal`: the same sizes and the same values; NaN equals nothing."""
     if self._spec.device is not other._spec.device:
         raise RuntimeError(
@@ -50,24 +53,24 @@ def equal(self: Any, other: Any) -> bool:
     return bool(ops.all(ops.eq(self, other)).item())
 
 
-def isreal(self: Any) -> Any:
+def isreal(self: Tensor) -> Tensor:
     """`torch.isreal`: where the imaginary part is zero."""
     if self.dtype.is_complex:
         return ops.eq(ops.imag(self), 0)
     return ops.ones_like(self, dtype=bool_)
 
 
-def isposinf(self: Any) -> Any:
+def isposinf(self: Tensor) -> Tensor:
     """`torch.isposinf`."""
     return _infinite("isposinf", self, math.inf)
 
 
-def isneginf(self: Any) -> Any:
+def isneginf(self: Tensor) -> Tensor:
     """`torch.isneginf`."""
     return _infinite("isneginf", self, -math.inf)
 
 
-def _infinite(name: str, self: Any, infinity: float) -> Any:
+def _infinite(name: str, self: Tensor, infinity: float) -> Tensor:
     if self.dtype.is_complex:
         raise RuntimeError(f"{name} does not support complex inputs.")
     if self.dtype.is_floating_point:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
@@ -15,10 +15,14 @@ from ..structured.meta.dims import wrap_dim
 from .einsum import einsum
 from .forms import out_form
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
+
 __all__ = ["einsum"]
 
 
-def tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
+def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int]) -> Tensor:
     """`torch.tensordot`: one product of matrices; dimensions of size 1 on one side are summed on the other."""
     if len(dims_self) != len(dims_other):
         raise RuntimeError("both dimension lists should have same length")
@@ -60,7 +64,7 @@ def tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Seque
     return ops.mm(first, second).reshape([*row_sizes, *column_sizes])
 
 
-def inner(self: Any, other: Any) -> Any:
+def inner(self: Tensor, other: Tensor) -> Tensor:
     """`torch.inner`: over the last dimension of both; a number scales."""
     a, b = self._spec.sizes, other._spec.sizes
     if not a or not b:
@@ -73,7 +77,7 @@ def inner(self: Any, other: Any) -> Any:
     return tensordot(self, other, [-1], [-1])
 
 
-def inner_out(self: Any, other: Any, out: Any) -> Any:
+def inner_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
     """``inner(out=)``: the multiple by a number is cast to the output's dtype, sums of products are not."""
     if not self._spec.ndim or not other._spec.ndim:
         return ops.mul(self, other, out=out)
@@ -81,7 +85,7 @@ def inner_out(self: Any, other: Any, out: Any) -> Any:
 
 
 @host_kernel("kron", "mul.Tensor")
-def kron(self: Any, other: Any) -> Any:
+def kron(self: Tensor, other: Tensor) -> Tensor:
     """`torch.kron`: the Kronecker product, the smaller rank filled up with ones in front."""
     rank = max(self._spec.ndim, other._spec.ndim)
     a = (1,) * (rank - self._spec.ndim) + tuple(self._spec.sizes)
@@ -94,7 +98,7 @@ def kron(self: Any, other: Any) -> Any:
 
 
 @host_kernel("trace", "diagonal", "sum")
-def trace(self: Any) -> Any:
+def trace(self: Tensor) -> Tensor:
     """`torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
@@ -102,7 +106,7 @@ def trace(self: Any) -> Any:
 
 
 @host_kernel("addr", "mul.Tensor", "add.Tensor")
-def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) -> Tensor:
     """`torch.addr`: beta * self + alpha * outer(vec1, vec2); with beta 0 `self` does not count, NaN neither."""
     for name, x in (("vec1", vec1), ("vec2", vec2)):
         if x._spec.ndim != 1:
@@ -126,7 +130,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
     return ops.add(self if beta == 1 else ops.mul(self, beta), product)
 
 
-def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
+def linalg_vecdot(x: Tensor, y: Tensor, dim: int) -> Tensor:
     """`torch.linalg.vecdot`: the sum of conj(x) * y along `dim`."""
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(
@@ -136,7 +140,7 @@ def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
 
 
 @host_kernel("linalg_multi_dot", "mm")
-def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
+def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.linalg.multi_dot`: a chain of products in the order of the fewest multiplications."""
     n = len(tensors)
     if n < 2:
@@ -184,14 +188,14 @@ def find_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
     return best
 
 
-def _chain(matrices: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+def _chain(matrices: Sequence[Tensor], splits: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
     if i == j:
         return matrices[i]
     k = splits[i, j]
     return ops.mm(_chain(matrices, splits, i, k), _chain(matrices, splits, k + 1, j))
 
 
-def chain_matmul(matrices: Sequence[Any]) -> Any:
+def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
     """`torch.chain_matmul`."""
     for x in matrices:
         if x._spec.ndim != 2:
@@ -202,7 +206,7 @@ def chain_matmul(matrices: Sequence[Any]) -> Any:
 
 
 @host_kernel("linalg_cross", "mul.Tensor", "sub.Tensor")
-def linalg_cross(self: Any, other: Any, dim: int) -> Any:
+def linalg_cross(self: Tensor, other: Tensor, dim: int) -> Tensor:
     """`torch.linalg.cross`: of vectors of three along `dim`."""
     if self._spec.ndim != other._spec.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
@@ -221,7 +225,7 @@ def linalg_cross(self: Any, other: Any, dim: int) -> Any:
 
 
 @host_kernel("cross", "mul.Tensor", "sub.Tensor")
-def cross(self: Any, other: Any, dim: int | None) -> Any:
+def cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
     """`torch.cross`: along the first dimension of size 3 where none is named."""
     if dim is None:
         dim = next((d for d, n in enumerate(self._spec.sizes) if n == 3), None)
@@ -230,7 +234,7 @@ def cross(self: Any, other: Any, dim: int | None) -> Any:
     return linalg_cross(self, other, dim)
 
 
-def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
+def cov(self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
     """`torch.cov`: covariances of the rows, observations in columns, weighted."""
     if self._spec.ndim > 2:
         raise RuntimeError(
@@ -274,7 +278,7 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
     return ops.div(ops.mm(centred, other.to(centred.dtype)), norm).squeeze()
 
 
-def _check_weights(name: str, weights: Any, observations: int) -> None:
+def _check_weights(name: str, weights: Tensor, observations: int) -> None:
     if weights._spec.ndim > 1:
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
@@ -289,7 +293,7 @@ def _check_weights(name: str, weights: Any, observations: int) -> None:
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
-def corrcoef(self: Any) -> Any:
+def corrcoef(self: Tensor) -> Tensor:
     """`torch.corrcoef`: covariances over the product of standard deviations, held to [-1, 1]."""
     if self._spec.ndim > 2:
         raise RuntimeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_spec import TensorSpec
@@ -20,24 +20,27 @@ from ..generated.functions import add, convolution, neg, stack, view_as_complex,
 from ..plans.register import planned_by
 from ..structured.meta.convolution import for_each_dimension
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def _by_parts(input: Any, weight: Any) -> bool:
+
+def _by_parts(input: Tensor, weight: Tensor) -> bool:
     """Whether a device without complex convolutions is asked for one; PyTorch makes it of real ones too."""
     given: TensorSpec = input._spec
     return given.dtype.is_complex and weight._spec.dtype is given.dtype and given.device.type == "cuda"
 
 
 def _of_numbers(
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> Any:
+) -> Tensor:
     """`convolution` of real numbers, and of complex ones, on a device that has no such kernel, by their parts.
 
     A real and an imaginary channel stand beside each other, as each weight does as the matrix of its product: one
@@ -77,14 +80,14 @@ def _planner(rank: int) -> Planner:
 
 def _conv(
     rank: int,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
     stride: Sequence[int],
     padding: Sequence[int] | str,
     dilation: Sequence[int],
     groups: int,
-) -> Any:
+) -> Tensor:
     if input._spec.ndim == rank + 1:
         return _conv(rank, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     if input._spec.ndim != rank + 2:
@@ -103,8 +106,14 @@ def _conv(
 
 
 def _conv_same(
-    rank: int, input: Any, weight: Any, bias: Any, stride: Sequence[int], dilation: Sequence[int], groups: int
-) -> Any:
+    rank: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
     """``padding='same'``: where an odd total goes half to each side, the extra element on the left is cut off.
 
     PyTorch pads the right more; padding both sides by as much and dropping the first result is the same.
@@ -127,14 +136,14 @@ def _conv_same(
 def _of_rank(rank: int) -> Callable[..., Any]:
     @planned_by(_planner(rank))
     def conv(
-        input: Any,
-        weight: Any,
-        bias: Any,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
         stride: Sequence[int],
         padding: Sequence[int] | str,
         dilation: Sequence[int],
         groups: int,
-    ) -> Any:
+    ) -> Tensor:
         return _conv(rank, input, weight, bias, stride, padding, dilation, groups)
 
     return conv
@@ -163,15 +172,15 @@ def _transposed_planner(rank: int) -> Planner:
 def _transposed_of_rank(rank: int) -> Callable[..., Any]:
     @planned_by(_transposed_planner(rank))
     def conv_transpose(
-        input: Any,
-        weight: Any,
-        bias: Any,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
         stride: Sequence[int],
         padding: Sequence[int],
         output_padding: Sequence[int],
         groups: int,
         dilation: Sequence[int],
-    ) -> Any:
+    ) -> Tensor:
         window = (stride, padding, dilation, True, output_padding, groups)
         if input._spec.ndim == rank + 1:
             return _of_numbers(input.unsqueeze(0), weight, bias, *window).squeeze(0)
@@ -192,9 +201,9 @@ TRANSPOSED = {1: conv_transpose1d, 2: conv_transpose2d, 3: conv_transpose3d}
 
 
 def _convolution(
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
@@ -202,20 +211,20 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
     *library: bool,
-) -> Any:
+) -> Tensor:
     """`convolution`; what is said of a library that is not used means nothing here."""
     return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _convolution_mode(
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
     stride: Sequence[int],
     padding: str,
     dilation: Sequence[int],
     groups: int,
-) -> Any:
+) -> Tensor:
     """A batched convolution whose padding is in words."""
     rank = weight._spec.ndim - 2
     stride, dilation = for_each_dimension(stride, rank), for_each_dimension(dilation, rank)
@@ -223,9 +232,9 @@ def _convolution_mode(
 
 
 def convolution_backward(
-    grad_output: Any,
-    input: Any,
-    weight: Any,
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
     bias_sizes: Sequence[int] | None,
     stride: Sequence[int],
     padding: Sequence[int],
@@ -234,7 +243,7 @@ def convolution_backward(
     output_padding: Sequence[int],
     groups: int,
     output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of input, weight and bias that `output_mask` asks for, None for the others."""
     window = (stride, padding, dilation, transposed, groups)
     return (
@@ -245,12 +254,12 @@ def convolution_backward(
 
 
 def _convolution_double_backward(
-    ggI: Any,
-    ggW: Any,
-    ggb: Any,
-    gO: Any,
-    weight: Any,
-    self: Any,
+    ggI: Tensor | None,
+    ggW: Tensor | None,
+    ggb: Tensor | None,
+    gO: Tensor,
+    weight: Tensor,
+    self: Tensor,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
@@ -258,7 +267,7 @@ def _convolution_double_backward(
     output_padding: Sequence[int],
     groups: int,
     output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of the result's gradient, input and weight, given those of the gradients of input, weight, bias."""
     window = (stride, padding, dilation, transposed, groups)
     outer = inner = filters = None
@@ -277,7 +286,7 @@ def _convolution_double_backward(
     return outer, inner, filters
 
 
-def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:
+def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int) -> Tensor:
     """Lines as (time, batch, channel) by (kernel, channels, outputs): a convolution over time."""
     if self._spec.ndim != 3:
         raise RuntimeError("Input must have 3 dims: time, batch, in_channel")

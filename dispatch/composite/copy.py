@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
@@ -18,8 +18,13 @@ from ..plans.delegated import plan_of_part
 from ..plans.register import planned_by
 from ..structured.meta.copy import resolve_device
 
+if TYPE_CHECKING:
+    from ...runtime.layout import layout as Layout
+    from ..plans.register import Composition
+    from ..tensor import Tensor
 
-def contiguous(self: Any, memory_format: MemoryFormat) -> Any:
+
+def contiguous(self: Tensor, memory_format: MemoryFormat) -> Tensor:
     """`Tensor.contiguous`."""
     if memory_format is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
@@ -28,12 +33,12 @@ def contiguous(self: Any, memory_format: MemoryFormat) -> Any:
     return self.clone(memory_format=memory_format)
 
 
-def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
+def clone(self: Tensor, memory_format: MemoryFormat | None) -> Tensor:
     """``clone`` of a backend that has no kernel for it."""
     return empty_like(self, memory_format=memory_format).copy_(self)
 
 
-def _copy_from(self: Any, dst: Any, non_blocking: bool) -> Any:
+def _copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
     """How a backend of another package copies to, from and within its memory; it has to say so.
 
     The backend registers a kernel: ``self`` is copied to `dst`, of which one lives on its device. They broadcast, and
@@ -48,10 +53,10 @@ def _copy_from(self: Any, dst: Any, non_blocking: bool) -> Any:
 
 def _planned_as(
     canonical: Callable[..., tuple[Any, ...]],
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Composition], Composition]:
     """Decorator of a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Composition) -> Composition:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             made = _plan_conversion(op, key_set, args, *canonical(*args))
             return op.rebind(function, args) if made is None else made
@@ -65,7 +70,7 @@ def _plan_conversion(
     op: OperatorEntry,
     key_set: int,
     args: Sequence[Any],
-    self: Any,
+    self: Tensor,
     dtype: ScalarType | None,
     layout: Any,
     device: Device | None,
@@ -104,15 +109,15 @@ def _is_same(
 
 @_planned_as(lambda *args: args)
 def to_dtype_layout(
-    self: Any,
+    self: Tensor,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
     pin_memory: bool | None,
     non_blocking: bool,
     copy: bool,
     memory_format: MemoryFormat | None,
-) -> Any:
+) -> Tensor:
     """`Tensor.to` with every option."""
     spec = self._spec
     target = spec.device if device is None else resolve_device(device)
@@ -142,13 +147,13 @@ def to_dtype_layout(
     )
 )
 def to_device(
-    self: Any,
+    self: Tensor,
     device: Device,
     dtype: ScalarType,
     non_blocking: bool,
     copy: bool,
     memory_format: MemoryFormat | None,
-) -> Any:
+) -> Tensor:
     """``to(device, dtype)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
 
@@ -157,15 +162,15 @@ def to_device(
     lambda self, dtype, non_blocking, copy, fmt: (self, dtype, None, None, None, non_blocking, copy, fmt)
 )
 def to_dtype(
-    self: Any, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
-) -> Any:
+    self: Tensor, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
+) -> Tensor:
     """``to(dtype)``."""
     return to_dtype_layout(self, dtype, None, None, None, non_blocking, copy, memory_format)
 
 
 def to_other(
-    self: Any, other: Any, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
-) -> Any:
+    self: Tensor, other: Tensor, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
+) -> Tensor:
     """``to(other)``: dtype and device of another tensor."""
     return to_dtype_layout(self, other.dtype, None, other.device, None, non_blocking, copy, memory_format)
 
@@ -183,17 +188,17 @@ def to_other(
     )
 )
 def to_prim_device(
-    self: Any,
+    self: Tensor,
     device: Device | None,
     dtype: ScalarType | None,
     non_blocking: bool,
     copy: bool,
     memory_format: MemoryFormat | None,
-) -> Any:
+) -> Tensor:
     """``to(device)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
 
 
-def type_as(self: Any, other: Any) -> Any:
+def type_as(self: Tensor, other: Tensor) -> Tensor:
     """`Tensor.type_as`: dtype and device of another tensor."""
     return to_dtype_layout(self, other.dtype, None, other.device, None, False, False, None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
@@ -11,16 +12,19 @@ from ..generated import functions as ops
 from ..structured.meta.loss import MEAN, SUM
 from ..tensor_data import tensor
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 
 def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int,
     reduction: int,
     zero_infinity: bool,
-) -> Any:
+) -> Tensor:
     """`torch.ctc_loss`: of (T, N, C) or (T, C); the mean is that of losses by their target's length."""
     batched = log_probs._spec.ndim == 3
     inputs, labels = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
@@ -38,35 +42,40 @@ def ctc_loss(
 
 
 def _ctc_loss_of_tensors(
-    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool
-) -> Any:
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> tuple[Tensor, Tensor]:
     """`_ctc_loss` with lengths that are read on the host."""
     lengths = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
     return ops._ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)
 
 
 def _ctc_loss_backward_of_tensors(
-    grad: Any,
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    neg_log_likelihood: Any,
-    log_alpha: Any,
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
     blank: int,
     zero_infinity: bool,
-) -> Any:
+) -> Tensor:
     """`_ctc_loss_backward` with lengths that are read on the host."""
     lengths = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
     results = neg_log_likelihood, log_alpha
     return ops._ctc_loss_backward(grad, log_probs, targets, *lengths, *results, blank, zero_infinity)
 
 
-def lengths_of(name: str, lengths: Any) -> list[int]:
+def lengths_of(name: str, lengths: Tensor | Sequence[int]) -> list[int]:
     """Lengths as Python numbers, from a tensor of integers or a sequence."""
     if not isinstance(lengths, TensorImpl):
         return list(lengths)
     if not lengths._spec.dtype.is_integral:
         raise RuntimeError(f"{name} must be integral")
-    found: Any = lengths
+    found: Tensor = lengths
     return [int(x) for x in found.reshape((-1,)).tolist()]

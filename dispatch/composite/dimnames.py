@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...runtime.dimname import Names, checked_names, describe, position_of
 from ...runtime.named_spec import named
 from ..core.dispatcher import Dispatcher
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 
 def by_name(operator: str) -> Callable[..., Any]:
@@ -51,7 +54,7 @@ def refused(operator: str) -> Callable[..., Any]:
     return refuse
 
 
-def flatten_to(self: Any, start_dim: int, end_dim: int, out_dim: str) -> Any:
+def flatten_to(self: Tensor, start_dim: int, end_dim: int, out_dim: str) -> Tensor:
     """`torch.flatten` of a range of dimensions, which together get a name."""
     from ..layers.named.key import renamed
     from ..structured.meta.dims import wrap_dim
@@ -67,13 +70,13 @@ def flatten_to(self: Any, start_dim: int, end_dim: int, out_dim: str) -> Any:
     return renamed(flatten(renamed(self, (None,) * rank), first, last), after)
 
 
-def flatten_between(self: Any, start_dim: str, end_dim: str, out_dim: str) -> Any:
+def flatten_between(self: Tensor, start_dim: str, end_dim: str, out_dim: str) -> Tensor:
     """`torch.flatten` of the dimensions from one name to another."""
     names: Names = self._spec.names
     return flatten_to(self, position_of(start_dim, names), position_of(end_dim, names), out_dim)
 
 
-def flatten_names(self: Any, dims: Sequence[str], out_dim: str) -> Any:
+def flatten_names(self: Tensor, dims: Sequence[str], out_dim: str) -> Tensor:
     """`torch.flatten` of dimensions by name, which must stand beside each other in this order."""
     names: Names = self._spec.names
     if not dims:
@@ -86,7 +89,7 @@ def flatten_names(self: Any, dims: Sequence[str], out_dim: str) -> Any:
     return flatten_to(self, places[0], places[-1], out_dim)
 
 
-def unflatten_to(self: Any, dim: str, sizes: Sequence[int], names: Sequence[str | None]) -> Any:
+def unflatten_to(self: Tensor, dim: str, sizes: Sequence[int], names: Sequence[str | None]) -> Tensor:
     """`torch.unflatten` of a dimension by name into others with names."""
     from ..layers.named.key import renamed
     from .views import unflatten
@@ -109,7 +112,7 @@ def unflatten_to(self: Any, dim: str, sizes: Sequence[int], names: Sequence[str 
     return renamed(unflatten(renamed(self, (None,) * len(before)), place, sizes), after)
 
 
-def unflatten_namedshape(self: Any, dim: str, sizes: Any) -> Any:
+def unflatten_namedshape(self: Tensor, dim: str, sizes: Any) -> Tensor:
     """`torch.Tensor.unflatten` with pairs of name and size, or an ordered mapping of them.
 
     Raises TypeError for anything else.
@@ -137,7 +140,7 @@ def unflatten_namedshape(self: Any, dim: str, sizes: Any) -> Any:
     return unflatten_to(self, dim, lengths, names)
 
 
-def diagonal_by_name(self: Any, outdim: str, dim1: str, dim2: str, offset: int) -> Any:
+def diagonal_by_name(self: Tensor, outdim: str, dim1: str, dim2: str, offset: int) -> Tensor:
     """`torch.diagonal` of two dimensions by name; the new one gets a name of its own."""
     from ..layers.named.key import renamed
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
 from .forms import owned
+
+if TYPE_CHECKING:
+    from ...runtime.device import device as Device
+    from ..tensor import Tensor
 
 USE_PRODUCTS_FROM = 25
 """Rows above which Euclidean distances are made of products of matrices unless the call says otherwise."""
@@ -18,7 +23,7 @@ DIFFERENCES = 1 << 24
 
 
 @host_kernel("cdist", "_cdist_forward", "sub.Tensor", "sum.dim_IntList")
-def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
+def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """`torch.cdist`: the distance of each row of one matrix from each of another's, batches broadcast."""
     for name, x in (("X1", x1), ("X2", x2)):
         if x._spec.ndim < 2:
@@ -42,16 +47,17 @@ def cdist(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
     batch = infer_size(x1._spec.sizes[:-2], x2._spec.sizes[:-2])
     first = x1.expand((*batch, *x1._spec.sizes[-2:]))
     second = x2.expand((*batch, *x2._spec.sizes[-2:]))
-    return packets["_cdist_forward"].call(first, second, p, compute_mode)
+    result: Tensor = packets["_cdist_forward"].call(first, second, p, compute_mode)
+    return result
 
 
-def refuse_narrow(kernel: str, x: Any) -> None:
+def refuse_narrow(kernel: str, x: Tensor) -> None:
     """Refuse dtypes that PyTorch's kernels do not have."""
     if x.dtype.scalar_name not in ("Float", "Double"):
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{x.dtype.scalar_name}'")
 
 
-def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
+def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """Distances by differences, or Euclidean ones by products; the modes are PyTorch's: 0 chooses by size."""
     refuse_narrow("cdist", x1)
     rows, others = x1._spec.sizes[-2], x2._spec.sizes[-2]
@@ -61,7 +67,7 @@ def _cdist_forward(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
     return owned(_over_parts(x1, x2, lambda part, _: _norms(_differences(part, x2), p)))
 
 
-def _over_parts(x1: Any, x2: Any, distances: Any) -> Any:
+def _over_parts(x1: Tensor, x2: Tensor, distances: Callable[..., Tensor]) -> Tensor:
     """`distances(rows, where)` of parts of the first matrix's rows, one behind the other."""
     *batch, rows, columns = x1._spec.sizes
     each = math.prod(batch) * x2._spec.sizes[-2] * columns
@@ -75,11 +81,11 @@ def _over_parts(x1: Any, x2: Any, distances: Any) -> Any:
     return ops.cat(parts, -2)
 
 
-def _differences(x1: Any, x2: Any) -> Any:
+def _differences(x1: Tensor, x2: Tensor) -> Tensor:
     return x1.unsqueeze(-2) - x2.unsqueeze(-3)
 
 
-def _norms(differences: Any, p: float) -> Any:
+def _norms(differences: Tensor, p: float) -> Tensor:
     size = ops.abs(differences)
     if not differences._spec.sizes[-1]:
         return ops.sum(size, [-1])
@@ -94,7 +100,7 @@ def _norms(differences: Any, p: float) -> Any:
     return ops.pow(ops.sum(ops.pow(size, p), [-1]), 1.0 / p)
 
 
-def _by_products(x1: Any, x2: Any) -> Any:
+def _by_products(x1: Tensor, x2: Tensor) -> Tensor:
     """|a|^2 - 2 a b + |b|^2 as one product of matrices, at least zero before the root."""
     squares1 = ops.sum(x1 * x1, [-1], True)
     squares2 = ops.sum(x2 * x2, [-1], True)
@@ -103,12 +109,12 @@ def _by_products(x1: Any, x2: Any) -> Any:
     return ops.sqrt(ops.clamp(ops.matmul(left, right.transpose(-2, -1)), min=0.0))
 
 
-def _cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
+def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
     """The gradient of the first matrix; 0 where a distance is 0."""
     if not x1.numel() or not x2.numel() or p == 0:
         return ops.zeros_like(x1)
 
-    def part(rows: Any, where: slice) -> Any:
+    def part(rows: Tensor, where: slice) -> Tensor:
         count = where.stop - where.start
         own = [ops.narrow(x, -2, where.start, count).unsqueeze(-1) for x in (grad, cdist)]
         return ops.sum(_directions(_differences(rows, x2), p, own[1]) * own[0], [-2])
@@ -116,7 +122,7 @@ def _cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
     return _over_parts(x1, x2, part)
 
 
-def _directions(differences: Any, p: float, distances: Any) -> Any:
+def _directions(differences: Tensor, p: float, distances: Tensor) -> Tensor:
     """The derivative of each distance by its differences."""
     if p == 1:
         return ops.sign(differences)
@@ -132,7 +138,7 @@ def _directions(differences: Any, p: float, distances: Any) -> Any:
 
 
 @host_kernel("pdist", "_pdist_forward", "sub.Tensor", "sum.dim_IntList")
-def pdist(self: Any, p: float) -> Any:
+def pdist(self: Tensor, p: float) -> Tensor:
     """`torch.pdist`: the distances between the rows of a matrix, each pair once."""
     if self._spec.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self._spec.ndim}D")
@@ -140,10 +146,11 @@ def pdist(self: Any, p: float) -> Any:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    return packets["_pdist_forward"].call(self.contiguous(), p)
+    result: Tensor = packets["_pdist_forward"].call(self.contiguous(), p)
+    return result
 
 
-def _pairs(n: int, device: Any) -> Any:
+def _pairs(n: int, device: Device) -> Tensor:
     """The places of the pairs i < j among the n * n of all, in order."""
     row = ops.arange(n - 1, device=device)
     # Row i begins with its pair i + 1, and those before it have n - 1, n - 2, ... pairs.
@@ -153,7 +160,7 @@ def _pairs(n: int, device: Any) -> Any:
     return wide + ops.arange(count, device=device)
 
 
-def _pdist_forward(self: Any, p: float) -> Any:
+def _pdist_forward(self: Tensor, p: float) -> Tensor:
     """Distances of the pairs i < j: the upper triangle of those of all pairs."""
     n, columns = self._spec.sizes
     if n <= 1 or not columns:
@@ -163,7 +170,7 @@ def _pdist_forward(self: Any, p: float) -> Any:
     return ops.index_select(whole.reshape((n * n,)), 0, _pairs(n, self.device))
 
 
-def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
+def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
     """Each pair's gradient counts for both of its rows."""
     n = self._spec.sizes[0]
     if n <= 1:
@@ -179,7 +186,7 @@ def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
     return _cdist_backward(square, self, self, p, distances)
 
 
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
     first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
     if len(first) != len(second):

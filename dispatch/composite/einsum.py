@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 ELLIPSIS = "..."
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -96,7 +99,7 @@ def _labels(term: str, where: str) -> list[str]:
 
 
 @host_kernel("einsum", "mul.Tensor", "mm")
-def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) -> Any:
+def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None) -> Tensor:
     """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
     if not tensors:
         raise RuntimeError("einsum(): must provide at least one operand")
@@ -126,10 +129,10 @@ def einsum(equation: str, tensors: Sequence[Any], path: Sequence[int] | None) ->
     (x, labels) = pending[0]
     x, labels = _summed(x, labels, set(parsed.output))
     present = [label for label in parsed.output if label in labels]
-    x = x.permute([labels.index(label) for label in present])
+    ordered: Tensor = x.permute([labels.index(label) for label in present])
     if len(present) == len(parsed.output):
-        return x
-    return x.reshape([sizes[label] if label in labels else 1 for label in parsed.output])
+        return ordered
+    return ordered.reshape([sizes[label] if label in labels else 1 for label in parsed.output])
 
 
 def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
@@ -150,7 +153,7 @@ def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _with_diagonals(number: int, x: Any, labels: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _with_diagonals(number: int, x: Tensor, labels: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
     """The operand with each label once: a repeated one is a diagonal."""
     kept = list(labels)
     for label in labels:
@@ -168,7 +171,7 @@ def _with_diagonals(number: int, x: Any, labels: tuple[Any, ...]) -> tuple[Any, 
     return x, tuple(kept)
 
 
-def _summed(x: Any, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Any, tuple[Any, ...]]:
+def _summed(x: Tensor, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Tensor, tuple[Any, ...]]:
     dims = [d for d, label in enumerate(labels) if label not in needed]
     if not dims:
         return x, labels
@@ -176,11 +179,11 @@ def _summed(x: Any, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Any, tup
 
 
 def _contract(
-    left: tuple[Any, tuple[Any, ...]],
-    right: tuple[Any, tuple[Any, ...]],
+    left: tuple[Tensor, tuple[Any, ...]],
+    right: tuple[Tensor, tuple[Any, ...]],
     needed: set[Any],
     sizes: dict[Any, int],
-) -> tuple[Any, tuple[Any, ...]]:
+) -> tuple[Tensor, tuple[Any, ...]]:
     """Two operands as one: summed where nobody else has the label, one product of matrices for the rest."""
     (a, la), (b, lb) = left, right
     a, la = _summed(a, la, needed | set(lb))
@@ -205,7 +208,7 @@ def _contract(
     rows = [label for label in la if label not in shared]
     columns = [label for label in lb if label not in shared]
 
-    def grouped(x: Any, labels: tuple[Any, ...], groups: Sequence[Sequence[Any]]) -> Any:
+    def grouped(x: Tensor, labels: tuple[Any, ...], groups: Sequence[Sequence[Any]]) -> Tensor:
         order = [labels.index(label) for group in groups for label in group]
         own = x._spec.sizes
         shape = [math.prod(own[labels.index(label)] for label in group) for group in groups]

@@ -6,22 +6,25 @@ and differentiable themselves.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..generated import functions as ops
 from ..structured.meta.embedding_bag import MAX, MEAN
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 
 def embedding_bag(
-    weight: Any,
-    indices: Any,
-    offsets: Any,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
     scale_grad_by_freq: bool,
     mode: int,
     sparse: bool,
-    per_sample_weights: Any,
+    per_sample_weights: Tensor | None,
     include_last_offset: bool,
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`torch.embedding_bag`."""
     return embedding_bag_padding_idx(
         weight,
@@ -37,16 +40,16 @@ def embedding_bag(
 
 
 def embedding_bag_padding_idx(
-    weight: Any,
-    indices: Any,
-    offsets: Any,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
     scale_grad_by_freq: bool,
     mode: int,
     sparse: bool,
-    per_sample_weights: Any,
+    per_sample_weights: Tensor | None,
     include_last_offset: bool,
     padding_idx: int | None,
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`torch.embedding_bag` with a row that counts for nothing."""
     padding = -1
     if padding_idx is not None:
@@ -71,19 +74,19 @@ def embedding_bag_padding_idx(
 
 
 def _embedding_bag_backward(
-    grad: Any,
-    indices: Any,
-    offsets: Any,
-    offset2bag: Any,
-    bag_size: Any,
-    maximum_indices: Any,
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
     num_weights: int,
     scale_grad_by_freq: bool,
     mode: int,
     sparse: bool,
-    per_sample_weights: Any,
+    per_sample_weights: Tensor | None,
     padding_idx: int,
-) -> Any:
+) -> Tensor:
     """The gradient of the table, which is dense."""
     if offsets._spec.numel > bag_size._spec.numel and mode != MAX:
         grad, bag_size = _with_no_bag(grad), _with_no_bag(bag_size)
@@ -101,23 +104,23 @@ def _embedding_bag_backward(
     )
 
 
-def _with_no_bag(x: Any) -> Any:
+def _with_no_bag(x: Tensor) -> Tensor:
     """The entries of bags, and zeros for indices after the last offset, which are in none."""
     return ops.cat([x, x.new_zeros((1, *x._spec.sizes[1:]))])
 
 
 def _embedding_bag_dense_backward(
-    grad: Any,
-    indices: Any,
-    offset2bag: Any,
-    bag_size: Any,
-    maximum_indices: Any,
+    grad: Tensor,
+    indices: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
     num_weights: int,
     scale_grad_by_freq: bool,
     mode: int,
-    per_sample_weights: Any,
+    per_sample_weights: Tensor | None,
     padding_idx: int,
-) -> Any:
+) -> Tensor:
     """The gradient of the table: to each row, that of the bags which it is in."""
     if mode == MAX:
         empty = ops.eq(bag_size, 0).unsqueeze(1)
@@ -132,8 +135,14 @@ def _embedding_bag_dense_backward(
 
 
 def _embedding_bag_per_sample_weights_backward(
-    grad: Any, weight: Any, indices: Any, offsets: Any, offset2bag: Any, mode: int, padding_idx: int
-) -> Any:
+    grad: Tensor,
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    mode: int,
+    padding_idx: int,
+) -> Tensor:
     """The gradient of the weights: the product of a row and the gradient of its bag."""
     if offsets._spec.numel > grad._spec.sizes[0]:
         grad = _with_no_bag(grad)

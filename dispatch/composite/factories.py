@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
@@ -25,23 +25,34 @@ from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
 from .dimnames import named_factory
 
+if TYPE_CHECKING:
+    from ...runtime.layout import layout as Layout
+    from ...runtime.memory_format import memory_format as MemoryFormat
+    from ...runtime.scalar_type import Number
+
 
 def full(
     size: Sequence[int],
-    fill_value: Any,
+    fill_value: Number,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-) -> Any:
+    pin: bool | None,
+) -> Tensor:
     """`torch.full`: the dtype follows the value unless given."""
     chosen = dtype_of_number(fill_value.__class__) if dtype is None else dtype
     return empty(tuple(size), dtype=chosen, layout=layout, device=device, pin_memory=pin).fill_(fill_value)
 
 
 def full_like(
-    self: Any, value: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any, fmt: Any
-) -> Any:
+    self: Tensor,
+    value: Number,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+    fmt: MemoryFormat | None,
+) -> Tensor:
     """`torch.full_like`: sizes, dtype and device of `self` unless given."""
     return empty_like(
         self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=fmt
@@ -49,39 +60,39 @@ def full_like(
 
 
 def new_full(
-    self: Any,
+    self: Tensor,
     size: Sequence[int],
-    value: Any,
+    value: Number,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-) -> Any:
+    pin: bool | None,
+) -> Tensor:
     """`torch.Tensor.new_full`: dtype and device of `self` unless given."""
     return self.new_empty(tuple(size), dtype=dtype, layout=layout, device=device, pin_memory=pin).fill_(value)
 
 
-def empty_out(size: Sequence[int], memory_format: Any, out: Any) -> Any:
+def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
     """``empty(size, out=)``: resized, nothing more."""
     return out.resize_(size, memory_format=memory_format)
 
 
-def zeros_out(size: Sequence[int], out: Any) -> Any:
+def zeros_out(size: Sequence[int], out: Tensor) -> Tensor:
     """``zeros(size, out=)``."""
     return out.resize_(size).zero_()
 
 
-def ones_out(size: Sequence[int], out: Any) -> Any:
+def ones_out(size: Sequence[int], out: Tensor) -> Tensor:
     """``ones(size, out=)``."""
     return out.resize_(size).fill_(1)
 
 
-def full_out(size: Sequence[int], fill_value: Any, out: Any) -> Any:
+def full_out(size: Sequence[int], fill_value: Number, out: Tensor) -> Tensor:
     """``full(size, fill_value, out=)``."""
     return out.resize_(size).fill_(fill_value)
 
 
-def fill__tensor(self: Any, value: Any) -> Any:
+def fill__tensor(self: Tensor, value: Tensor) -> Tensor:
     """``fill_`` with a 0-d tensor."""
     if value.ndim:
         raise RuntimeError(
@@ -97,29 +108,31 @@ def fill__tensor(self: Any, value: Any) -> Any:
 
 
 @host_kernel("fill", "empty_like", "fill_.Scalar")
-def fill_scalar(self: Any, value: Any) -> Any:
+def fill_scalar(self: Tensor, value: Number) -> Tensor:
     """`torch.fill`: a new tensor like `self`, filled."""
     return empty_like(self).fill_(value)
 
 
-def fill_tensor(self: Any, value: Any) -> Any:
+def fill_tensor(self: Tensor, value: Tensor) -> Tensor:
     """`torch.fill` with a 0-d tensor."""
     return empty_like(self).fill_(value)
 
 
-def zero_(self: Any) -> Any:
+def zero_(self: Tensor) -> Tensor:
     """``zero_`` of a backend that has no kernel for it."""
     return self.fill_(0)
 
 
-def scalar_tensor(s: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+def scalar_tensor(
+    s: Number, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
+) -> Tensor:
     """`torch.scalar_tensor`: a number as a 0-d tensor of the default dtype unless given."""
     return empty((), dtype=dtype or get_default_dtype(), layout=layout, device=device, pin_memory=pin).fill_(
         s
     )
 
 
-def _range_dtype(*numbers: Any) -> ScalarType:
+def _range_dtype(*numbers: Number) -> ScalarType:
     """int64 for whole numbers, else the default dtype."""
     return int64 if all(isinstance(n, int) for n in numbers) else get_default_dtype()
 
@@ -158,7 +171,7 @@ def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return composed
     templates: dict[Any, Any] = {}
 
-    def planned(*numbers: Any) -> Any:
+    def planned(*numbers: int) -> Any:
         template = templates.get(numbers)
         if template is None:
             made = composed(*numbers)
@@ -180,8 +193,14 @@ def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 @planned_by(_plan_range)
 def arange_start_step(
-    start: Any, end: Any, step: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
-) -> Any:
+    start: Number,
+    end: Number,
+    step: Number,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+) -> Tensor:
     """`torch.arange`: start, start + step, ... below `end`."""
     chosen = _range_dtype(start, end, step) if dtype is None else dtype
     length = _range_length(start, end, step, chosen)
@@ -190,19 +209,26 @@ def arange_start_step(
 
 @planned_by(_plan_range)
 def arange_start(
-    start: Any, end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
-) -> Any:
+    start: Number,
+    end: Number,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+) -> Tensor:
     """``arange(start, end)``."""
     return arange_start_step(start, end, 1, dtype, layout, device, pin)
 
 
 @planned_by(_plan_range)
-def arange(end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+def arange(
+    end: Number, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
+) -> Tensor:
     """``arange(end)``."""
     return arange_start_step(0, end, 1, dtype, layout, device, pin)
 
 
-def arange_start_out(start: Any, end: Any, step: Any, out: Any) -> Any:
+def arange_start_out(start: Number, end: Number, step: Number, out: Tensor) -> Tensor:
     """``arange(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
     length = _range_length(start, end, step, out.dtype)
     if out.numel() != length:
@@ -210,7 +236,7 @@ def arange_start_out(start: Any, end: Any, step: Any, out: Any) -> Any:
     return _arange_(out, start, step)
 
 
-def arange_out(end: Any, out: Any) -> Any:
+def arange_out(end: Number, out: Tensor) -> Tensor:
     """``arange(end, out=)``."""
     return arange_start_out(0, end, 1, out)
 
@@ -223,8 +249,14 @@ def _closed_length(start: Any, end: Any, step: Any) -> int:
 
 
 def range_step(
-    start: Any, end: Any, step: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
-) -> Any:
+    start: Number,
+    end: Number,
+    step: Number,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+) -> Tensor:
     """`torch.range`: start, start + step, ... up to `end`, which belongs to it; of the default dtype unless given."""
     warnings.warn(
         "tt.range is deprecated: its end belongs to it, unlike that of Python's range. Use tt.arange, whose values "
@@ -237,13 +269,18 @@ def range_step(
 
 
 def range_start(
-    start: Any, end: Any, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
-) -> Any:
+    start: Number,
+    end: Number,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+) -> Tensor:
     """``range(start, end)``."""
     return range_step(start, end, 1, dtype, layout, device, pin)
 
 
-def range_out(start: Any, end: Any, step: Any, out: Any) -> Any:
+def range_out(start: Number, end: Number, step: Number, out: Tensor) -> Tensor:
     """``range(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
     length = _closed_length(start, end, step)
     if out.numel() != length:
@@ -251,12 +288,12 @@ def range_out(start: Any, end: Any, step: Any, out: Any) -> Any:
     return _arange_(out, start, step)
 
 
-def range_start_out(start: Any, end: Any, out: Any) -> Any:
+def range_start_out(start: Number, end: Number, out: Tensor) -> Tensor:
     """``range(start, end, out=)``."""
     return range_out(start, end, 1, out)
 
 
-def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
+def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool) -> Tensor:
     """`torch.Tensor.fill_diagonal_`: the elements whose indices are equal; with `wrap` again below each square."""
     sizes, strides = self._spec.sizes, self._spec.strides
     if len(sizes) < 2:
@@ -276,7 +313,7 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
     return self
 
 
-def _check_bounds(name: str, start: Any, end: Any) -> None:
+def _check_bounds(name: str, start: Tensor | Number, end: Tensor | Number) -> None:
     """Tensors that bound a `linspace` or `logspace` have no dimensions."""
     given = {"start": start, "end": end}
     tensors = {place: bound.ndim for place, bound in given.items() if isinstance(bound, TensorImpl)}
@@ -321,7 +358,7 @@ def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     fill = find_kernel("linspace_stub", "cpu", "_linspace_")(call).into
     tensors = any(isinstance(bound, TensorImpl) for bound in bounds)
 
-    def plan(start: Any, end: Any, *_: Any) -> Any:
+    def plan(start: Any, end: Any, *_: Any) -> Tensor:
         out = Tensor()
         out._data = data = allocate()
         if steps:
@@ -337,8 +374,14 @@ def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 
 @planned_by(_plan_linspace)
 def linspace(
-    start: Any, end: Any, steps: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any
-) -> Any:
+    start: Any,
+    end: Any,
+    steps: int,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+) -> Tensor:
     """`torch.linspace`: `steps` numbers from `start` to `end`, both included."""
     _check_bounds("linspace", start, end)
     if any(isinstance(bound, TensorImpl) and bound.is_meta for bound in (start, end)):
@@ -357,7 +400,7 @@ def linspace(
     return _linspace_(empty(steps, dtype=dtype, layout=layout, device=device, pin_memory=pin), start, end)
 
 
-def linspace_out(start: Any, end: Any, steps: int, out: Any) -> Any:
+def linspace_out(start: Number, end: Number, steps: int, out: Tensor) -> Tensor:
     """``linspace(start, end, steps, out=)``."""
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -373,7 +416,7 @@ def _check_eye(n: int, m: int) -> None:
         raise RuntimeError(f"m must be greater or equal to 0, got {m}")
 
 
-def _with_diagonal(out: Any) -> Any:
+def _with_diagonal(out: Tensor) -> Tensor:
     """Zeros with ones on the diagonal."""
     out.zero_()
     rows, columns = out.shape
@@ -383,24 +426,28 @@ def _with_diagonal(out: Any) -> Any:
     return out
 
 
-def eye_m(n: int, m: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+def eye_m(
+    n: int, m: int, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
+) -> Tensor:
     """`torch.eye`: n rows and m columns."""
     _check_eye(n, m)
     return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device, pin_memory=pin))
 
 
-def eye(n: int, dtype: ScalarType | None, layout: Any, device: Device | None, pin: Any) -> Any:
+def eye(
+    n: int, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
+) -> Tensor:
     """``eye(n)``: a square identity."""
     return eye_m(n, n, dtype, layout, device, pin)
 
 
-def eye_m_out(n: int, m: int, out: Any) -> Any:
+def eye_m_out(n: int, m: int, out: Tensor) -> Tensor:
     """``eye(n, m, out=)``."""
     _check_eye(n, m)
     return _with_diagonal(out.resize_((n, m)))
 
 
-def eye_out(n: int, out: Any) -> Any:
+def eye_out(n: int, out: Tensor) -> Tensor:
     """``eye(n, out=)``."""
     return eye_m_out(n, n, out)
 
@@ -413,15 +460,15 @@ ones_named = named_factory("ones", 1)
 
 @planned_by(_plan_linspace)
 def logspace(
-    start: Any,
-    end: Any,
+    start: Tensor | Number,
+    end: Tensor | Number,
     steps: int,
     base: float,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-) -> Any:
+    pin: bool | None,
+) -> Tensor:
     """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
     _check_bounds("logspace", start, end)
     is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
@@ -430,7 +477,7 @@ def logspace(
     return powers(linspace(first, last, steps, dtype, layout, device, pin), start, end, base)
 
 
-def logspace_out(start: Any, end: Any, steps: int, base: float, out: Any) -> Any:
+def logspace_out(start: Number, end: Number, steps: int, base: float, out: Tensor) -> Tensor:
     """``logspace(start, end, steps, base, out=)``."""
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -439,7 +486,7 @@ def logspace_out(start: Any, end: Any, steps: int, base: float, out: Any) -> Any
     return powers(out, start, end, base)
 
 
-def powers(out: Any, start: Any, end: Any, base: float) -> Any:
+def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
     """Powers of `base` put into `out`, computed in double precision, whatever its dtype.
 
     Whole numbers are powers from whole exponents to whole ones, as in ATen's kernel.
@@ -457,10 +504,10 @@ def empty_permuted(
     size: Sequence[int],
     physical_layout: Sequence[int],
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-) -> Any:
+    pin: bool | None,
+) -> Tensor:
     """`torch.empty_permuted`: a tensor dense in memory, its dimensions there in the order `physical_layout`."""
     rank = len(size)
     if len(physical_layout) != rank:

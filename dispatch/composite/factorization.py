@@ -6,7 +6,7 @@ They are made of the operators whose kernels are a library's: LU, Cholesky, QR, 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,46 +26,55 @@ from ..structured.meta.factorization import (
 )
 from .forms import named, owned
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import dtype as ScalarType
+    from ...runtime.tensor_spec import TensorSpec
+    from ..tensor import Tensor
 
-def _linalg_check_errors(info: Any, api_name: str, is_matrix: bool) -> None:
+
+def _linalg_check_errors(info: Tensor, api_name: str, is_matrix: bool) -> None:
     """Raise the error of the first matrix whose `info` is not zero; it waits for the device."""
     if not info.is_meta:
         raise_failure(api_name, np.array(info.tolist(), np.int64))
 
 
-def check_errors(info: Any, name: str) -> None:
+def check_errors(info: Tensor, name: str) -> None:
     """`_linalg_check_errors` of an operator's flags."""
     packets["_linalg_check_errors"].call(info, name, is_matrix=info._spec.ndim == 0)
 
 
-def in_columns(x: Any) -> Any:
+def in_columns(x: Tensor) -> Tensor:
     """The tensor with column-major matrices, as a library would have written it."""
     strides = column_major(x._spec.sizes)
     return x if x._spec.strides == strides else packets["_restride"].call(x, strides)
 
 
-def identity_like(x: Any, size: int) -> Any:
+def identity_like(x: Tensor, size: int) -> Tensor:
     """The identity of an order, with a tensor's dtype and device."""
     return ops.eye(size, dtype=x.dtype, device=x.device)
 
 
 @host_kernel("linalg_lu_factor", "linalg_lu_factor_ex")
-def linalg_lu_factor(A: Any, pivot: bool) -> Any:
+def linalg_lu_factor(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
     """`torch.linalg.lu_factor`."""
     LU, pivots, info = ops.linalg_lu_factor_ex(A, pivot=pivot)
     check_errors(info, "torch.linalg.lu_factor")
-    return named("linalg_lu_factor", LU=LU, pivots=pivots)
+    results: tuple[Tensor, Tensor] = named("linalg_lu_factor", LU=LU, pivots=pivots)
+    return results
 
 
 @host_kernel("_lu_with_info", "linalg_lu_factor_ex")
-def lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
+def lu_with_info(self: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
     """`torch._lu_with_info`, which `torch.lu` calls."""
     LU, pivots, info = ops.linalg_lu_factor_ex(self, pivot=pivot, check_errors=check_errors)
-    return named("_lu_with_info", LU=LU, pivots=pivots, info=info)
+    results: tuple[Tensor, Tensor, Tensor] = named("_lu_with_info", LU=LU, pivots=pivots, info=info)
+    return results
 
 
 @host_kernel("lu_unpack", "tril", "triu")
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.lu_unpack`: the permutation and both triangles; what is not asked for is empty."""
     check_matrix("torch.lu_unpack", LU_data._spec, "LU_data")
     if unpack_pivots and LU_pivots.dtype is not int32:
@@ -74,10 +83,11 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
             "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor"
         )
     P, L, U = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
-    return named("lu_unpack", P=P, L=L, U=U)
+    results: tuple[Tensor, Tensor, Tensor] = named("lu_unpack", P=P, L=L, U=U)
+    return results
 
 
-def _unpacked(LU: Any, pivots: Any, data: bool, permutation: bool) -> tuple[Any, Any, Any]:
+def _unpacked(LU: Tensor, pivots: Tensor, data: bool, permutation: bool) -> tuple[Tensor, Tensor, Tensor]:
     nothing = ops.empty((0,), dtype=LU.dtype, device=LU.device)
     P = L = U = nothing
     m, n = LU._spec.sizes[-2:]
@@ -93,14 +103,14 @@ def _unpacked(LU: Any, pivots: Any, data: bool, permutation: bool) -> tuple[Any,
     return P, L, U
 
 
-def permutation_matrix(pivots: Any, rows: int, dtype: Any) -> Any:
+def permutation_matrix(pivots: Tensor, rows: int, dtype: ScalarType) -> Tensor:
     """P of A = P L U, from the interchanges of rows that were made one after another."""
     order = interchanged(pivots, rows)
     targets = ops.arange(rows, device=pivots.device).unsqueeze(1)
     return ops.eq(targets, order.unsqueeze(-2)).to(dtype)
 
 
-def interchanged(pivots: Any, rows: int) -> Any:
+def interchanged(pivots: Tensor, rows: int) -> Tensor:
     """Where each row comes from when rows were interchanged with `pivots`, counted from 1, one after another.
 
     Interchanges are permutations and compose pairwise, so that as many steps as the logarithm of their number do.
@@ -123,7 +133,7 @@ def interchanged(pivots: Any, rows: int) -> Any:
 
 
 @host_kernel("linalg_lu", "linalg_lu_factor_ex")
-def linalg_lu(A: Any, pivot: bool) -> Any:
+def linalg_lu(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.linalg.lu`: P L U; P is empty without pivoting."""
     if A._spec.ndim < 2:
         raise RuntimeError(
@@ -131,11 +141,12 @@ def linalg_lu(A: Any, pivot: bool) -> Any:
         )
     LU, pivots, _ = ops.linalg_lu_factor_ex(A, pivot=pivot)
     P, L, U = _unpacked(LU, pivots, True, pivot)
-    return named("linalg_lu", P=P, L=L, U=U)
+    results: tuple[Tensor, Tensor, Tensor] = named("linalg_lu", P=P, L=L, U=U)
+    return results
 
 
 @host_kernel("linalg_lu_solve", "_lu_solve")
-def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
     """`torch.linalg.lu_solve`: A X = B or X A = B, A or its adjoint, from A's LU factors."""
     name = "torch.linalg.lu_solve"
     check_floating(name, LU._spec)
@@ -157,20 +168,21 @@ def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> 
         return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
     batch = infer_size(B._spec.sizes[:-2], LU._spec.sizes[:-2])
     n, columns = B._spec.sizes[-2:]
-    return packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
+    result: Tensor = packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
+    return result
 
 
 adjoint_of = adjoint
 
 
 @host_kernel("lu_solve", "linalg_lu_solve", "_lu_solve")
-def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
+def lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """`torch.lu_solve`."""
     return ops.linalg_lu_solve(LU_data, LU_pivots, self)
 
 
 @host_kernel("linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
-def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
+def linalg_inv_ex(A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
     """`torch.linalg.inv_ex`: the solution of A X = I."""
     check_square("linalg.inv", A._spec)
     check_floating("linalg.inv", A._spec, narrow=False)
@@ -179,28 +191,31 @@ def linalg_inv_ex(A: Any, check_errors: bool) -> Any:
     inverse = packets["_lu_solve"].call(LU, pivots, whole, False)
     if check_errors:
         _check(info, "linalg.inv_ex")
-    return named("linalg_inv_ex", inverse=inverse, info=info)
+    results: tuple[Tensor, Tensor] = named("linalg_inv_ex", inverse=inverse, info=info)
+    return results
 
 
 _check = check_errors
 
 
 @host_kernel("linalg_inv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
-def linalg_inv(A: Any) -> Any:
+def linalg_inv(A: Tensor) -> Tensor:
     """`torch.linalg.inv`."""
     inverse, info = ops.linalg_inv_ex(A)
     check_errors(info, "linalg.inv")
     return inverse
 
 
-def is_vector_side(A: Any, B: Any) -> bool:
+def is_vector_side(A: Tensor, B: Tensor) -> bool:
     """Whether B is a batch of vectors: one, or one for each matrix of A."""
     a, b = A._spec, B._spec
     return bool(b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1]))
 
 
 @host_kernel("_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
-def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
+def _linalg_solve_ex(
+    A: Tensor, B: Tensor, left: bool, check_errors: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The solution of A X = B or X A = B, with A's factors. Vectors are columns."""
     name = "linalg.solve"
     check_floating(name, A._spec)
@@ -221,26 +236,33 @@ def _linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
         _check(info, "torch.linalg.solve_ex")
     if vector:
         result = owned(result.squeeze(-1))
-    return named("_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info)
+    results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
+        "_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info
+    )
+    return results
 
 
 @host_kernel("linalg_solve_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
-def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:
+def linalg_solve_ex(A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
     """`torch.linalg.solve_ex`."""
     result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left, check_errors=check_errors)
-    return named("linalg_solve_ex", result=result, info=info)
+    results: tuple[Tensor, Tensor] = named("linalg_solve_ex", result=result, info=info)
+    return results
 
 
 @host_kernel("linalg_solve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
-def linalg_solve(A: Any, B: Any, left: bool) -> Any:
+def linalg_solve(A: Tensor, B: Tensor, left: bool) -> Tensor:
     """`torch.linalg.solve`."""
     result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left)
     check_errors(info, "torch.linalg.solve")
-    return result
+    solution: Tensor = result
+    return solution
 
 
 @host_kernel("triangular_solve", "linalg_solve_triangular")
-def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
+def triangular_solve(
+    self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool
+) -> tuple[Tensor, Tensor]:
     """`torch.triangular_solve`: A X = B with one triangle of A, or with its transpose."""
     name = "torch.triangular_solve"
     if self._spec.ndim < 2:
@@ -256,10 +278,13 @@ def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangu
     solution = ops.linalg_solve_triangular(matrix, self, upper=triangle, unitriangular=unitriangular)
     batch = solution._spec.sizes[:-2]
     coefficient = in_columns(A.expand((*batch, *A._spec.sizes[-2:])).clone())
-    return named("triangular_solve", solution=solution, cloned_coefficient=coefficient)
+    results: tuple[Tensor, Tensor] = named(
+        "triangular_solve", solution=solution, cloned_coefficient=coefficient
+    )
+    return results
 
 
-def _check_linear_solve(name: str, b: Any, A: Any) -> None:
+def _check_linear_solve(name: str, b: Tensor, A: Tensor) -> None:
     if b.device != A.device:
         raise RuntimeError(
             f"Expected b and A to be on the same device, but found b on {b.device} and A on {A.device} instead."
@@ -280,7 +305,7 @@ def _check_linear_solve(name: str, b: Any, A: Any) -> None:
 
 
 @host_kernel("linalg_cholesky", "linalg_cholesky_ex")
-def linalg_cholesky(self: Any, upper: bool) -> Any:
+def linalg_cholesky(self: Tensor, upper: bool) -> Tensor:
     """`torch.linalg.cholesky`."""
     L, info = ops.linalg_cholesky_ex(self, upper=upper)
     check_errors(info, "linalg.cholesky")
@@ -288,7 +313,7 @@ def linalg_cholesky(self: Any, upper: bool) -> Any:
 
 
 @host_kernel("cholesky", "linalg_cholesky_ex")
-def cholesky(self: Any, upper: bool) -> Any:
+def cholesky(self: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky`."""
     check_square("cholesky", self._spec)
     check_routine_dtype("cholesky", self)
@@ -298,7 +323,7 @@ def cholesky(self: Any, upper: bool) -> Any:
 
 
 @host_kernel("cholesky_solve", "linalg_solve_triangular")
-def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
+def cholesky_solve(self: Tensor, input2: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky_solve`: A X = B from A's Cholesky factor, two triangular equations."""
     for name, x in (("b", self), ("u", input2)):
         if x._spec.ndim < 2:
@@ -313,7 +338,7 @@ def cholesky_solve(self: Any, input2: Any, upper: bool) -> Any:
     return ops.linalg_solve_triangular(second, half, upper=True)
 
 
-def cholesky_inverse(self: Any, upper: bool) -> Any:
+def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
     check_square("cholesky_inverse", self._spec)
     check_routine_dtype("cholesky_inverse_out", self)
@@ -327,14 +352,14 @@ def cholesky_inverse(self: Any, upper: bool) -> Any:
     return in_columns(cholesky_solve(whole, self, upper))
 
 
-def check_routine_dtype(kernel: str, x: Any) -> None:
+def check_routine_dtype(kernel: str, x: Tensor) -> None:
     """Refuse dtypes that libraries do not have, by the name of PyTorch's kernel."""
     if x.dtype.scalar_name not in LIBRARY_DTYPES:
         raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")
 
 
 @host_kernel("linalg_qr", "geqrf", "linalg_householder_product")
-def linalg_qr(A: Any, mode: str) -> Any:
+def linalg_qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """`torch.linalg.qr`: reduced, complete, or R alone with an empty Q."""
     check_matrix("linalg.qr", A._spec)
     check_floating("linalg.qr", A._spec)
@@ -351,10 +376,11 @@ def linalg_qr(A: Any, mode: str) -> Any:
         Q = ops.empty((0,), dtype=A.dtype, device=A.device)
     else:
         Q = ops.linalg_householder_product(_resized(packed, -1, columns), tau)
-    return named("linalg_qr", Q=Q, R=R)
+    results: tuple[Tensor, Tensor] = named("linalg_qr", Q=Q, R=R)
+    return results
 
 
-def _resized(x: Any, dim: int, size: int) -> Any:
+def _resized(x: Tensor, dim: int, size: int) -> Tensor:
     """The first `size` slices of a dimension, with zeros behind those that there are."""
     have = x._spec.sizes[dim]
     if have >= size:
@@ -365,62 +391,68 @@ def _resized(x: Any, dim: int, size: int) -> Any:
 
 
 @host_kernel("qr", "linalg_qr", "geqrf", "linalg_householder_product")
-def qr(self: Any, some: bool) -> Any:
+def qr(self: Tensor, some: bool) -> tuple[Tensor, Tensor]:
     """`torch.qr`."""
     Q, R = ops.linalg_qr(self, "reduced" if some else "complete")
-    return named("qr", Q=Q, R=R)
+    results: tuple[Tensor, Tensor] = named("qr", Q=Q, R=R)
+    return results
 
 
-def orgqr(self: Any, input2: Any) -> Any:
+def orgqr(self: Tensor, input2: Tensor) -> Tensor:
     """`torch.orgqr`."""
     return ops.linalg_householder_product(self, input2)
 
 
 @host_kernel("linalg_eigh", "_linalg_eigh")
-def linalg_eigh(self: Any, UPLO: str) -> Any:
+def linalg_eigh(self: Tensor, UPLO: str) -> tuple[Tensor, Tensor]:
     """`torch.linalg.eigh`."""
     values, vectors = packets["_linalg_eigh"].call(self, UPLO, True)
-    return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
+    results: tuple[Tensor, Tensor] = named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
+    return results
 
 
 @host_kernel("linalg_eigvalsh", "_linalg_eigh")
-def linalg_eigvalsh(self: Any, UPLO: str) -> Any:
+def linalg_eigvalsh(self: Tensor, UPLO: str) -> Tensor:
     """`torch.linalg.eigvalsh`; with vectors where a derivative will ask for them."""
-    return packets["_linalg_eigh"].call(self, UPLO, _may_be_differentiated(self))[0]
+    result: Tensor = packets["_linalg_eigh"].call(self, UPLO, _may_be_differentiated(self))[0]
+    return result
 
 
-def _may_be_differentiated(x: Any) -> bool:
+def _may_be_differentiated(x: Tensor) -> bool:
     return bool(x.requires_grad) or _has_tangent(x)
 
 
-def _has_tangent(x: Any) -> bool:
+def _has_tangent(x: Tensor) -> bool:
     from ..autograd.forward_ad import unpack_dual
 
     return unpack_dual(x).tangent is not None
 
 
-def linalg_eigvals(self: Any) -> Any:
+def linalg_eigvals(self: Tensor) -> Tensor:
     """`torch.linalg.eigvals`."""
     if _may_be_differentiated(self):
         return ops.linalg_eig(self)[0]
-    return packets["_linalg_eigvals"].call(self)
+    result: Tensor = packets["_linalg_eigvals"].call(self)
+    return result
 
 
 @host_kernel("linalg_svd", "_linalg_svd")
-def linalg_svd(A: Any, full_matrices: bool, driver: str | None) -> Any:
+def linalg_svd(A: Tensor, full_matrices: bool, driver: str | None) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.linalg.svd`."""
     U, S, Vh = packets["_linalg_svd"].call(A, full_matrices, True, driver=driver)
-    return named("linalg_svd", U=U, S=S, Vh=Vh)
+    results: tuple[Tensor, Tensor, Tensor] = named("linalg_svd", U=U, S=S, Vh=Vh)
+    return results
 
 
 @host_kernel("linalg_svdvals", "_linalg_svd")
-def linalg_svdvals(A: Any, driver: str | None) -> Any:
+def linalg_svdvals(A: Tensor, driver: str | None) -> Tensor:
     """`torch.linalg.svdvals`; with vectors where a derivative will ask for them."""
-    return packets["_linalg_svd"].call(A, False, _may_be_differentiated(A), driver=driver)[1]
+    result: Tensor = packets["_linalg_svd"].call(A, False, _may_be_differentiated(A), driver=driver)[1]
+    return result
 
 
 @host_kernel("svd", "_linalg_svd")
-def svd(self: Any, some: bool, compute_uv: bool) -> Any:
+def svd(self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.svd`: U, S and V; without vectors U and V are zeros."""
     if self._spec.ndim < 2:
         raise RuntimeError(
@@ -428,18 +460,22 @@ def svd(self: Any, some: bool, compute_uv: bool) -> Any:
         )
     if compute_uv:
         U, S, Vh = packets["_linalg_svd"].call(self, not some, True)
-        return named("svd", U=U, S=S, V=adjoint_of(Vh))
+        results: tuple[Tensor, Tensor, Tensor] = named("svd", U=U, S=S, V=adjoint_of(Vh))
+        return results
     *batch, m, n = self._spec.sizes
     S = ops.linalg_svdvals(self)
     zeros = functools.partial(ops.zeros, dtype=self.dtype, device=self.device)
-    return named("svd", U=zeros((*batch, m, m)), S=S, V=zeros((*batch, n, n)))
+    results = named("svd", U=zeros((*batch, m, m)), S=S, V=zeros((*batch, n, n)))
+    return results
 
 
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @host_kernel("linalg_lstsq", "_least_squares")
-def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> Any:
+def linalg_lstsq(
+    self: Tensor, b: Tensor, rcond: float | None, driver: str | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
     name = "torch.linalg.lstsq"
     A, spec, other = self, self._spec, b._spec
@@ -489,16 +525,17 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None, driver: str | None) -> 
     if m > n and wanted != "gelsy" and (wanted == "gels" or A.is_meta or bool(ops.all(ops.eq(rank, n)))):
         rest = ops.abs(ops.narrow(made, -2, n, m - n))
         residuals = ops.sum(ops.mul(rest, rest), [-2])
-    return named(
+    results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
         "linalg_lstsq",
         solution=owned(solution.squeeze(-1) if vector else solution),
         residuals=residuals,
         rank=empty(dtype=int64) if wanted == "gels" else rank,
         singular_values=values if wanted in ("gelsd", "gelss") else empty(dtype=real),
     )
+    return results
 
 
-def _least_squares_by_qr(A: Any, B: Any) -> tuple[Any, Any]:
+def _least_squares_by_qr(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """What ``gels`` leaves in the place of B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
     m, n = A._spec.sizes[-2:]
     if m >= n:
@@ -517,7 +554,7 @@ def _least_squares_by_qr(A: Any, B: Any) -> tuple[Any, Any]:
     return made, ops.where(ops.any(zeros, -1), first, 0).to(int32)
 
 
-def _least_squares_by_values(A: Any, B: Any, rcond: float) -> tuple[Any, Any, Any]:
+def _least_squares_by_values(A: Tensor, B: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
     """What ``gelsd`` leaves in the place of B, the singular values, and how many of them count.
 
     It serves the drivers that find a rank where there is no LAPACK: PyTorch has none of them on CUDA.
@@ -534,7 +571,7 @@ def _least_squares_by_values(A: Any, B: Any, rcond: float) -> tuple[Any, Any, An
     return made, S, ops.sum(counts, [-1])
 
 
-def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:
+def is_vector_side_of_least_squares(A: TensorSpec, b: TensorSpec) -> bool:
     """Whether the right-hand side is a batch of vectors."""
     if b.ndim == 1:
         return True
@@ -542,8 +579,9 @@ def is_vector_side_of_least_squares(A: Any, b: Any) -> bool:
 
 
 @host_kernel("linalg_ldl_factor", "linalg_ldl_factor_ex")
-def linalg_ldl_factor(self: Any, hermitian: bool) -> Any:
+def linalg_ldl_factor(self: Tensor, hermitian: bool) -> tuple[Tensor, Tensor]:
     """`torch.linalg.ldl_factor`."""
     LD, pivots, info = ops.linalg_ldl_factor_ex(self, hermitian=hermitian)
     check_errors(info, "torch.linalg.ldl_factor")
-    return named("linalg_ldl_factor", LD=LD, pivots=pivots)
+    results: tuple[Tensor, Tensor] = named("linalg_ldl_factor", LD=LD, pivots=pivots)
+    return results

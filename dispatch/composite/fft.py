@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
@@ -20,6 +20,11 @@ from .stft import istft as istft
 from .stft import stft as stft
 from .stft import stft_center as stft_center
 
+if TYPE_CHECKING:
+    from ...runtime.device import device as Device
+    from ...runtime.layout import layout as Layout
+    from ..tensor import Tensor
+
 NONE, BY_ROOT_N, BY_N = 0, 1, 2
 
 
@@ -34,7 +39,7 @@ def normalization_of(norm: str | None, forward: bool) -> int:
     raise RuntimeError(f'Invalid normalization mode: "{norm}"')
 
 
-def promoted(self: Any, require_complex: bool) -> Any:
+def promoted(self: Tensor, require_complex: bool) -> Tensor:
     """The tensor in a dtype that is transformed: integers in the default one. Raises RuntimeError for others."""
     dtype = self._spec.dtype
     if dtype.is_complex:
@@ -46,7 +51,7 @@ def promoted(self: Any, require_complex: bool) -> Any:
     return self.to(dtype.to_complex() if require_complex else dtype)
 
 
-def resized(self: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
+def resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
     """Each of `dims` cut, or filled with zeros, to its size; -1 leaves it as it is."""
     given = self._spec.sizes
     pad = [0] * (2 * len(given))
@@ -65,16 +70,16 @@ def _check_points(n: int) -> None:
         raise RuntimeError(f"Invalid number of data points ({n}) specified")
 
 
-def _one_dim(self: Any, dim: int) -> int:
+def _one_dim(self: Tensor, dim: int) -> int:
     return wrap_dim(dim, self._spec.ndim, scalar_ok=False)
 
 
-def _real_input(name: str, self: Any) -> None:
+def _real_input(name: str, self: Tensor) -> None:
     if self._spec.dtype.is_complex:
         raise RuntimeError(f"{name} expects a real input tensor, but got {self._spec.dtype.scalar_name}")
 
 
-def _c2r(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _c2r(self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool) -> Tensor:
     self = promoted(self, require_complex=True)
     dim = _one_dim(self, dim)
     size = 2 * (self._spec.sizes[dim] - 1) if n is None else n
@@ -86,8 +91,8 @@ def _c2r(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) ->
 
 
 def _r2c(
-    name: str, self: Any, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool
-) -> Any:
+    name: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool
+) -> Tensor:
     _real_input(name, self)
     self = promoted(self, require_complex=False)
     dim = _one_dim(self, dim)
@@ -98,7 +103,7 @@ def _r2c(
     return made if forward else ops.conj_physical(made)
 
 
-def _c2c(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _c2c(self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool) -> Tensor:
     dim = _one_dim(self, dim)
     _check_points(self._spec.sizes[dim] if n is None else n)
     if n is not None:
@@ -107,7 +112,7 @@ def _c2c(self: Any, n: int | None, dim: int, norm: str | None, forward: bool) ->
 
 
 @host_kernel("fft_fft", "_fft_c2c", "_fft_r2c")
-def fft_fft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_fft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
     """`torch.fft.fft`."""
     if self._spec.dtype.is_complex:
         return _c2c(self, n, dim, norm, True)
@@ -115,7 +120,7 @@ def fft_fft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
 
 
 @host_kernel("fft_ifft", "_fft_c2c", "_fft_r2c")
-def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_ifft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
     """`torch.fft.ifft`."""
     if self._spec.dtype.is_complex:
         return _c2c(self, n, dim, norm, False)
@@ -123,31 +128,31 @@ def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
 
 
 @host_kernel("fft_rfft", "_fft_r2c")
-def fft_rfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_rfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
     """`torch.fft.rfft`."""
     return _r2c("rfft", self, n, dim, norm, forward=True, onesided=True)
 
 
 @host_kernel("fft_irfft", "_fft_c2r")
-def fft_irfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_irfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
     """`torch.fft.irfft`."""
     return _c2r(self, n, dim, norm, forward=False)
 
 
 @host_kernel("fft_hfft", "_fft_c2r")
-def fft_hfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_hfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
     """`torch.fft.hfft`."""
     return _c2r(self, n, dim, norm, forward=True)
 
 
 @host_kernel("fft_ihfft", "_fft_r2c")
-def fft_ihfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_ihfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
     """`torch.fft.ihfft`."""
     return _r2c("ihfft", self, n, dim, norm, forward=False, onesided=True)
 
 
 def shape_and_dims(
-    self: Any, s: Sequence[int] | None, dim: Sequence[int] | None
+    self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None
 ) -> tuple[list[int], list[int]]:
     """The sizes and the dimensions of a transform over several. Raises RuntimeError or IndexError."""
     sizes = self._spec.sizes
@@ -176,7 +181,7 @@ def shape_and_dims(
 
 
 def _half_shape(
-    name: str, self: Any, s: Sequence[int] | None, dim: Sequence[int] | None
+    name: str, self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None
 ) -> tuple[list[int], list[int], int]:
     """As `shape_and_dims` for what is halved along the last dimension, and the whole size of that."""
     shape, dims = shape_and_dims(self, s, dim)
@@ -188,27 +193,27 @@ def _half_shape(
 
 
 def _c2c_over(
-    self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None, forward: bool
-) -> Any:
+    self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None, forward: bool
+) -> Tensor:
     shape, dims = shape_and_dims(self, s, dim)
     self = resized(promoted(self, require_complex=True), dims, shape)
     return ops._fft_c2c(self, dims, normalization_of(norm, forward), forward)
 
 
 @host_kernel("fft_fftn", "_fft_c2c")
-def fft_fftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+def fft_fftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.fftn`."""
     return _c2c_over(self, s, dim, norm, True)
 
 
 @host_kernel("fft_ifftn", "_fft_c2c")
-def fft_ifftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+def fft_ifftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.ifftn`."""
     return _c2c_over(self, s, dim, norm, False)
 
 
 @host_kernel("fft_rfftn", "_fft_r2c")
-def fft_rfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+def fft_rfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.rfftn`."""
     if self._spec.dtype.is_complex:
         raise RuntimeError(
@@ -222,7 +227,7 @@ def fft_rfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, nor
 
 
 @host_kernel("fft_irfftn", "_fft_c2r")
-def fft_irfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+def fft_irfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.irfftn`."""
     shape, dims, whole = _half_shape("irfftn", self, s, dim)
     self = resized(promoted(self, require_complex=True), dims, shape)
@@ -230,7 +235,7 @@ def fft_irfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, no
 
 
 @host_kernel("fft_hfftn", "_fft_c2c", "_fft_c2r")
-def fft_hfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+def fft_hfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.hfftn`: forwards over all but the last dimension, which is Hermitian."""
     shape, dims, whole = _half_shape("hfftn", self, s, dim)
     self = resized(promoted(self, require_complex=True), dims, shape)
@@ -241,7 +246,7 @@ def fft_hfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, nor
 
 
 @host_kernel("fft_ihfftn", "_fft_c2c", "_fft_r2c")
-def fft_ihfftn(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+def fft_ihfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.ihfftn`: the inverse of `hfftn`."""
     if self._spec.dtype.is_complex:
         raise RuntimeError(
@@ -263,7 +268,9 @@ fft_irfft2, fft_hfft2, fft_ihfft2 = fft_irfftn, fft_hfftn, fft_ihfftn
 def _into(function: Callable[..., Any], *, exact: bool = False) -> Callable[..., Any]:
     """The ``out=`` form; with `exact` the transform of a real tensor is not cast."""
 
-    def out_form(self: Any, size: Any, dim: Any, norm: str | None, out: Any) -> Any:
+    def out_form(
+        self: Tensor, size: Any, dim: int | Sequence[int] | None, norm: str | None, out: Tensor
+    ) -> Tensor:
         result = function(self, size, dim, norm)
         return write_out(function.__name__, out, result, exact and not self._spec.dtype.is_complex)
 
@@ -296,22 +303,27 @@ def _shift_dims(self: Any, dim: Sequence[int] | None) -> list[int]:
 
 
 @host_kernel("fft_fftshift", "roll")
-def fft_fftshift(self: Any, dim: Sequence[int] | None) -> Any:
+def fft_fftshift(self: Tensor, dim: Sequence[int] | None) -> Tensor:
     """`torch.fft.fftshift`: the zero frequency to the middle."""
     dims = _shift_dims(self, dim)
     return ops.roll(self, [self.shape[d] // 2 for d in dims], dims)
 
 
 @host_kernel("fft_ifftshift", "roll")
-def fft_ifftshift(self: Any, dim: Sequence[int] | None) -> Any:
+def fft_ifftshift(self: Tensor, dim: Sequence[int] | None) -> Tensor:
     """`torch.fft.ifftshift`: the zero frequency back to the front."""
     dims = _shift_dims(self, dim)
     return ops.roll(self, [(self.shape[d] + 1) // 2 for d in dims], dims)
 
 
 def fft_fftfreq(
-    n: int, d: float, dtype: ScalarType | None, layout: Any, device: Any, pin_memory: bool | None
-) -> Any:
+    n: int,
+    d: float,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> Tensor:
     """`torch.fft.fftfreq`: the frequencies of `n` samples at a distance of `d`."""
     made = ops.arange(n, dtype=dtype or get_default_dtype(), device=device)
     if n > 0:
@@ -321,8 +333,13 @@ def fft_fftfreq(
 
 
 def fft_rfftfreq(
-    n: int, d: float, dtype: ScalarType | None, layout: Any, device: Any, pin_memory: bool | None
-) -> Any:
+    n: int,
+    d: float,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> Tensor:
     """`torch.fft.rfftfreq`: the frequencies that `rfft` has."""
     made = ops.arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device)
     return made * (1.0 / (n * d) if n else float("nan"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -12,8 +12,11 @@ from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, 
 from ..structured.meta.joining import can_cast
 from ..structured.resizing import resize_output
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def check_out(name: str, out: Any, result: Any, exact: bool = False) -> None:
+
+def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> None:
     """Raise RuntimeError where a result cannot be put into an ``out=`` tensor; `exact`: of its very dtype alone."""
     if out._spec.device is not result._spec.device:
         raise RuntimeError(
@@ -37,7 +40,7 @@ def check_out(name: str, out: Any, result: Any, exact: bool = False) -> None:
     assert_no_internal_overlap(out._spec)
 
 
-def write_out(name: str, out: Any, result: Any, exact: bool = False, strided: bool = False) -> Any:
+def write_out(name: str, out: Tensor, result: Tensor, exact: bool = False, strided: bool = False) -> Tensor:
     """Put a composition's result into an ``out=`` tensor, resized where its shape is another.
 
     With `strided` a resized one gets the result's strides too, as from an operator that declares them.
@@ -48,6 +51,14 @@ def write_out(name: str, out: Any, result: Any, exact: bool = False, strided: bo
     return out.copy_(result)
 
 
+@overload
+def out_form(
+    name: str, function: Callable[..., Any], *, exact: bool = False, strided: bool = False
+) -> Callable[..., Tensor]: ...
+@overload
+def out_form(
+    name: str, function: Callable[..., Any], count: int, exact: bool = False, strided: bool = False
+) -> Callable[..., Any]: ...
 def out_form(
     name: str,
     function: Callable[..., Any],
@@ -84,12 +95,12 @@ def outermost_first(spec: TensorSpec) -> list[int] | None:
     return sorted(range(spec.ndim), key=lambda d: -spec.strides[d])
 
 
-def restored(x: Any, order: Sequence[int]) -> Any:
+def restored(x: Tensor, order: Sequence[int]) -> Tensor:
     """A tensor of dimensions in that order as one of them in their own."""
     return x.permute([order.index(d) for d in range(len(order))])
 
 
-def laid_as(x: Any, spec: TensorSpec) -> Any:
+def laid_as(x: Tensor, spec: TensorSpec) -> Tensor:
     """A contiguous tensor as one that lies in memory as that one of the same sizes does, if that is dense."""
     order = outermost_first(spec)
     return x if order is None else restored(x.permute(order).contiguous(), order)
@@ -108,10 +119,10 @@ def named(base: str, **results: Any) -> Any:
     return named_results(base, tuple(results))._make(results.values())
 
 
-def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """The in-place form of a composition."""
 
-    def form(self: Any, *args: Any) -> Any:
+    def form(self: Tensor, *args: Any) -> Tensor:
         assert_no_internal_overlap(self._spec)
         check_overlap(args, (self,))
         result = function(self, *args)
@@ -130,6 +141,6 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return form
 
 
-def owned(x: Any) -> Any:
+def owned(x: Tensor) -> Tensor:
     """A result made below autograd as a tensor of its own, where the last step of making it was a view."""
     return x if x._view_base is None else type(x).from_data(x._data, x._spec)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..structured.meta.fractional_pooling import SIDES, check_images
 from .forms import out_form
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def _check(name: str, grad: Any, self: Any, output_size: Sequence[int], indices: Any, rank: int) -> None:
+
+def _check(
+    name: str, grad: Tensor, self: Tensor, output_size: Sequence[int], indices: Tensor, rank: int
+) -> None:
     """Sizes and dtypes as PyTorch asks for them. Raises RuntimeError, NotImplementedError for no floats."""
     spec, sizes = self._spec, grad._spec.sizes
     check_images(name, spec, rank)
@@ -29,12 +34,14 @@ def _check(name: str, grad: Any, self: Any, output_size: Sequence[int], indices:
         raise RuntimeError(f"{name}_out(): indices sizes unexpected")
     if not spec.dtype.is_floating_point:
         raise NotImplementedError(f"\"{name}_out_frame\" not implemented for '{spec.dtype.scalar_name}'")
-    for found, dtype in ((grad._spec.dtype, spec.dtype), (indices._spec.dtype, int64)):
-        if found is not dtype:
-            raise RuntimeError(f"expected scalar type {dtype.scalar_name} but found {found.scalar_name}")
+    for own, dtype in ((grad._spec.dtype, spec.dtype), (indices._spec.dtype, int64)):
+        if own is not dtype:
+            raise RuntimeError(f"expected scalar type {dtype.scalar_name} but found {own.scalar_name}")
 
 
-def _backward(rank: int, grad_output: Any, self: Any, output_size: Sequence[int], indices: Any) -> Any:
+def _backward(
+    rank: int, grad_output: Tensor, self: Tensor, output_size: Sequence[int], indices: Tensor
+) -> Tensor:
     """Zeros to which each gradient is added where its window's largest element was, in the order of windows."""
     name = f"fractional_max_pool{rank}d_backward"
     _check(name, grad_output, self, output_size, indices, rank)
@@ -53,15 +60,15 @@ def _backward(rank: int, grad_output: Any, self: Any, output_size: Sequence[int]
 
 
 def fractional_max_pool2d_backward(
-    grad_output: Any, self: Any, kernel_size: Sequence[int], output_size: Sequence[int], indices: Any
-) -> Any:
+    grad_output: Tensor, self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
+) -> Tensor:
     """The gradient put where the largest elements were."""
     return _backward(2, grad_output, self, output_size, indices)
 
 
 def fractional_max_pool3d_backward(
-    grad_output: Any, self: Any, kernel_size: Sequence[int], output_size: Sequence[int], indices: Any
-) -> Any:
+    grad_output: Tensor, self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
+) -> Tensor:
     """The gradient put where the largest elements were."""
     return _backward(3, grad_output, self, output_size, indices)
 

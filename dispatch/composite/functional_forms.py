@@ -7,7 +7,7 @@ functional form of a write makes a copy of the tensor and writes to that.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import dtype as ScalarType
@@ -23,23 +23,28 @@ from ..structured.resizing import resize_output
 from .forms import check_out
 from .views import plan_at_start
 
+if TYPE_CHECKING:
+    from ...runtime.generator import Generator
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
 
-def _contiguous(view: Any) -> Any:
+
+def _contiguous(view: Tensor) -> Tensor:
     return view.clone(memory_format=contiguous_format)
 
 
-def _own(view: Any) -> Any:
+def _own(view: Tensor) -> Tensor:
     """A view of a copy that nobody else sees, as a tensor that is no view."""
     return view.detach()
 
 
-def view_copy(self: Any, size: Sequence[int]) -> Any:
+def view_copy(self: Tensor, size: Sequence[int]) -> Tensor:
     """`torch.view_copy`; the sizes need not be those of a view, as the elements move anyway."""
     sizes = infer_size(size, self._spec.numel)
     return _own(_contiguous(self).view(sizes))
 
 
-def view_copy_dtype(self: Any, dtype: ScalarType) -> Any:
+def view_copy_dtype(self: Tensor, dtype: ScalarType) -> Tensor:
     """``view_copy(dtype)``: the bytes as another dtype."""
     return _own(_contiguous(self).view(dtype))
 
@@ -49,91 +54,94 @@ def _plan_strided_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 
 
 @planned_by(_plan_strided_copy)
-def as_strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
+def as_strided_copy(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> Tensor:
     """`torch.as_strided_copy`."""
     view = self.as_strided(size, stride, storage_offset)
-    return packets["_strided_copy"].call(
+    result: Tensor = packets["_strided_copy"].call(
         self, view._spec.sizes, view._spec.strides, view.storage_offset() - self.storage_offset()
     )
+    return result
 
 
 @host_kernel("_strided_copy", "_strided_from", "clone")
-def _strided_copy(self: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+def _strided_copy(self: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
     """A strided view `offset` elements after the tensor's first, copied."""
     return _contiguous(self._strided_from(size, stride, offset))
 
 
-def expand_copy(self: Any, size: Sequence[int], implicit: bool) -> Any:
+def expand_copy(self: Tensor, size: Sequence[int], implicit: bool) -> Tensor:
     """`torch.expand_copy`."""
     return _contiguous(self.expand(size, implicit=implicit))
 
 
-def permute_copy(self: Any, dims: Sequence[int]) -> Any:
+def permute_copy(self: Tensor, dims: Sequence[int]) -> Tensor:
     """`torch.permute_copy`."""
     return _contiguous(self.permute(dims))
 
 
-def transpose_copy(self: Any, dim0: int, dim1: int) -> Any:
+def transpose_copy(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """`torch.transpose_copy`."""
     return _contiguous(self.transpose(dim0, dim1))
 
 
-def t_copy(self: Any) -> Any:
+def t_copy(self: Tensor) -> Tensor:
     """`torch.t_copy`."""
     return _contiguous(self.t())
 
 
-def select_copy(self: Any, dim: int, index: int) -> Any:
+def select_copy(self: Tensor, dim: int, index: int) -> Tensor:
     """`torch.select_copy`."""
     return _contiguous(self.select(dim, index))
 
 
-def slice_copy(self: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
+def slice_copy(self: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
     """`torch.slice_copy`."""
     return _contiguous(self.slice(dim, start, end, step))
 
 
-def squeeze_copy(self: Any) -> Any:
+def squeeze_copy(self: Tensor) -> Tensor:
     """`torch.squeeze_copy`."""
     return _contiguous(self.squeeze())
 
 
-def squeeze_copy_dim(self: Any, dim: int | Sequence[int]) -> Any:
+def squeeze_copy_dim(self: Tensor, dim: int | Sequence[int]) -> Tensor:
     """`torch.squeeze_copy` of some dimensions."""
     return _contiguous(self.squeeze(dim))
 
 
-def unsqueeze_copy(self: Any, dim: int) -> Any:
+def unsqueeze_copy(self: Tensor, dim: int) -> Tensor:
     """`torch.unsqueeze_copy`."""
     return _contiguous(self.unsqueeze(dim))
 
 
-def alias_copy(self: Any) -> Any:
+def alias_copy(self: Tensor) -> Tensor:
     """`torch.alias_copy`, `torch.detach_copy`."""
     return _contiguous(self)
 
 
-def diagonal_copy(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diagonal_copy(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """`torch.diagonal_copy`."""
     return _contiguous(self.diagonal(offset, dim1, dim2))
 
 
-def unfold_copy(self: Any, dimension: int, size: int, step: int) -> Any:
+def unfold_copy(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """`torch.unfold_copy`."""
     return _contiguous(self.unfold(dimension, size, step))
 
 
-def unbind_copy(self: Any, dim: int) -> list[Any]:
+def unbind_copy(self: Tensor, dim: int) -> list[Tensor]:
     """`torch.unbind_copy`."""
     return [_contiguous(part) for part in self.unbind(dim)]
 
 
-def split_copy(self: Any, split_size: int, dim: int) -> list[Any]:
+def split_copy(self: Tensor, split_size: int, dim: int) -> list[Tensor]:
     """`torch.split_copy`."""
     return [_contiguous(part) for part in self.split(split_size, dim)]
 
 
-def split_with_sizes_copy(self: Any, split_sizes: Sequence[int], dim: int) -> list[Any]:
+def split_with_sizes_copy(self: Tensor, split_sizes: Sequence[int], dim: int) -> list[Tensor]:
     """`torch.split_with_sizes_copy`."""
     return [_contiguous(part) for part in self.split_with_sizes(split_sizes, dim)]
 
@@ -166,17 +174,17 @@ split_with_sizes_copy_out = _into_several(
 )
 
 
-def view_as_real_copy(self: Any) -> Any:
+def view_as_real_copy(self: Tensor) -> Tensor:
     """`torch.view_as_real_copy`."""
     return _contiguous(packets["view_as_real"].call(self))
 
 
-def view_as_complex_copy(self: Any) -> Any:
+def view_as_complex_copy(self: Tensor) -> Tensor:
     """`torch.view_as_complex_copy`."""
     return _own(packets["view_as_complex"].call(_contiguous(self)))
 
 
-def _spread(self: Any) -> Any:
+def _spread(self: Tensor) -> Tensor:
     """A copy with the tensor's own strides, whatever lies between its elements."""
     spec = self._spec
     if spec.overlaps:
@@ -184,7 +192,7 @@ def _spread(self: Any) -> Any:
     return self.new_empty_strided(spec.sizes, spec.strides).copy_(self)
 
 
-def _scattered(name: str, self: Any, part: Any, src: Any, out: Any) -> Any:
+def _scattered(name: str, self: Tensor, part: Tensor, src: Tensor, out: Tensor) -> Tensor:
     if part._spec.sizes != src._spec.sizes:
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = {list(src._spec.sizes)}, slice size "
@@ -194,19 +202,21 @@ def _scattered(name: str, self: Any, part: Any, src: Any, out: Any) -> Any:
     return out
 
 
-def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`torch.select_scatter`."""
     out = _spread(self)
     return _scattered("select_scatter", self, out.select(dim, index), src, out)
 
 
-def slice_scatter(self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
+def slice_scatter(
+    self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
     """`torch.slice_scatter`."""
     out = _spread(self)
     return _scattered("slice_scatter", self, out.slice(dim, start, end, step), src, out)
 
 
-def diagonal_scatter(self: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diagonal_scatter(self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """`torch.diagonal_scatter`."""
     out = _spread(self)
     return _scattered("diagonal_scatter", self, out.diagonal(offset, dim1, dim2), src, out)
@@ -218,16 +228,19 @@ def _plan_strided_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 
 @planned_by(_plan_strided_scatter)
 def as_strided_scatter(
-    self: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
-) -> Any:
+    self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> Tensor:
     """`torch.as_strided_scatter`: the view is one of the tensor's storage, and must lie in the tensor."""
     own = self.storage_offset()
     offset = 0 if storage_offset is None else storage_offset - own
-    return packets["_strided_scatter"].call(self, src, size, stride, offset)
+    result: Tensor = packets["_strided_scatter"].call(self, src, size, stride, offset)
+    return result
 
 
 @host_kernel("_strided_scatter", "_strided_from", "copy_")
-def _strided_scatter(self: Any, src: Any, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+def _strided_scatter(
+    self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
+) -> Tensor:
     """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
     out = _spread(self)
     reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True))
@@ -240,7 +253,7 @@ def _strided_scatter(self: Any, src: Any, size: Sequence[int], stride: Sequence[
     return _scattered("as_strided_scatter", self, out._strided_from(size, stride, offset), src, out)
 
 
-def copy(self: Any, src: Any, non_blocking: bool) -> Any:
+def copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     """``self.copy_(src)`` as a new tensor."""
     spec = self._spec
     expanded(src._spec, spec.sizes, False)
@@ -249,72 +262,75 @@ def copy(self: Any, src: Any, non_blocking: bool) -> Any:
     return self.new_empty_strided(spec.sizes, spec.strides).copy_(src, non_blocking)
 
 
-def _restride(self: Any, stride: Sequence[int]) -> Any:
+def _restride(self: Tensor, stride: Sequence[int]) -> Tensor:
     """The same elements under other strides."""
     return self.new_empty_strided(self._spec.sizes, stride).copy_(self)
 
 
-def lift_fresh_copy(self: Any) -> Any:
+def lift_fresh_copy(self: Tensor) -> Tensor:
     """A tensor that a program made of Python's data, as one of its own at each run."""
     return self.clone()
 
 
-def zero(self: Any) -> Any:
+def zero(self: Tensor) -> Tensor:
     """``zero_`` as a new tensor."""
     return empty_like(self).zero_()
 
 
-def _arange(self: Any, start: Any, step: Any) -> Any:
+def _arange(self: Tensor, start: Number, step: Number) -> Tensor:
     """``_arange_`` as a new tensor."""
-    return packets["_arange_"].call(empty_like(self), start, step)
+    result: Tensor = packets["_arange_"].call(empty_like(self), start, step)
+    return result
 
 
-def _linspace(self: Any, start: Any, end: Any) -> Any:
+def _linspace(self: Tensor, start: Number, end: Number) -> Tensor:
     """``_linspace_`` as a new tensor."""
-    return packets["_linspace_"].call(empty_like(self), start, end)
+    result: Tensor = packets["_linspace_"].call(empty_like(self), start, end)
+    return result
 
 
-def embedding_renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+def embedding_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """``embedding_renorm_`` as a new tensor."""
-    return packets["embedding_renorm_"].call(_spread(self), indices, max_norm, norm_type)
+    result: Tensor = packets["embedding_renorm_"].call(_spread(self), indices, max_norm, norm_type)
+    return result
 
 
-def uniform(self: Any, low: float, high: float, generator: Any) -> Any:
+def uniform(self: Tensor, low: float, high: float, generator: Generator | None) -> Tensor:
     """``uniform_`` as a new tensor."""
     return empty_like(self).uniform_(low, high, generator=generator)
 
 
-def normal_functional(self: Any, mean: float, std: float, generator: Any) -> Any:
+def normal_functional(self: Tensor, mean: float, std: float, generator: Generator | None) -> Tensor:
     """``normal_`` as a new tensor."""
     return empty_like(self).normal_(mean, std, generator=generator)
 
 
-def log_normal(self: Any, mean: float, std: float, generator: Any) -> Any:
+def log_normal(self: Tensor, mean: float, std: float, generator: Generator | None) -> Tensor:
     """``log_normal_`` as a new tensor."""
     return empty_like(self).log_normal_(mean, std, generator=generator)
 
 
-def cauchy(self: Any, median: float, sigma: float, generator: Any) -> Any:
+def cauchy(self: Tensor, median: float, sigma: float, generator: Generator | None) -> Tensor:
     """``cauchy_`` as a new tensor."""
     return empty_like(self).cauchy_(median, sigma, generator=generator)
 
 
-def exponential(self: Any, lambd: float, generator: Any) -> Any:
+def exponential(self: Tensor, lambd: float, generator: Generator | None) -> Tensor:
     """``exponential_`` as a new tensor."""
     return empty_like(self).exponential_(lambd, generator=generator)
 
 
-def geometric(self: Any, p: float, generator: Any) -> Any:
+def geometric(self: Tensor, p: float, generator: Generator | None) -> Tensor:
     """``geometric_`` as a new tensor."""
     return empty_like(self).geometric_(p, generator=generator)
 
 
-def random(self: Any, *bounds: Any) -> Any:
+def random(self: Tensor, *bounds: Any) -> Tensor:
     """``random_`` as a new tensor."""
     *given, generator = bounds
     return empty_like(self).random_(*given, generator=generator)
 
 
-def bernoulli_functional(self: Any, p: Any, generator: Any) -> Any:
+def bernoulli_functional(self: Tensor, p: Tensor | float, generator: Generator | None) -> Tensor:
     """``bernoulli_`` as a new tensor: `p` gives the probabilities, `self` dtype and sizes."""
     return empty_like(self).bernoulli_(p, generator=generator)

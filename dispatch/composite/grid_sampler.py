@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import float32
 from ..generated import functions as ops
 from ..structured.meta.grid_sampler import check_grid_sampler
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 
 def grid_sampler(
-    input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """`torch.grid_sampler`, over two or three spatial dimensions."""
     check_grid_sampler(input._spec, grid._spec, interpolation_mode, None)
     rank = input.dim() - 2
@@ -26,14 +29,14 @@ def grid_sampler(
 
 
 def grid_sampler_backward(
-    grad_output: Any,
-    input: Any,
-    grid: Any,
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
     interpolation_mode: int,
     padding_mode: int,
     align_corners: bool,
     output_mask: Sequence[bool],
-) -> tuple[Any, Any]:
+) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of the image and of the grid.
 
     Each place gives the elements that it was made of their shares, which `index_add` adds up in a fixed order: one
@@ -60,7 +63,7 @@ def grid_sampler_backward(
     return of_input, of_grid
 
 
-def _coordinates(theta: Any, n: int, align_corners: bool) -> Any:
+def _coordinates(theta: Tensor, n: int, align_corners: bool) -> Tensor:
     """Places of the elements of a dimension in [-1, 1]."""
     if n <= 1:
         return ops.zeros(n, dtype=theta.dtype, device=theta.device)
@@ -68,7 +71,7 @@ def _coordinates(theta: Any, n: int, align_corners: bool) -> Any:
     return places if align_corners else places * ((n - 1) / n)
 
 
-def _base_grid(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
+def _base_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """(places, rank + 1): each element's coordinates, innermost first, and 1."""
     spatial = list(size[2:])
     rank = len(spatial)
@@ -80,7 +83,7 @@ def _base_grid(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
     return ops.stack(parts, -1).reshape(-1, rank + 1)
 
 
-def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """(N, rank, rank + 1) matrices give (N, *spatial, rank) places, for `torch.nn.functional.grid_sample`."""
     rank = len(size) - 2
     if rank not in (2, 3):
@@ -91,7 +94,7 @@ def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) 
     return made.reshape([size[0], *size[2:], rank]).clone()
 
 
-def affine_grid_generator_backward(grad: Any, size: Sequence[int], align_corners: bool) -> Any:
+def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """The gradient of the matrices."""
     rank = len(size) - 2
     base = _base_grid(grad, size, align_corners)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
 from .forms import named, write_out
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 C_NAMES = {
     "float32": "float",
@@ -37,17 +40,17 @@ def _called(dtype: ScalarType) -> str:
     return C_NAMES.get(dtype.name, dtype.name)
 
 
-def _check_dtype(self: Any) -> None:
+def _check_dtype(self: Tensor) -> None:
     if self._spec.dtype not in (float32, float64):
         raise NotImplementedError(f"\"histogramdd\" not implemented for '{self._spec.dtype.scalar_name}'")
 
 
-def _check_dims(self: Any) -> None:
+def _check_dims(self: Tensor) -> None:
     if self._spec.ndim < 2:
         raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
 
 
-def _check_inputs(self: Any, bins: Sequence[Any], weight: Any) -> None:
+def _check_inputs(self: Tensor, bins: Sequence[Any], weight: Tensor | None) -> None:
     """A sequence of edges for each of the last dimension's elements, of the input's dtype, as the weights."""
     _check_dims(self)
     spec = self._spec
@@ -77,7 +80,7 @@ def _check_inputs(self: Any, bins: Sequence[Any], weight: Any) -> None:
     _check_weight(self, weight)
 
 
-def _check_weight(self: Any, weight: Any) -> None:
+def _check_weight(self: Tensor, weight: Tensor | None) -> None:
     if weight is None:
         return
     spec, own = self._spec, weight._spec
@@ -94,7 +97,7 @@ def _check_weight(self: Any, weight: Any) -> None:
         )
 
 
-def _check_counts(self: Any, counts: Sequence[int]) -> None:
+def _check_counts(self: Tensor, counts: Sequence[int]) -> None:
     _check_dims(self)
     if len(counts) != self._spec.sizes[-1]:
         raise RuntimeError(
@@ -105,7 +108,7 @@ def _check_counts(self: Any, counts: Sequence[int]) -> None:
             raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {count} for dimension {d}")
 
 
-def _outer_edges(self: Any, range: Sequence[float] | None) -> list[tuple[float, float]]:
+def _outer_edges(self: Tensor, range: Sequence[float] | None) -> list[tuple[float, float]]:
     """The first and the last edge of each dimension: as told, else the least and the largest element.
 
     Without elements, and on Meta without values, they are 0 and 1; equal ones are moved apart by one.
@@ -134,7 +137,7 @@ def _outer_edges(self: Any, range: Sequence[float] | None) -> list[tuple[float, 
     return [(low - 0.5, high + 0.5) if low == high else (low, high) for low, high in pairs]
 
 
-def _edges(self: Any, counts: Sequence[int], range: Sequence[float] | None) -> list[Any]:
+def _edges(self: Tensor, counts: Sequence[int], range: Sequence[float] | None) -> list[Tensor]:
     spec = self._spec
     return [
         ops.linspace(low, high, count + 1, dtype=spec.dtype, device=spec.device)
@@ -142,7 +145,7 @@ def _edges(self: Any, counts: Sequence[int], range: Sequence[float] | None) -> l
     ]
 
 
-def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+def _counted(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
     """How many elements, or which weight, each bin has; with `density` for each unit of volume, of one in all."""
     spec = self._spec
     sizes = [part._spec.sizes[0] - 1 for part in edges]
@@ -178,37 +181,48 @@ def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
     return hist
 
 
-def _as_points(self: Any, weight: Any) -> tuple[Any, Any]:
+def _as_points(self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
     return self.reshape((-1, 1)), None if weight is None else weight.reshape((-1,))
 
 
-def histogram_bins_tensor(self: Any, bins: Any, weight: Any, density: bool) -> Any:
+def histogram_bins_tensor(
+    self: Tensor, bins: Tensor, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Tensor]:
     """`torch.histogram` over bins between given edges, which ascend."""
     points, weights = _as_points(self, weight)
     _check_inputs(points, [bins], weights)
-    return named("histogram", hist=_counted(points, [bins], weights, density), bin_edges=bins.clone())
+    results: tuple[Tensor, Tensor] = named(
+        "histogram", hist=_counted(points, [bins], weights, density), bin_edges=bins.clone()
+    )
+    return results
 
 
 @host_kernel("histogram", "linspace", "searchsorted.Tensor")
-def histogram_bin_ct(self: Any, bins: int, range: Sequence[float] | None, weight: Any, density: bool) -> Any:
+def histogram_bin_ct(
+    self: Tensor, bins: int, range: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Tensor]:
     """`torch.histogram` over bins of one width."""
     points, weights = _as_points(self, weight)
     _check_counts(points, [bins])
     _check_weight(points, weights)
     _check_dtype(self)
     edges = _edges(points, [bins], range)
-    return named("histogram", hist=_counted(points, edges, weights, density), bin_edges=edges[0])
+    results: tuple[Tensor, Tensor] = named(
+        "histogram", hist=_counted(points, edges, weights, density), bin_edges=edges[0]
+    )
+    return results
 
 
-def _written(self: Any, results: Any, hist: Any, bin_edges: Any) -> Any:
-    return named(
+def _written(self: Tensor, results: Any, hist: Tensor, bin_edges: Tensor) -> tuple[Tensor, Tensor]:
+    written: tuple[Tensor, Tensor] = named(
         "histogram",
         hist=write_out("histogram", hist, results.hist),
         bin_edges=write_out("histogram", bin_edges, results.bin_edges),
     )
+    return written
 
 
-def _check_outputs(self: Any, hist: Any, bin_edges: Any) -> None:
+def _check_outputs(self: Tensor, hist: Tensor, bin_edges: Tensor) -> None:
     for name, out, where in (("hist", hist, ""), ("bin_edges", bin_edges, " for dimension 0")):
         if out._spec.dtype is not self._spec.dtype:
             raise RuntimeError(
@@ -218,30 +232,30 @@ def _check_outputs(self: Any, hist: Any, bin_edges: Any) -> None:
 
 
 def histogram_bins_tensor_out(
-    self: Any, bins: Any, weight: Any, density: bool, hist: Any, bin_edges: Any
-) -> Any:
+    self: Tensor, bins: Tensor, weight: Tensor | None, density: bool, hist: Tensor, bin_edges: Tensor
+) -> tuple[Tensor, Tensor]:
     """`histogram` of given edges into `hist` and `bin_edges`."""
     _check_outputs(self, hist, bin_edges)
     return _written(self, histogram_bins_tensor(self, bins, weight, density), hist, bin_edges)
 
 
 def histogram_bin_ct_out(
-    self: Any,
+    self: Tensor,
     bins: int,
     range: Sequence[float] | None,
-    weight: Any,
+    weight: Tensor | None,
     density: bool,
-    hist: Any,
-    bin_edges: Any,
-) -> Any:
+    hist: Tensor,
+    bin_edges: Tensor,
+) -> tuple[Tensor, Tensor]:
     """`histogram` over bins of one width into `hist` and `bin_edges`."""
     _check_outputs(self, hist, bin_edges)
     return _written(self, histogram_bin_ct(self, bins, range, weight, density), hist, bin_edges)
 
 
 def _histogramdd_bin_edges(
-    self: Any, bins: Sequence[int], range: Sequence[float] | None, weight: Any, density: bool
-) -> list[Any]:
+    self: Tensor, bins: Sequence[int], range: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> list[Tensor]:
     """The edges of bins of one width for each dimension."""
     _check_counts(self, bins)
     _check_weight(self, weight)
@@ -251,38 +265,44 @@ def _histogramdd_bin_edges(
 
 @host_kernel("_histogramdd_from_bin_cts", "linspace", "searchsorted.Tensor")
 def _histogramdd_from_bin_cts(
-    self: Any, bins: Sequence[int], range: Sequence[float] | None, weight: Any, density: bool
-) -> Any:
+    self: Tensor, bins: Sequence[int], range: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> Tensor:
     """The histogram of points, the last dimension of `self`, over bins of one width."""
     return _counted(self, _histogramdd_bin_edges(self, bins, range, weight, density), weight, density)
 
 
-def _histogramdd_from_bin_tensors(self: Any, bins: Sequence[Any], weight: Any, density: bool) -> Any:
+def _histogramdd_from_bin_tensors(
+    self: Tensor, bins: Sequence[Tensor], weight: Tensor | None, density: bool
+) -> Tensor:
     """The histogram of points over bins between given edges."""
     _check_inputs(self, bins, weight)
     return _counted(self, bins, weight, density)
 
 
 def histogramdd(
-    self: Any, bins: Sequence[int], range: Sequence[float] | None, weight: Any, density: bool
-) -> Any:
+    self: Tensor, bins: Sequence[int], range: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Sequence[Tensor]]:
     """`torch.histogramdd` over bins of one width for each dimension."""
-    options = {"range": range, "weight": weight, "density": density}
+    options: dict[str, Any] = {"range": range, "weight": weight, "density": density}
     hist = ops._histogramdd_from_bin_cts(self, bins, **options)
-    return named("histogramdd", hist=hist, bin_edges=ops._histogramdd_bin_edges(self, bins, **options))
+    results: tuple[Tensor, Sequence[Tensor]] = named(
+        "histogramdd", hist=hist, bin_edges=ops._histogramdd_bin_edges(self, bins, **options)
+    )
+    return results
 
 
 def histogramdd_int_bins(
-    self: Any, bins: int, range: Sequence[float] | None, weight: Any, density: bool
-) -> Any:
+    self: Tensor, bins: int, range: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Sequence[Tensor]]:
     """`torch.histogramdd` over as many bins for each dimension."""
     _check_dims(self)
     return histogramdd(self, [bins] * self._spec.sizes[-1], range, weight, density)
 
 
 def histogramdd_TensorList_bins(
-    self: Any, bins: Sequence[Any], range: Sequence[float] | None, weight: Any, density: bool
-) -> Any:
+    self: Tensor, bins: Sequence[Tensor], range: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Sequence[Tensor]]:
     """`torch.histogramdd` over bins between given edges; `range` does nothing."""
     hist = ops._histogramdd_from_bin_tensors(self, bins, weight=weight, density=density)
-    return named("histogramdd", hist=hist, bin_edges=tuple(bins))
+    results: tuple[Tensor, Sequence[Tensor]] = named("histogramdd", hist=hist, bin_edges=tuple(bins))
+    return results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import CPU
 from ...runtime.dimname import position_of
@@ -27,8 +27,11 @@ from ..tensor import Tensor
 from .dimnames import by_name, refused
 from .forms import laid_as, outermost_first, restored, write_out
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
 
-def concat(tensors: Sequence[Any], dim: int) -> Any:
+
+def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     """`torch.concat`, `torch.concatenate`."""
     return ops.cat(tensors, dim)
 
@@ -60,7 +63,7 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         unfolded = PlannedKernel(join, compute, kernel.quiet)
         return FunctionalForm((role_of(specs),), None).plan(unfolded, (spec,))
 
-    def planned(tensors: Sequence[Any]) -> Any:
+    def planned(tensors: Sequence[Any]) -> Tensor:
         out = Tensor()
         out._data = data = allocate()
         if lifts:
@@ -93,7 +96,7 @@ def _pair_of(allocate: Callable[[], Any]) -> Callable[[Sequence[Any]], Any]:
 
 
 @planned_by(_plan_stack)
-def stack(tensors: Sequence[Any], dim: int) -> Any:
+def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
     """`torch.stack`: tensors of one shape along a new dimension."""
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -108,12 +111,12 @@ def stack(tensors: Sequence[Any], dim: int) -> Any:
     return ops.cat([each.unsqueeze(d) for each in tensors], d)
 
 
-def stack_out(tensors: Sequence[Any], dim: int, out: Any) -> Any:
+def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
     """`torch.stack` into a tensor."""
     return _joined_into("stack", out, stack(tensors, dim))
 
 
-def _joined_into(name: str, out: Any, joined: Any) -> Any:
+def _joined_into(name: str, out: Tensor, joined: Tensor) -> Tensor:
     """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
     if not can_cast(joined._spec.dtype, out._spec.dtype):
         raise TypeError(
@@ -122,7 +125,7 @@ def _joined_into(name: str, out: Any, joined: Any) -> Any:
     return write_out(name, out, joined)
 
 
-def _at_least(rank: int, x: Any) -> Any:
+def _at_least(rank: int, x: Tensor) -> Tensor:
     """The tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
     have = x._spec.ndim
     if have >= rank:
@@ -134,14 +137,14 @@ def _at_least(rank: int, x: Any) -> Any:
     return x.unsqueeze(2)
 
 
-def _joined(name: str, tensors: Sequence[Any], rank: int, dim: int) -> Any:
+def _joined(name: str, tensors: Sequence[Tensor], rank: int, dim: int) -> Tensor:
     if not tensors:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
     whole = [_at_least(rank, x) for x in tensors]
     return ops.cat(whole, 0 if name == "hstack" and whole[0]._spec.ndim == 1 else dim)
 
 
-def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
     """`torch._chunk_cat`: `num_chunks` parts of each tensor, padded with zeros, side by side as vectors.
 
     The result has the dimensions before `dim`, the chunks, and the flattened rest of every tensor.
@@ -173,27 +176,27 @@ def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
     return ops.cat(parts, d + 1)
 
 
-def _chunk_cat_out(tensors: Sequence[Any], dim: int, num_chunks: int, out: Any) -> Any:
+def _chunk_cat_out(tensors: Sequence[Tensor], dim: int, num_chunks: int, out: Tensor) -> Tensor:
     """`torch._chunk_cat` into a tensor."""
     return _joined_into("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
 
 
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.hstack`."""
     return _joined("hstack", tensors, 1, 1)
 
 
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.vstack`."""
     return _joined("vstack", tensors, 2, 0)
 
 
-def dstack(tensors: Sequence[Any]) -> Any:
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.dstack`."""
     return _joined("dstack", tensors, 3, 2)
 
 
-def column_stack(tensors: Sequence[Any]) -> Any:
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.column_stack`."""
     return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
 
@@ -208,17 +211,19 @@ dstack_out = _join_out("dstack", dstack)
 column_stack_out = _join_out("column_stack", column_stack)
 
 
-def _unsafe_index(self: Any, indices: Sequence[Any]) -> Any:
+def _unsafe_index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """`torch._unsafe_index`; bounds are checked all the same."""
     return self.index(indices)
 
 
-def _unsafe_index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+def _unsafe_index_put(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor:
     """`torch._unsafe_index_put`; bounds are checked all the same."""
     return self.index_put(indices, values, accumulate)
 
 
-def _bounded(self: Any, indices: Sequence[Any]) -> list[Any]:
+def _bounded(self: Tensor, indices: Sequence[Any]) -> list[Any]:
     """Indices brought into the bounds of their dimensions."""
     return [
         index if index is None else ops.clamp(index, -self._spec.sizes[d], self._spec.sizes[d] - 1)
@@ -226,7 +231,9 @@ def _bounded(self: Any, indices: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any) -> Any:
+def _unsafe_masked_index(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
+) -> Tensor:
     """`torch._unsafe_masked_index`: elements where a mask holds, `fill` elsewhere, whatever the index is there."""
     if not self._spec.numel:
         sizes = [d for d, index in enumerate(indices) if index is None]
@@ -238,7 +245,9 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Sequence[Any], fill: Any
 
 
 @host_kernel("_unsafe_masked_index_put_accumulate", "index_put")
-def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Sequence[Any], values: Any) -> Any:
+def _unsafe_masked_index_put_accumulate(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
     """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
     if not self._spec.numel:
         return self.clone()
@@ -246,12 +255,14 @@ def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Sequence[
     return self.index_put(_bounded(self, indices), kept, True)
 
 
-def index_put_impl(self: Any, indices: Sequence[Any], values: Any, accumulate: bool, unsafe: bool) -> Any:
+def index_put_impl(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
+) -> Tensor:
     """`index_put_`; bounds are checked even where ATen may leave that out."""
     return self.index_put_(indices, values, accumulate)
 
 
-def _entries(self: Any, dim: int, index: Any) -> Any:
+def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
     rank = self._spec.ndim
     d = wrap_dim(dim, rank)
@@ -266,7 +277,7 @@ def _entries(self: Any, dim: int, index: Any) -> Any:
 
 
 @host_kernel("index_fill", "index_put", "masked_fill.Scalar")
-def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`torch.index_fill`: a copy that lies in memory as the tensor does."""
     order = outermost_first(self._spec)
     if order is None:
@@ -275,13 +286,13 @@ def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     return restored(index_fill(self.permute(order), moved, index, value), order)
 
 
-def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`Tensor.index_fill_`."""
     return self.masked_fill_(_entries(self, dim, index), value)
 
 
 @host_kernel("take_along_dim", "gather")
-def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+def take_along_dim(self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     """`torch.take_along_dim`: gather with the other dimensions broadcast."""
     if indices._spec.dtype is not int64:
         raise RuntimeError(
@@ -306,7 +317,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     return source.gather(d, indices.expand(common))
 
 
-def masked_select(self: Any, mask: Any) -> Any:
+def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """`torch.masked_select`: the elements where the mask holds, in order."""
     if mask._spec.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
@@ -314,7 +325,7 @@ def masked_select(self: Any, mask: Any) -> Any:
     return self.expand(sizes).index([mask.expand(sizes)])
 
 
-def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
+def masked_select_out(self: Tensor, mask: Tensor, out: Tensor) -> Tensor:
     """`torch.masked_select` into a tensor."""
     if out._spec.dtype is not self._spec.dtype:
         raise RuntimeError("masked_select(): self and result must have the same scalar type")
@@ -325,7 +336,7 @@ def masked_select_out(self: Any, mask: Any, out: Any) -> Any:
     return write_out("masked_select", out, masked_select(self, mask))
 
 
-def _check_masked_scatter(self: Any, mask: Any, source: Any) -> None:
+def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
     if self._spec.dtype is not source._spec.dtype:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but got"
@@ -337,7 +348,7 @@ def _check_masked_scatter(self: Any, mask: Any, source: Any) -> None:
         )
 
 
-def _scattered_where(self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
+def _scattered_where(self: Tensor, mask: Tensor, source: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
     """Where a mask holds, as an index of `self`, and as many elements of the source."""
     where = nonzero_numpy(mask.expand(self._spec.sizes))
     count = where[0]._spec.numel
@@ -347,7 +358,7 @@ def _scattered_where(self: Any, mask: Any, source: Any) -> tuple[Any, Any]:
 
 
 @host_kernel("masked_scatter", "nonzero", "index_put")
-def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
     sizes = infer_size(self._spec.sizes, mask._spec.sizes)
     whole = self.expand(sizes).contiguous()
@@ -360,7 +371,7 @@ def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     return whole.index_put(list(where), values)
 
 
-def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`Tensor.masked_scatter_`."""
     _check_masked_scatter(self, mask, source)
     if self._spec.is_meta:
@@ -370,7 +381,7 @@ def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
     return self
 
 
-def nonzero_out(self: Any, out: Any) -> Any:
+def nonzero_out(self: Tensor, out: Tensor) -> Tensor:
     """`torch.nonzero` into a tensor."""
     if out._spec.dtype is not int64:
         raise RuntimeError(
@@ -379,30 +390,30 @@ def nonzero_out(self: Any, out: Any) -> Any:
     return write_out("nonzero", out, ops.nonzero(self))
 
 
-def nonzero_as(self: Any, as_tuple: bool) -> Any:
+def nonzero_as(self: Tensor, as_tuple: bool) -> Tensor | tuple[Tensor, ...]:
     """`torch.nonzero` as one tensor or as a tuple of index vectors, one for each dimension."""
     return nonzero_numpy(self) if as_tuple else ops.nonzero(self)
 
 
-def nonzero_as_out(self: Any, as_tuple: bool, out: Any) -> Any:
+def nonzero_as_out(self: Tensor, as_tuple: bool, out: Tensor) -> Tensor:
     """``nonzero(as_tuple=False, out=)``."""
     if as_tuple:
         raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
     return ops.nonzero(self, out=out)
 
 
-def nonzero_numpy(self: Any) -> tuple[Any, ...]:
+def nonzero_numpy(self: Tensor) -> tuple[Tensor, ...]:
     """The places of elements that are not zero, a vector for each dimension; a number has one."""
     whole = self.unsqueeze(0) if self._spec.ndim == 0 else self
     return tuple(ops.nonzero(whole).unbind(1))
 
 
-def argwhere(self: Any) -> Any:
+def argwhere(self: Tensor) -> Tensor:
     """`torch.argwhere`."""
     return ops.nonzero(self)
 
 
-def _checked_put(self: Any, index: Any, source: Any) -> Any:
+def _checked_put(self: Tensor, index: Tensor, source: Tensor) -> list[Tensor]:
     if index._spec.dtype is not int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
     if source._spec.dtype is not self._spec.dtype:
@@ -419,14 +430,14 @@ def _checked_put(self: Any, index: Any, source: Any) -> Any:
 
 
 @host_kernel("put", "index_put")
-def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """`torch.put`: elements of `source` at places of the flattened tensor, in a copy that lies as the tensor does."""
     where = _checked_put(self, index, source)
     flat = self.reshape((-1,)).index_put(where, source.reshape((-1,)), accumulate)
     return laid_as(ops._unsafe_view(flat, self._spec.sizes), self._spec)
 
 
-def put_(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """`Tensor.put_`."""
     if self._spec.is_contiguous:
         where = _checked_put(self, index, source)
@@ -435,21 +446,21 @@ def put_(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     return self.copy_(put(self, index, source, accumulate))
 
 
-def fliplr(self: Any) -> Any:
+def fliplr(self: Tensor) -> Tensor:
     """`torch.fliplr`."""
     if self._spec.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return self.flip((1,))
 
 
-def flipud(self: Any) -> Any:
+def flipud(self: Tensor) -> Tensor:
     """`torch.flipud`."""
     if self._spec.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return self.flip((0,))
 
 
-def roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
+def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
     """`torch.roll`; without `dims` the flattened tensor is rolled."""
     spec = self._spec
     if not shifts:
@@ -472,7 +483,7 @@ def roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
     return self.clone(memory_format=contiguous_format if spec.numel else None)
 
 
-def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
+def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
     """`torch.rot90`."""
     rank = self._spec.ndim
     if len(dims) != 2:
@@ -494,7 +505,7 @@ def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
     return self.clone(memory_format=contiguous_format)
 
 
-def repeat(self: Any, repeats: Sequence[int]) -> Any:
+def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
     """`Tensor.repeat`: copies of the tensor beside each other."""
     spec = self._spec
     lead = len(repeats) - spec.ndim
@@ -514,7 +525,7 @@ def repeat(self: Any, repeats: Sequence[int]) -> Any:
     return ops._unsafe_view(copied, target)
 
 
-def repeat_interleave(repeats: Any, output_size: int | None) -> Any:
+def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     """``torch.repeat_interleave(repeats)``: each place as often as its number says.
 
     Their number is known to the host only once the device has summed them, or by `output_size`.
@@ -529,7 +540,7 @@ def repeat_interleave(repeats: Any, output_size: int | None) -> Any:
             f"\"repeat_interleave_{spec.device.type}\" not implemented for '{spec.dtype.scalar_name}'"
         )
     if spec.is_meta:
-        return repeats.new_empty((output_size,))
+        return repeats.new_empty((output_size,))  # type: ignore[arg-type]
     if not spec.numel:
         return ops.empty_like(repeats)
     if bool(ops.any(ops.lt(repeats, 0))):
@@ -542,7 +553,7 @@ def repeat_interleave(repeats: Any, output_size: int | None) -> Any:
     return ops.searchsorted(ends, places, out_int32=spec.dtype is int32, right=True)
 
 
-def _line(self: Any, dim: int | None) -> tuple[Any, int]:
+def _line(self: Tensor, dim: int | None) -> tuple[Tensor, int]:
     """The tensor and a dimension of it; without one, the flattened tensor and its only one."""
     if dim is None:
         return self.reshape((-1,)), 0
@@ -551,7 +562,7 @@ def _line(self: Any, dim: int | None) -> tuple[Any, int]:
     return self, wrap_dim(dim, self._spec.ndim)
 
 
-def repeat_interleave_by(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+def repeat_interleave_by(self: Tensor, repeats: Tensor, dim: int | None, output_size: int | None) -> Tensor:
     """`torch.repeat_interleave`: each entry as often as a tensor says."""
     source, d = _line(self, dim)
     size = source._spec.sizes[d] if source._spec.ndim else 1
@@ -568,7 +579,7 @@ def repeat_interleave_by(self: Any, repeats: Any, dim: int | None, output_size: 
     return source.index_select(d, ops.repeat_interleave(repeats, output_size=output_size))
 
 
-def repeat_interleave_each(self: Any, repeats: int, dim: int | None, output_size: int | None) -> Any:
+def repeat_interleave_each(self: Tensor, repeats: int, dim: int | None, output_size: int | None) -> Tensor:
     """`torch.repeat_interleave`: each entry the same number of times."""
     source, d = _line(self, dim)
     if repeats < 0:
@@ -585,7 +596,7 @@ def repeat_interleave_each(self: Any, repeats: int, dim: int | None, output_size
     )
 
 
-def tile(self: Any, dims: Sequence[int]) -> Any:
+def tile(self: Tensor, dims: Sequence[int]) -> Tensor:
     """`torch.tile`: `repeat` with missing leading counts taken as one."""
     lead = self._spec.ndim - len(dims)
     return self.repeat((1,) * max(lead, 0) + tuple(dims))
@@ -597,11 +608,11 @@ gather_by_name = refused("gather")
 index_select_by_name = refused("index_select")
 
 
-def index_fill_by_name(self: Any, dim: str, index: Any, value: Any) -> Any:
+def index_fill_by_name(self: Tensor, dim: str, index: Tensor, value: Tensor | Number) -> Tensor:
     """`torch.index_fill` along a dimension by name."""
     return self.index_fill(position_of(dim, self._spec.names), index, value)
 
 
-def index_fill__by_name(self: Any, dim: str, index: Any, value: Any) -> Any:
+def index_fill__by_name(self: Tensor, dim: str, index: Tensor, value: Tensor | Number) -> Tensor:
     """`torch.Tensor.index_fill_` along a dimension by name."""
     return self.index_fill_(position_of(dim, self._spec.names), index, value)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_, uint8
 from ..generated import functions as ops
 from ..structured.meta.dims import wrap_dim
 from .forms import out_form
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
 
-def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+
+def diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
     """`torch.diff`: the `n`-th difference of neighbours along `dim`; of bools, exclusive or."""
     if not self._spec.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -33,12 +37,14 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
     return joined
 
 
-def diff_out(self: Any, n: int, dim: int, prepend: Any, append: Any, out: Any) -> Any:
+def diff_out(
+    self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None, out: Tensor
+) -> Tensor:
     """``diff(out=)``: a difference is cast to the output's dtype, the operand itself, of order 0, is not."""
     return out_form("diff", diff, exact=n == 0)(self, n, dim, prepend, append, out)
 
 
-def _check_joined(self: Any, other: Any, axis: int) -> None:
+def _check_joined(self: Tensor, other: Tensor, axis: int) -> None:
     if other._spec.ndim != self._spec.ndim:
         raise RuntimeError(
             "diff expects prepend or append to be the same dimension as input, but got "
@@ -52,22 +58,22 @@ def _check_joined(self: Any, other: Any, axis: int) -> None:
             )
 
 
-def _part(x: Any, axis: int, start: int, end: int) -> Any:
+def _part(x: Tensor, axis: int, start: int, end: int) -> Tensor:
     return ops.narrow(x, axis, min(start, end), max(end - start, 0))
 
 
-def _refuse_bool(name: str, y: Any) -> None:
+def _refuse_bool(name: str, y: Tensor) -> None:
     if y.dtype is bool_:
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
 
 
-def trapezoid_x(y: Any, x: Any, dim: int) -> Any:
+def trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
     """`torch.trapezoid` over the points `x`."""
     axis = wrap_dim(dim, y._spec.ndim, False)
     return ops.sum(_areas(y, x, axis), axis)
 
 
-def trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
+def trapezoid_dx(y: Tensor, dx: float | Number, dim: int) -> Tensor:
     """`torch.trapezoid` over points `dx` apart."""
     if dx.__class__ is bool or dx.__class__ is complex:
         raise RuntimeError(f"trapezoid: Currently, we only support dx as a real number, got {dx!r}")
@@ -80,13 +86,13 @@ def trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
     return ops.mul(ops.sub(ops.sum(y, axis), ops.div(ends, 2.0)), dx)
 
 
-def cumulative_trapezoid_x(y: Any, x: Any, dim: int) -> Any:
+def cumulative_trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
     """`torch.cumulative_trapezoid` over the points `x`."""
     axis = wrap_dim(dim, y._spec.ndim, False)
     return ops.cumsum(_areas(y, x, axis), axis)
 
 
-def cumulative_trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
+def cumulative_trapezoid_dx(y: Tensor, dx: Number, dim: int) -> Tensor:
     """`torch.cumulative_trapezoid` over points `dx` apart."""
     if dx.__class__ is bool or dx.__class__ is complex:
         raise RuntimeError(
@@ -99,7 +105,7 @@ def cumulative_trapezoid_dx(y: Any, dx: Any, dim: int) -> Any:
     return ops.cumsum(ops.mul(pairs, dx / 2.0), axis)
 
 
-def _areas(y: Any, x: Any, axis: int) -> Any:
+def _areas(y: Tensor, x: Tensor, axis: int) -> Tensor:
     """The trapezoids between neighbours."""
     if y.dtype is bool_ or x.dtype is bool_:
         raise RuntimeError("trapezoid: received a bool input for `x` or `y`, but bool is not supported")
@@ -120,55 +126,61 @@ def _areas(y: Any, x: Any, axis: int) -> Any:
     return ops.mul(ops.mul(steps, pairs), 0.5)
 
 
-def gradient_scalarint(self: Any, spacing: Any, dim: int | None, edge_order: int) -> tuple[Any, ...]:
+def gradient_scalarint(
+    self: Tensor, spacing: Number | None, dim: int | None, edge_order: int
+) -> tuple[Tensor, ...]:
     """`torch.gradient`, one distance for all of the dimensions."""
     dims = _dims(self, dim)
     return _gradient(self, [1 if spacing is None else spacing] * len(dims), dims, edge_order)
 
 
-def gradient_scalararray(self: Any, spacing: Any, dim: Sequence[int], edge_order: int) -> tuple[Any, ...]:
+def gradient_scalararray(
+    self: Tensor, spacing: Number, dim: Sequence[int], edge_order: int
+) -> tuple[Tensor, ...]:
     """`torch.gradient`, one distance for the dimensions given."""
     return _gradient(self, [spacing] * len(dim), dim, edge_order)
 
 
-def gradient_array(self: Any, dim: Sequence[int], edge_order: int) -> tuple[Any, ...]:
+def gradient_array(self: Tensor, dim: Sequence[int], edge_order: int) -> tuple[Tensor, ...]:
     """`torch.gradient`, a distance of 1 in the dimensions given."""
     return _gradient(self, [1] * len(dim), dim, edge_order)
 
 
 def gradient_scalarrayint(
-    self: Any, spacing: Sequence[Any], dim: int | None, edge_order: int
-) -> tuple[Any, ...]:
+    self: Tensor, spacing: Sequence[Any], dim: int | None, edge_order: int
+) -> tuple[Tensor, ...]:
     """`torch.gradient`, a distance for each dimension."""
     return _gradient(self, spacing, _dims(self, dim), edge_order)
 
 
 def gradient_scalarrayarray(
-    self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
-) -> tuple[Any, ...]:
+    self: Tensor, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
+) -> tuple[Tensor, ...]:
     """`torch.gradient`, a distance for each of the dimensions given."""
     return _gradient(self, spacing, dim, edge_order)
 
 
 def gradient_tensorarrayint(
-    self: Any, spacing: Sequence[Any], dim: int | None, edge_order: int
-) -> tuple[Any, ...]:
+    self: Tensor, spacing: Sequence[Tensor], dim: int | None, edge_order: int
+) -> tuple[Tensor, ...]:
     """`torch.gradient`, coordinates for each dimension."""
     return _gradient(self, spacing, _dims(self, dim), edge_order)
 
 
 def gradient_tensorarray(
-    self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
-) -> tuple[Any, ...]:
+    self: Tensor, spacing: Sequence[Tensor], dim: Sequence[int], edge_order: int
+) -> tuple[Tensor, ...]:
     """`torch.gradient`, coordinates for each of the dimensions given."""
     return _gradient(self, spacing, dim, edge_order)
 
 
-def _dims(self: Any, dim: int | None) -> list[int]:
+def _dims(self: Tensor, dim: int | None) -> list[int]:
     return list(range(self._spec.ndim)) if dim is None else [dim]
 
 
-def _gradient(self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order: int) -> tuple[Any, ...]:
+def _gradient(
+    self: Tensor, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
+) -> tuple[Tensor, ...]:
     """Second-order central differences inside, one-sided ones of `edge_order` at the ends."""
     if edge_order not in (1, 2):
         raise RuntimeError(f"torch.gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
@@ -197,7 +209,7 @@ def _gradient(self: Any, spacing: Sequence[Any], dim: Sequence[int], edge_order:
     return tuple([_along(x, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
 
 
-def _along(x: Any, spacing: Any, axis: int, edge_order: int) -> Any:
+def _along(x: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
     n = x._spec.sizes[axis]
     shape = [-1 if d == axis else 1 for d in range(x._spec.ndim)]
     if hasattr(spacing, "_spec"):
@@ -222,7 +234,7 @@ def _along(x: Any, spacing: Any, axis: int, edge_order: int) -> Any:
         c = before / (after * (before + after))
         inside = ops.add(ops.add(ops.mul(low, a), ops.mul(middle, b)), ops.mul(high, c))
 
-    def at(i: int) -> Any:
+    def at(i: int) -> Tensor:
         return _part(x, axis, i % n, i % n + 1)
 
     if edge_order == 1:

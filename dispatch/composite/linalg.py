@@ -26,7 +26,7 @@ def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 @planned_by(plan_matmul)
-def matmul(self: Any, other: Any) -> Any:
+def matmul(self: Tensor, other: Tensor) -> Tensor:
     """`torch.matmul`: dot, matrix-vector, vector-matrix, matrix, folded and batched products by rank."""
     a, b = self._spec.ndim, other._spec.ndim
     if a == 0 or b == 0:
@@ -44,7 +44,7 @@ def matmul(self: Any, other: Any) -> Any:
     return _batched(self, other)
 
 
-def _folded(self: Any, other: Any) -> Any:
+def _folded(self: Tensor, other: Tensor) -> Tensor:
     """A stack of matrices by one matrix or vector: all rows together make one product."""
     sizes = self._spec.sizes
     rows = self.reshape((_product(sizes[:-1]), sizes[-1]))
@@ -53,7 +53,7 @@ def _folded(self: Any, other: Any) -> Any:
     return _unsafe_view(mm(rows, other), (*sizes[:-1], other._spec.sizes[1]))
 
 
-def _batched(self: Any, other: Any) -> Any:
+def _batched(self: Tensor, other: Tensor) -> Tensor:
     """A product for each member of the broadcast batch; vectors become matrices for the call."""
     left = self.unsqueeze(0) if self._spec.ndim == 1 else self
     right = other.unsqueeze(1) if other._spec.ndim == 1 else other
@@ -74,7 +74,7 @@ def _product(sizes: Sequence[int]) -> int:
     return count
 
 
-def matmul_out(self: Any, other: Any, out: Any) -> Any:
+def matmul_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
     """``matmul(out=)``."""
     if self._spec.ndim == 2 and other._spec.ndim == 2:
         return mm(self, other, out=out)
@@ -82,7 +82,7 @@ def matmul_out(self: Any, other: Any, out: Any) -> Any:
     return _into("matmul", matmul(self, other), out)
 
 
-def outer(self: Any, vec2: Any) -> Any:
+def outer(self: Tensor, vec2: Tensor) -> Tensor:
     """`torch.outer`: every element of one vector by every element of the other."""
     for name, vector in (("self", self), ("vec2", vec2)):
         if vector._spec.ndim != 1:
@@ -90,12 +90,12 @@ def outer(self: Any, vec2: Any) -> Any:
     return self.unsqueeze(1) * vec2
 
 
-def outer_out(self: Any, vec2: Any, out: Any) -> Any:
+def outer_out(self: Tensor, vec2: Tensor, out: Tensor) -> Tensor:
     """``outer(out=)``."""
     return write_out("outer", out, outer(self, vec2))
 
 
-def _into(name: str, result: Any, out: Any) -> Any:
+def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
     """A composition's result written to the tensor that was given for it."""
     if is_grad_enabled() and (result._spec.requires_grad or out._spec.requires_grad):
         raise RuntimeError(
@@ -125,14 +125,14 @@ def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     transpose_plan = transpose.plan(effective(transpose.key_set_of((weight,))), (weight,))
     product_plan = product.plan(key_set, (bias, input, transposed, 1, 1))
 
-    def planned(input: Any, weight: Any, bias: Any) -> Any:
+    def planned(input: Tensor, weight: Tensor, bias: Tensor) -> Any:
         return product_plan(bias, input, transpose_plan(weight))
 
     return planned
 
 
 @planned_by(plan_linear)
-def linear(input: Any, weight: Any, bias: Any) -> Any:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`torch.nn.functional.linear`: input @ weight^T + bias over the last dimension."""
     spec, rank = input._spec, weight._spec.ndim
     if spec.ndim == 0 or rank == 0:
@@ -150,6 +150,6 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
     return matmul(input, transposed) + bias
 
 
-def linear_out(input: Any, weight: Any, bias: Any, out: Any) -> Any:
+def linear_out(input: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
     """``linear(out=)``."""
     return out_form("linear", linear, exact=True)(input, weight, bias, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import AUTOCAST_BIT
 from ...runtime.local_dispatch_key_set import effective
@@ -21,20 +21,27 @@ from ..structured.meta.loss import MEAN, NONE
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
 
-def reduced(loss: Any, reduction: int) -> Any:
+
+def reduced(loss: Tensor, reduction: int) -> Tensor:
     """A loss for each element as asked: itself, its mean, its sum."""
     if reduction == NONE:
         return loss
     return loss.mean() if reduction == MEAN else loss.sum()
 
 
-def nll_loss(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+def nll_loss(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> Tensor:
     """Negative log likelihood of (N, C) or (C)."""
     return ops.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
 
 
-def nll_loss2d(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+def nll_loss2d(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> Tensor:
     """Negative log likelihood of (N, C, H, W)."""
     return ops.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
@@ -52,7 +59,9 @@ def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 
 @planned_by(_plan_nll_loss_nd)
-def nll_loss_nd(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+def nll_loss_nd(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> Tensor:
     """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...)."""
     rank = self.dim()
     if rank < 1:
@@ -100,7 +109,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     given = (likelihood, target, weight, reduction, ignore_index)
     loss_plan = loss.plan(effective(loss.key_set_of(given)), given)
 
-    def planned(self: Any, target: Any, weight: Any, label_smoothing: Any) -> Any:
+    def planned(self: Tensor, target: Tensor, weight: Tensor | None, label_smoothing: float) -> Any:
         if label_smoothing > 0.0:
             return composed(self, target, weight, label_smoothing)
         return loss_plan(likelihood_plan(self), target, weight)[0]
@@ -110,8 +119,13 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 
 @planned_by(plan_cross_entropy)
 def cross_entropy_loss(
-    self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
-) -> Any:
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Tensor:
     """Cross entropy with class indices, or with probabilities where `target` has the shape of `self`."""
     if self.shape == target.shape:
         if not target.is_floating_point():
@@ -129,11 +143,11 @@ def cross_entropy_loss(
     return nll_loss_nd(ops.log_softmax(self, _class_dim(self)), target, weight, reduction, ignore_index)
 
 
-def _class_dim(self: Any) -> int:
+def _class_dim(self: Tensor) -> int:
     return 0 if self.dim() == 1 else 1
 
 
-def _aligned(weight: Any, rank: int, classes: int, class_dim: int) -> Any:
+def _aligned(weight: Tensor, rank: int, classes: int, class_dim: int) -> Tensor:
     """Class weights shaped to broadcast along the class dimension."""
     if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
@@ -143,7 +157,9 @@ def _aligned(weight: Any, rank: int, classes: int, class_dim: int) -> Any:
     return weight.reshape([classes if d == class_dim else 1 for d in range(rank)])
 
 
-def _with_probabilities(self: Any, target: Any, weight: Any, reduction: int, label_smoothing: float) -> Any:
+def _with_probabilities(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, label_smoothing: float
+) -> Tensor:
     class_dim = _class_dim(self)
     classes = self.shape[class_dim]
     if not 0.0 <= label_smoothing <= 1.0:
@@ -163,8 +179,13 @@ def _with_probabilities(self: Any, target: Any, weight: Any, reduction: int, lab
 
 
 def _with_label_smoothing(
-    self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
-) -> Any:
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Tensor:
     class_dim = _class_dim(self)
     classes = self.shape[class_dim]
     likelihood = ops.log_softmax(self, class_dim)
@@ -183,12 +204,12 @@ def _with_label_smoothing(
     return nll * (1.0 - label_smoothing) + smooth * (label_smoothing / classes)
 
 
-def l1_loss(self: Any, target: Any, reduction: int) -> Any:
+def l1_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """|self - target|."""
     return reduced(ops.abs(self - target), reduction)
 
 
-def check_common(operator: str, self: Any, target: Any) -> None:
+def check_common(operator: str, self: Tensor, target: Tensor) -> None:
     """Refuse a loss's common dtype where the operator does not have it."""
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
 
@@ -197,7 +218,7 @@ _OF_GAPS = ("sub.Tensor", "clamp", "mul.Tensor", "mean", "sum")
 
 
 @host_kernel("smooth_l1_loss", *_OF_GAPS, "div.Tensor")
-def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
+def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     """Squared below `beta`, linear above."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -211,7 +232,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
 
 
 @host_kernel("huber_loss", *_OF_GAPS)
-def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
+def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
     """Squared up to `delta`, linear above, continuous in slope."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -221,7 +242,7 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
     return reduced(ops.sub(gap, near, alpha=0.5) * near, reduction)
 
 
-def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:
+def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Tensor:
     """target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
     if self._spec.dtype.is_complex or target._spec.dtype.is_complex:
         raise RuntimeError("kl_div: Complex inputs not supported.")
@@ -232,20 +253,24 @@ def kl_div(self: Any, target: Any, reduction: int, log_target: bool) -> Any:
     return reduced(loss, reduction)
 
 
-def hinge_embedding_loss(self: Any, target: Any, margin: float, reduction: int) -> Any:
+def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
     """`self` where the target is 1, max(0, margin - self) where it is -1."""
     far = ops.where(ops.ne(target, 1), ops.clamp_min(ops.rsub(self, margin), 0), 0.0)
     near = ops.where(ops.ne(target, -1), self, 0.0)
     return reduced(ops.add(near, far), reduction)
 
 
-def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float, reduction: int) -> Any:
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
+) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
     gap = ops.add(ops.mul(ops.neg(target), ops.sub(input1, input2)), margin)
     return reduced(ops.clamp_min(gap, 0), reduction)
 
 
-def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float, reduction: int) -> Any:
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
+) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
     rank = target._spec.ndim
     if rank not in (0, 1):
@@ -269,7 +294,9 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float, 
     return reduced(ops.add(near, far), reduction)
 
 
-def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int) -> Any:
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> Tensor:
     """exp(input) - target * input, or of the rate itself; with Stirling's term where the target is above 1."""
     if log_input:
         loss = ops.sub(ops.exp(input), ops.mul(target, input))
@@ -285,7 +312,7 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: 
     return reduced(loss, reduction)
 
 
-def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
+def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """log(1 + exp(-target * self)), in self's dtype whatever the target's.
 
     Of real numbers softplus, which does not overflow; it has no complex form.
@@ -303,8 +330,15 @@ def soft_margin_loss(self: Any, target: Any, reduction: int) -> Any:
 
 
 def triplet_margin_loss(
-    anchor: Any, positive: Any, negative: Any, margin: float, p: float, eps: float, swap: bool, reduction: int
-) -> Any:
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float,
+    p: float,
+    eps: float,
+    swap: bool,
+    reduction: int,
+) -> Tensor:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)); swapped, the nearer of both to the negative."""
     ranks = {x._spec.ndim for x in (anchor, positive, negative)}
     if len(ranks) != 1:
@@ -321,7 +355,7 @@ def triplet_margin_loss(
     return reduced(ops.clamp_min(ops.add(ops.sub(near, far), margin), 0), reduction)
 
 
-def binary_cross_entropy(self: Any, target: Any, weight: Any, reduction: int) -> Any:
+def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
     """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
     check_dtype("binary_cross_entropy", self._spec.dtype, self._spec.device)
     if self._spec.device.type == "cpu" and self.numel():
@@ -335,8 +369,8 @@ def binary_cross_entropy(self: Any, target: Any, weight: Any, reduction: int) ->
 
 
 def binary_cross_entropy_with_logits(
-    self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int
-) -> Any:
+    self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
+) -> Tensor:
     """`binary_cross_entropy` of sigmoid(self), stable for all logits."""
     if pos_weight is None:
         loss = ops.sub(ops.mul(ops.rsub(target, 1), self), ops.log_sigmoid(self))
@@ -347,7 +381,9 @@ def binary_cross_entropy_with_logits(
 
 
 @host_kernel("multi_margin_loss", "gather", "sub.Tensor", "clamp_min", "sum.dim_IntList")
-def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
+def multi_margin_loss(
+    self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
+) -> Tensor:
     """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
     if p not in (1, 2):
         raise RuntimeError(f"only p == 1 and p == 2 supported, got {p}")
@@ -377,7 +413,7 @@ def multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, 
 
 
 @host_kernel("multilabel_margin_loss", "cumprod", "scatter_add", "gather", "clamp_min", "sum.dim_IntList")
-def multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
+def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
     rank = self._spec.ndim
     if not (rank <= 2 and (rank == 0 or self._spec.sizes[-1])):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..generated import functions as ops
 from ..tensor_data import tensor
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 Polynomial = Callable[[Any], Any]
 
@@ -50,7 +53,7 @@ DEGREE_18 = (
 )  # fmt: skip
 
 
-def exponential(A: Any) -> Any:
+def exponential(A: Tensor) -> Tensor:
     """The exponential of each matrix of a non-empty batch (b, n, n), in the precision of its dtype.
 
     The host waits for the norms: a matrix that is small takes few products, beside large ones. A matrix with NaN, or
@@ -74,11 +77,11 @@ def exponential(A: Any) -> Any:
     return result
 
 
-def _of_one_degree(A: Any, norms: Any, degree: int, largest: float) -> Any:
+def _of_one_degree(A: Tensor, norms: Tensor, degree: int, largest: float) -> Tensor:
     return POLYNOMIALS[degree](A) if degree < len(POLYNOMIALS) else _scaled_and_squared(A, norms, largest)
 
 
-def _scaled_and_squared(A: Any, norms: Any, largest: float) -> Any:
+def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
     """exp(A / 2^s)^(2^s), where s is each matrix's own; those of the most squares stand first."""
     sound = ops.isfinite(norms)
     all_sound = bool(ops.all(sound))
@@ -110,7 +113,7 @@ def _scaled_and_squared(A: Any, norms: Any, largest: float) -> Any:
     return ops.index_select(result, 0, ops.argsort(order).to(A.device))
 
 
-def _combined(coefficients: Sequence[Sequence[float]], powers: Sequence[Any]) -> list[Any]:
+def _combined(coefficients: Sequence[Sequence[float]], powers: Sequence[Tensor]) -> list[Tensor]:
     """A sum of powers for each row of coefficients, all by one product."""
     first = powers[1]
     rows = tensor(coefficients, dtype=first.dtype, device=first.device)
@@ -118,25 +121,25 @@ def _combined(coefficients: Sequence[Sequence[float]], powers: Sequence[Any]) ->
     return [made.select(0, row).reshape(first._spec.sizes) for row in range(len(coefficients))]
 
 
-def _identity(A: Any) -> Any:
+def _identity(A: Tensor) -> Tensor:
     return ops.eye(A._spec.sizes[-1], dtype=A.dtype, device=A.device)
 
 
-def _degree_1(A: Any) -> Any:
+def _degree_1(A: Tensor) -> Tensor:
     return A + _identity(A)
 
 
-def _degree_2(A: Any) -> Any:
+def _degree_2(A: Tensor) -> Tensor:
     return ops.matmul(A, A) / 2 + A + _identity(A)
 
 
-def _degree_4(A: Any) -> Any:
+def _degree_4(A: Tensor) -> Tensor:
     A2 = ops.matmul(A, A)
     one = _identity(A)
     return ops.matmul(A2, A2 / 24 + A / 6 + one / 2) + A + one
 
 
-def _degree_8(A: Any) -> Any:
+def _degree_8(A: Tensor) -> Tensor:
     one, (c0, c1, c2, c4) = _identity(A), DEGREE_8_RIGHT
     A2 = ops.matmul(A, A)
     A4 = ops.matmul(A2, A * DEGREE_8_FOURTH[0] + A2 * DEGREE_8_FOURTH[1])
@@ -144,7 +147,7 @@ def _degree_8(A: Any) -> Any:
     return ops.matmul(A2 * DEGREE_8_LEFT + A4, right) + A2 * DEGREE_8_SQUARE + A + one
 
 
-def _degree_12(A: Any) -> Any:
+def _degree_12(A: Tensor) -> Tensor:
     A2 = ops.matmul(A, A)
     powers = [_identity(A).expand(A._spec.sizes), A, A2, ops.matmul(A2, A)]
     B0, B1, B2, B3 = _combined(DEGREE_12, powers)
@@ -152,7 +155,7 @@ def _degree_12(A: Any) -> Any:
     return ops.matmul(B1 + A6, A6) + B0
 
 
-def _degree_18(A: Any) -> Any:
+def _degree_18(A: Tensor) -> Tensor:
     A2 = ops.matmul(A, A)
     A3 = ops.matmul(A2, A)
     powers = [_identity(A).expand(A._spec.sizes), A, A2, A3, ops.matmul(A3, A3)]

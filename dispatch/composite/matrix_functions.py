@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bfloat16, finfo, float16, float32, float64
 from ..autograd.formulas.factorization import adjoint, pivots_sign
@@ -16,24 +16,30 @@ from ..structured.meta.factorization import check_floating, check_matrix, check_
 from .forms import named, owned
 from .matrix_exponential import exponential
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
+
 
 @host_kernel("_linalg_det", "linalg_lu_factor_ex", "prod")
-def _linalg_det(A: Any) -> Any:
+def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The determinant, and the factors that it is made of."""
     check_square("linalg.det", A._spec)
     check_floating("linalg.det", A._spec)
     LU, pivots, _ = ops.linalg_lu_factor_ex(A)
     result = ops.prod(ops.diagonal(LU, 0, -2, -1), -1) * pivots_sign(pivots).to(A.dtype)
-    return named("_linalg_det", result=result, LU=LU, pivots=pivots)
+    results: tuple[Tensor, Tensor, Tensor] = named("_linalg_det", result=result, LU=LU, pivots=pivots)
+    return results
 
 
 @host_kernel("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod")
-def linalg_det(A: Any) -> Any:
+def linalg_det(A: Tensor) -> Tensor:
     """`torch.linalg.det`."""
-    return packets["_linalg_det"].call(A)[0]
+    result: Tensor = packets["_linalg_det"].call(A)[0]
+    return result
 
 
-def _linalg_slogdet(A: Any) -> Any:
+def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sign of the determinant, the logarithm of its size, and the factors."""
     check_square("linalg.slogdet", A._spec)
     check_floating("linalg.slogdet", A._spec, narrow=False)
@@ -43,32 +49,39 @@ def _linalg_slogdet(A: Any) -> Any:
     signs = ops.where(ops.eq(sizes, 0), 0.0, diagonal / sizes) if A.dtype.is_complex else ops.sign(diagonal)
     sign = ops.prod(signs, -1) * pivots_sign(pivots).to(A.dtype)
     logabsdet = ops.sum(ops.log(sizes), [-1])
-    return named("_linalg_slogdet", sign=sign, logabsdet=logabsdet, LU=LU, pivots=pivots)
+    results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
+        "_linalg_slogdet", sign=sign, logabsdet=logabsdet, LU=LU, pivots=pivots
+    )
+    return results
 
 
-def linalg_slogdet(A: Any) -> Any:
+def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
     """`torch.linalg.slogdet`."""
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(A)
-    return named("linalg_slogdet", sign=sign, logabsdet=logabsdet)
+    results: tuple[Tensor, Tensor] = named("linalg_slogdet", sign=sign, logabsdet=logabsdet)
+    return results
 
 
-def slogdet(self: Any) -> Any:
+def slogdet(self: Tensor) -> tuple[Tensor, Tensor]:
     """`torch.slogdet`."""
-    return named("slogdet", **linalg_slogdet(self)._asdict())
+    sign, logabsdet = linalg_slogdet(self)
+    results: tuple[Tensor, Tensor] = named("slogdet", sign=sign, logabsdet=logabsdet)
+    return results
 
 
 @host_kernel("logdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log")
-def logdet(self: Any) -> Any:
+def logdet(self: Tensor) -> Tensor:
     """`torch.logdet`: NaN for a negative determinant."""
     check_square("logdet", self._spec)
     check_floating("logdet", self._spec, narrow=False)
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(self)
     if self.dtype.is_complex:
-        return ops.log(sign) + logabsdet
+        logarithm: Tensor = ops.log(sign) + logabsdet
+        return logarithm
     return ops.where(ops.eq(sign, -1.0), math.nan, logabsdet)
 
 
-def _tolerances(name: str, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Absolute and relative tolerance as tensors in the dtype of singular values, or numbers.
 
     Without either the relative one is the larger side times the machine's precision; given an absolute one it is 0.
@@ -96,7 +109,7 @@ def _column(value: Any) -> Any:
     return value.unsqueeze(-1) if hasattr(value, "_spec") else value
 
 
-def _threshold(values: Any, atol: Any, rtol: Any) -> Any:
+def _threshold(values: Tensor, atol: Tensor | float, rtol: Tensor | float) -> Tensor:
     """The tolerance of each matrix from its largest singular value, as a column beside the values."""
     relative = _column(rtol) * ops.amax(values, [-1], True)
     absolute = _column(atol)
@@ -106,7 +119,7 @@ def _threshold(values: Any, atol: Any, rtol: Any) -> Any:
 
 
 @host_kernel("linalg_pinv", "_linalg_svd", "_linalg_eigh", "mm")
-def linalg_pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+def linalg_pinv(self: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """`torch.linalg.pinv`: by singular values, or by eigenvalues; those within the tolerance count as zero."""
     spec = self._spec
     if spec.ndim < 2 or spec.dtype.scalar_name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
@@ -130,12 +143,12 @@ def linalg_pinv(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     return owned(ops.matmul(adjoint(Vh) * inverse.unsqueeze(-2), adjoint(U)))
 
 
-def _as_tensor(x: Any, value: float | None) -> Any:
+def _as_tensor(x: Tensor, value: float | None) -> Tensor | None:
     return None if value is None else ops.full((), value, dtype=x.dtype.to_real(), device=x.device)
 
 
 @host_kernel("linalg_pinv", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "_linalg_eigh", "mm")
-def linalg_pinv_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+def linalg_pinv_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
     """``linalg.pinv`` with tolerances in numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return ops.linalg_pinv(self, atol=None, rtol=None, hermitian=hermitian)
@@ -143,24 +156,24 @@ def linalg_pinv_float(self: Any, atol: float | None, rtol: float | None, hermiti
     return ops.linalg_pinv(self, atol=absolute, rtol=relative, hermitian=hermitian)
 
 
-def linalg_pinv_rcond(self: Any, rcond: float, hermitian: bool) -> Any:
+def linalg_pinv_rcond(self: Tensor, rcond: float, hermitian: bool) -> Tensor:
     """``linalg.pinv(A, rcond)``."""
     return linalg_pinv_float(self, 0.0, rcond, hermitian)
 
 
-def linalg_pinv_rcond_tensor(self: Any, rcond: Any, hermitian: bool) -> Any:
+def linalg_pinv_rcond_tensor(self: Tensor, rcond: Tensor, hermitian: bool) -> Tensor:
     """``linalg.pinv(A, rcond)`` with a tensor."""
     return ops.linalg_pinv(self, atol=_as_tensor(self, 0.0), rtol=rcond, hermitian=hermitian)
 
 
 @host_kernel("pinverse", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "mm")
-def pinverse(self: Any, rcond: float) -> Any:
+def pinverse(self: Tensor, rcond: float) -> Tensor:
     """`torch.pinverse`."""
     return linalg_pinv_rcond(self, rcond, False)
 
 
 @host_kernel("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh")
-def linalg_matrix_rank(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+def linalg_matrix_rank(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     """`torch.linalg.matrix_rank`: how many singular values exceed the tolerance."""
     name = "torch.linalg.matrix_rank"
     check_matrix(name, input._spec, "input")
@@ -173,23 +186,23 @@ def linalg_matrix_rank(input: Any, atol: Any, rtol: Any, hermitian: bool) -> Any
 
 
 @host_kernel("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh")
-def linalg_matrix_rank_float(self: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+def linalg_matrix_rank_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
     """``linalg.matrix_rank`` with tolerances in numbers."""
     return linalg_matrix_rank(self, atol, rtol, hermitian)
 
 
-def linalg_matrix_rank_tol(self: Any, tol: float, hermitian: bool) -> Any:
+def linalg_matrix_rank_tol(self: Tensor, tol: float, hermitian: bool) -> Tensor:
     """``linalg.matrix_rank(A, tol)``: an absolute tolerance."""
     return linalg_matrix_rank_float(self, tol, 0.0, hermitian)
 
 
-def linalg_matrix_rank_tol_tensor(input: Any, tol: Any, hermitian: bool) -> Any:
+def linalg_matrix_rank_tol_tensor(input: Tensor, tol: Tensor, hermitian: bool) -> Tensor:
     """``linalg.matrix_rank(A, tol)`` with a tensor."""
     return linalg_matrix_rank(input, tol, 0.0, hermitian)
 
 
 @host_kernel("linalg_cond", "_linalg_svd")
-def linalg_cond(self: Any, p: Any) -> Any:
+def linalg_cond(self: Tensor, p: Number | str | None) -> Tensor:
     """`torch.linalg.cond`: the norm of A times that of its inverse; infinite for singular matrices."""
     if self._spec.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
@@ -213,7 +226,7 @@ def linalg_cond(self: Any, p: Any) -> Any:
 
 
 @host_kernel("linalg_matrix_power", "mm")
-def linalg_matrix_power(self: Any, n: int) -> Any:
+def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
     """`torch.linalg.matrix_power`: by repeated squares, of the inverse for negative powers."""
     name = "linalg.matrix_power"
     check_square(name, self._spec)
@@ -225,7 +238,7 @@ def linalg_matrix_power(self: Any, n: int) -> Any:
         return linalg_matrix_power(ops.linalg_inv(self), -n)
     if n == 1:
         return self.clone()
-    result: Any = None
+    result = None
     square = self
     while n:
         if n & 1:
@@ -233,10 +246,10 @@ def linalg_matrix_power(self: Any, n: int) -> Any:
         n >>= 1
         if n:
             square = ops.matmul(square, square)
-    return result
+    return square if result is None else result
 
 
-def linalg_matrix_exp(self: Any) -> Any:
+def linalg_matrix_exp(self: Tensor) -> Tensor:
     """`torch.linalg.matrix_exp`: each matrix by a Taylor polynomial of the degree that its norm asks for.
 
     A matrix with infinity or NaN has an exponential of NaN all over. float16 and bfloat16 are computed in float32.
@@ -254,13 +267,13 @@ def linalg_matrix_exp(self: Any) -> Any:
     return owned(exponential(self.reshape((-1, *sizes[-2:]))).reshape(sizes))
 
 
-def matrix_exp(self: Any) -> Any:
+def matrix_exp(self: Tensor) -> Tensor:
     """`torch.matrix_exp`."""
     return ops.linalg_matrix_exp(self)
 
 
 @host_kernel("linalg_tensorinv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
-def linalg_tensorinv(self: Any, ind: int) -> Any:
+def linalg_tensorinv(self: Tensor, ind: int) -> Tensor:
     """`torch.linalg.tensorinv`: the inverse of the matrix from the last dimensions to the first `ind`."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
@@ -278,7 +291,7 @@ def linalg_tensorinv(self: Any, ind: int) -> Any:
 
 
 @host_kernel("linalg_tensorsolve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
-def linalg_tensorsolve(self: Any, other: Any, dims: Sequence[int] | None) -> Any:
+def linalg_tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None) -> Tensor:
     """`torch.linalg.tensorsolve`: X of tensordot(A, X) = B, with `dims` of A moved to the end."""
     A = self
     rank = A._spec.ndim
@@ -297,7 +310,7 @@ def linalg_tensorsolve(self: Any, other: Any, dims: Sequence[int] | None) -> Any
     return result.reshape(inner)
 
 
-def linalg_vander(x: Any, N: int | None) -> Any:
+def linalg_vander(x: Tensor, N: int | None) -> Tensor:
     """`torch.linalg.vander`: powers 0 to N - 1 of each element of the last dimension."""
     if x.dtype.scalar_name == "Bool" or (x.dtype.is_floating_point and x.dtype.itemsize < 4):
         raise RuntimeError(
@@ -312,7 +325,7 @@ def linalg_vander(x: Any, N: int | None) -> Any:
     return ops.cat([ones, ops.cumprod(repeated, -1)], -1)
 
 
-def vander(x: Any, N: int | None, increasing: bool) -> Any:
+def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
     """`torch.vander`: powers of a vector's elements, descending unless asked otherwise."""
     if x._spec.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
@@ -328,6 +341,6 @@ def vander(x: Any, N: int | None, increasing: bool) -> Any:
     return made if increasing else ops.flip(made, [1])
 
 
-def linalg_matmul(self: Any, other: Any) -> Any:
+def linalg_matmul(self: Tensor, other: Tensor) -> Tensor:
     """`torch.linalg.matmul`."""
     return ops.matmul(self, other)

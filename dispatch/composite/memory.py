@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ..generated.functions import _pin_memory as copy_to_pinned
 from ..generated.functions import empty_like
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def pin_memory(self: Any, device: Device | None) -> Any:
+
+def pin_memory(self: Tensor, device: Device | None) -> Tensor:
     """`Tensor.pin_memory`."""
     _check(self, device)
     return self if self.is_pinned() else copy_to_pinned(self, device)
 
 
-def _pin_memory(self: Any, device: Device | None) -> Any:
+def _pin_memory(self: Tensor, device: Device | None) -> Tensor:
     """A copy in page-locked memory, of the same strides where they leave no gaps."""
     _check(self, device)
     return empty_like(self, pin_memory=True).copy_(self)
 
 
-def _check(self: Any, device: Device | None) -> None:
+def _check(self: Tensor, device: Device | None) -> None:
     if self._spec.device is not CPU:
         raise RuntimeError(
             f"cannot pin a tensor of device '{self._spec.device}' only dense CPU tensors can be pinned"

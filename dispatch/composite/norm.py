@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
@@ -13,12 +13,19 @@ from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import reduced_dims, wrap_dim
 from ..structured.meta.factorization import check_floating
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ...runtime.scalar_type import dtype as ScalarType
+    from ..tensor import Tensor
+
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of vector norms that one pass over real elements gives, and their names there."""
 
 
 @host_kernel("linalg_vector_norm", "_vector_norm")
-def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_vector_norm(
+    self: Tensor, ord: float, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
+) -> Tensor:
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
     check_floating(name, self._spec)
@@ -49,7 +56,9 @@ def linalg_vector_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any)
 
 
 @host_kernel("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm")
-def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, dtype: Any) -> Any:
+def linalg_matrix_norm(
+    self: Tensor, ord: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None
+) -> Tensor:
     """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
     by_singular_values = ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2)
@@ -79,7 +88,9 @@ def linalg_matrix_norm(self: Any, ord: Any, dim: Sequence[int], keepdim: bool, d
     return (ops.amax if ord > 0 else ops.amin)(sums, [chosen], keepdim)
 
 
-def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any) -> Any:
+def _norm_of_singular_values(
+    self: Tensor, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any
+) -> Tensor:
     """The sum, the largest or the smallest of the singular values of matrices in two dimensions."""
     x = ops.movedim(self if dtype is None else self.to(dtype), [rows, columns], [-2, -1])
     values = ops.linalg_svdvals(x)
@@ -96,7 +107,9 @@ def _norm_of_singular_values(self: Any, ord: Any, rows: int, columns: int, keepd
 
 
 @host_kernel("linalg_norm", "linalg_vector_norm", "_vector_norm")
-def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_norm(
+    self: Tensor, ord: Number | str | None, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
+) -> Tensor:
     """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
         return ops.linalg_vector_norm(self, 2, dim, keepdim, dtype=dtype)
@@ -118,7 +131,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 
 
 @host_kernel("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm")
-def dist(self: Any, other: Any, p: Any) -> Any:
+def dist(self: Tensor, other: Tensor, p: Number) -> Tensor:
     """`torch.dist`: the norm of the difference."""
     dtype = result_type_of([self._spec, other._spec])
     if dtype.is_integral:
@@ -129,14 +142,14 @@ def dist(self: Any, other: Any, p: Any) -> Any:
 
 
 @host_kernel("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm")
-def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool) -> Tensor:
     """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
 
 
 @host_kernel("cosine_similarity", "linalg_vector_norm", "div.Tensor", "mul.Tensor", "sum.dim_IntList")
-def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
     common = promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
@@ -151,7 +164,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
 
 
 @host_kernel("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm")
-def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+def renorm(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
     spec = self._spec
     for name, value in (("p", p), ("maxnorm", maxnorm)):
@@ -171,7 +184,14 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     return (self * scale.to(spec.dtype)).contiguous()
 
 
-def old_norm(input: Any, p: Any, dim: Any, keepdim: bool, out: Any, dtype: Any) -> Any:
+def old_norm(
+    input: Tensor,
+    p: float | str | None,
+    dim: Any,
+    keepdim: bool,
+    out: Any,
+    dtype: ScalarType | None,
+) -> Tensor:
     """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
     order: Any = 2 if p in ("fro", None) else p
     if order == "nuc":
@@ -186,24 +206,24 @@ def old_norm(input: Any, p: Any, dim: Any, keepdim: bool, out: Any, dtype: Any) 
     return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
-def frobenius_norm(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """`torch.frobenius_norm`: the second norm over up to two dimensions, all of them where none is named."""
     if len(dim) > 2:
         raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dim)} dimensions instead.")
     return ops.linalg_vector_norm(self, 2, list(dim), keepdim)
 
 
-def nuclear_norm(self: Any, keepdim: bool) -> Any:
+def nuclear_norm(self: Tensor, keepdim: bool) -> Tensor:
     """`torch.nuclear_norm`: the sum of the singular values of each matrix."""
     return ops.linalg_matrix_norm(self, "nuc", [-2, -1], keepdim)
 
 
-def nuclear_norm_dim(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+def nuclear_norm_dim(self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """`torch.nuclear_norm` of matrices over two dimensions."""
     return ops.linalg_matrix_norm(self, "nuc", list(dim), keepdim)
 
 
-def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
+def norm_except_dim(v: Tensor, pow: int, dim: int) -> Tensor:
     """`torch.norm_except_dim`: the norm over all dimensions but the first or last one named; over all for -1."""
     if dim == -1:
         return ops.linalg_vector_norm(v, pow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import uint8
 from ..core.kernel_function import Plan
@@ -21,6 +21,9 @@ from ..structured.meta.normalization import (
 )
 from .forms import check_out, out_form, write_out
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 
 def _plan_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The first result of `native_layer_norm`."""
@@ -30,13 +33,20 @@ def _plan_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 @planned_by(_plan_layer_norm)
 def layer_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float, cudnn_enable: bool
-) -> Any:
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    cudnn_enable: bool,
+) -> Tensor:
     """`torch.layer_norm`."""
     return ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
-def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Any:
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
+) -> Tensor:
     """`torch.rms_norm`; complex inputs are divided by the root of the mean of their squares, as PyTorch does it."""
     if not input._spec.dtype.is_complex:
         return ops._fused_rms_norm(input, normalized_shape, weight, eps)[0]
@@ -61,13 +71,22 @@ def _plan_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 
 @planned_by(_plan_group_norm)
-def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool) -> Any:
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
     """`torch.group_norm`."""
     sizes = _groups(input, num_groups, weight, bias)
     return ops.native_group_norm(input, weight, bias, *sizes, num_groups, eps)[0]
 
 
-def _groups(input: Any, num_groups: int, weight: Any, bias: Any) -> tuple[int, int, int]:
+def _groups(
+    input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None
+) -> tuple[int, int, int]:
     """Samples, channels and positions, checked."""
     spec = input._spec
     if num_groups <= 0:
@@ -104,16 +123,16 @@ def _plan_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 @planned_by(_plan_batch_norm)
 def batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
     running_mean: Any,
     running_var: Any,
     training: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool,
-) -> Any:
+) -> Tensor:
     """`torch.batch_norm`; in training it writes the running statistics."""
     spec = input._spec
     if not spec.numel:
@@ -136,7 +155,12 @@ def batch_norm(
 
 
 def _check_batch_norm(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
 ) -> None:
     channels = channels_of(input._spec)
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
@@ -149,7 +173,7 @@ def _check_batch_norm(
         raise ValueError("running_mean and running_var must either both be None or neither be None")
 
 
-def native_batch_norm_out(*args: Any) -> tuple[Any, Any, Any]:
+def native_batch_norm_out(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.native_batch_norm` into `out`, `save_mean` and `save_invstd`."""
     statistics = args[3:5]
     # The running statistics move only once nothing can be refused any more.
@@ -167,21 +191,23 @@ def native_batch_norm_out(*args: Any) -> tuple[Any, Any, Any]:
     return out, mean, invstd
 
 
-def _native_batch_norm_legit_no_stats_out(input: Any, weight: Any, bias: Any, *rest: Any) -> tuple[Any, ...]:
+def _native_batch_norm_legit_no_stats_out(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """`_native_batch_norm_legit` without running statistics into `out`, `save_mean` and `save_invstd`."""
     return native_batch_norm_out(input, weight, bias, None, None, *rest)
 
 
 def _native_batch_norm_legit_functional(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Any, ...]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`_native_batch_norm_legit` with the new running statistics as results."""
     mean, var = running_mean.clone(), running_var.clone()
     results = packets["_native_batch_norm_legit"].call(
@@ -190,7 +216,7 @@ def _native_batch_norm_legit_functional(
     return (*results, mean, var)
 
 
-def _reserve(input: Any) -> Any:
+def _reserve(input: Tensor) -> Tensor:
     """What a library keeps for its backward pass: nothing here."""
     return ops.empty((0,), dtype=uint8, device=input.device)
 
@@ -205,8 +231,14 @@ def _plan_with_update(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 @planned_by(_plan_with_update)
 def _batch_norm_with_update(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> tuple[Any, ...]:
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Batch normalisation in training, which writes the running statistics; the last result is empty."""
     results = packets["_native_batch_norm_legit"].call(
         input, weight, bias, running_mean, running_var, True, momentum, eps
@@ -215,8 +247,14 @@ def _batch_norm_with_update(
 
 
 def _batch_norm_with_update_functional(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> tuple[Any, ...]:
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
     """`_batch_norm_with_update` with the new running statistics as results."""
     *results, mean, var = ops._native_batch_norm_legit_functional(
         input, weight, bias, running_mean, running_var, True, momentum, eps
@@ -224,7 +262,7 @@ def _batch_norm_with_update_functional(
     return (*results, _reserve(input), mean, var)
 
 
-def _batch_norm_with_update_out(*args: Any) -> tuple[Any, ...]:
+def _batch_norm_with_update_out(*args: Any) -> tuple[Tensor, ...]:
     """`_batch_norm_with_update` into given tensors, none of which is written unless all can be."""
     *results, mean, var = _batch_norm_with_update_functional(*args[:7])
     outs = args[7:]
@@ -239,8 +277,14 @@ def _batch_norm_with_update_out(*args: Any) -> tuple[Any, ...]:
 
 
 def _batch_norm_no_update(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> tuple[Any, ...]:
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Any,
+    running_var: Any,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Batch normalisation by running statistics; the last result is empty."""
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
         if parameter is None:
@@ -255,18 +299,18 @@ _batch_norm_no_update_out = out_form("_batch_norm_no_update", _batch_norm_no_upd
 
 
 def batch_norm_backward(
-    grad_out: Any,
-    input: Any,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    save_mean: Any,
-    save_var: Any,
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_var: Tensor | None,
     update: bool,
     eps: float,
     output_mask: Sequence[bool],
-    reserve: Any,
-) -> Any:
+    reserve: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `_batch_norm_with_update`, or with `update` false of `_batch_norm_no_update`."""
     return ops.native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
@@ -274,16 +318,16 @@ def batch_norm_backward(
 
 
 def instance_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     use_input_stats: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool,
-) -> Any:
+) -> Tensor:
     """`torch.instance_norm`: a `batch_norm` in which each sample's channels are channels of their own."""
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError(

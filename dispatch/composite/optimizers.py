@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.overload_packet import packets
 from .forms import write_out
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 Written = Callable[..., tuple[Any, ...]]
 
@@ -66,7 +69,9 @@ _fused_adamw = _fused_adamw_tensor_lr = functional_form("_fused_adamw_", 5, _ADA
 _fused_adamw_out = _fused_adamw_tensor_lr_out = out_form("_fused_adamw", _fused_adamw, 5)
 
 
-def _amp_foreach_non_finite_check_and_unscale(self: Any, found_inf: Any, inv_scale: Any) -> tuple[Any, Any]:
+def _amp_foreach_non_finite_check_and_unscale(
+    self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
+) -> tuple[Sequence[Tensor], Tensor]:
     """Gradients without their scale, and whether all are finite."""
     copies, found = _copied(self), _copied(found_inf)
     packets["_amp_foreach_non_finite_check_and_unscale_"].call(copies, found, inv_scale)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..tensor_data import tensor
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def _check_lengths(tensor: Any) -> None:
+
+def _check_lengths(tensor: Tensor) -> None:
     if tensor.dim() != 1 or tensor.device.type != "cpu" or tensor.dtype is not int64:
         raise RuntimeError(
             "'lengths' argument should be a 1D CPU int64 tensor, but got "
@@ -32,7 +35,7 @@ def runs(batch_sizes: Sequence[int]) -> list[tuple[int, int]]:
     return [(len(list(steps)), size) for size, steps in itertools.groupby(batch_sizes)]
 
 
-def _pack_padded_sequence(input: Any, lengths: Any, batch_first: bool) -> tuple[Any, Any]:
+def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """The rows of all steps, and how many there are of each, on the host."""
     _check_lengths(lengths)
     if batch_first:
@@ -69,8 +72,8 @@ def _pack_padded_sequence(input: Any, lengths: Any, batch_first: bool) -> tuple[
 
 
 def _pack_padded_sequence_backward(
-    grad: Any, input_size: Sequence[int], batch_sizes: Any, batch_first: bool
-) -> Any:
+    grad: Tensor, input_size: Sequence[int], batch_sizes: Tensor, batch_first: bool
+) -> Tensor:
     """The gradient of the padded tensor, zero in the padding."""
     size = list(input_size)
     if batch_first:
@@ -79,7 +82,7 @@ def _pack_padded_sequence_backward(
     return made.transpose(0, 1) if batch_first else made
 
 
-def _padded(data: Any, batch_sizes: Any, batch: int, length: int, value: Any) -> Any:
+def _padded(data: Tensor, batch_sizes: Tensor, batch: int, length: int, value: float) -> Tensor:
     """(length, batch, ...) of packed rows, with `value` where there is none."""
     shape = data.shape[1:]
     parts = []
@@ -96,8 +99,8 @@ def _padded(data: Any, batch_sizes: Any, batch: int, length: int, value: Any) ->
 
 
 def _pad_packed_sequence(
-    data: Any, batch_sizes: Any, batch_first: bool, padding_value: Any, total_length: int
-) -> tuple[Any, Any]:
+    data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
+) -> tuple[Tensor, Tensor]:
     """The padded sequences, and their lengths on the host."""
     _check_lengths(batch_sizes)
     sizes = [int(n) for n in batch_sizes.tolist()]
@@ -114,7 +117,9 @@ def _pad_packed_sequence(
     return made.transpose(0, 1) if batch_first else made, tensor(lengths, dtype=int64)
 
 
-def pad_sequence(sequences: Sequence[Any], batch_first: bool, padding_value: float, padding_side: str) -> Any:
+def pad_sequence(
+    sequences: Sequence[Tensor], batch_first: bool, padding_value: float, padding_side: str
+) -> Tensor:
     """`torch.nn.utils.rnn.pad_sequence`: (T, N, ...) of N sequences of up to T steps."""
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
@@ -124,7 +129,7 @@ def pad_sequence(sequences: Sequence[Any], batch_first: bool, padding_value: flo
     longest = max(one.size(0) for one in sequences)
     trailing = [0, 0] * (first.dim() - 1)
 
-    def padded(one: Any) -> Any:
+    def padded(one: Tensor) -> Tensor:
         missing = longest - one.size(0)
         amounts = [missing, 0] if padding_side == "left" else [0, missing]
         one = one.to(first.dtype).expand((one.size(0), *first.shape[1:]))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..generated import functions as ops
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 MODES = ("reflect", "replicate", "circular", "constant")
 """In the order of ATen's `padding_mode`."""
@@ -16,7 +19,7 @@ SUPPORTED = """Supported combinations for non-constant padding:
   - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"""
 
 
-def _pad_circular(self: Any, pad: Sequence[int]) -> Any:
+def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
     """The other side of each dimension as its border; negative sides are left off first. The result is contiguous.
 
     Raises RuntimeError where none, or more than two dimensions stay as they are, and for a border longer than the
@@ -54,7 +57,7 @@ def _is_view(pad: Sequence[int]) -> bool:
     return all(side <= 0 for side in pad)
 
 
-def _pad_enum(self: Any, pad: Sequence[int], mode: int, value: float | None) -> Any:
+def _pad_enum(self: Tensor, pad: Sequence[int], mode: int, value: float | None) -> Tensor:
     """`pad` with the mode as a number."""
     rank = self._spec.ndim
     if len(pad) % 2:
@@ -77,10 +80,11 @@ def _pad_enum(self: Any, pad: Sequence[int], mode: int, value: float | None) -> 
     if name == "circular":
         return ops._pad_circular(self, pad)
     prefix = "reflection" if name == "reflect" else "replication"
-    return getattr(ops, f"{prefix}_pad{spatial}d")(self, pad)
+    pad_function: Callable[[Tensor, Sequence[int]], Tensor] = getattr(ops, f"{prefix}_pad{spatial}d")
+    return pad_function(self, pad)
 
 
-def pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
+def pad(self: Tensor, pad: Sequence[int], mode: str, value: float | None) -> Tensor:
     """`torch.nn.functional.pad`."""
     if mode not in MODES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import complex128, float64, int32
 from ...runtime.scalar_type import dtype as ScalarType
@@ -64,6 +64,10 @@ from ..plans.register import planned_by
 from .forms import outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
+
 INFINITY = float("inf")
 
 
@@ -107,37 +111,37 @@ __all__ = [
 ]
 
 
-def add_scalar(self: Any, other: Any, alpha: Any) -> Any:
+def add_scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
     """``add.Scalar``: a number in the second place."""
     return add(self, other, alpha=alpha)
 
 
-def add__scalar(self: Any, other: Any, alpha: Any) -> Any:
+def add__scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
     """``add_.Scalar``."""
     return add_(self, other, alpha=alpha)
 
 
-def sub_scalar(self: Any, other: Any, alpha: Any) -> Any:
+def sub_scalar(self: Any, other: Tensor | Number, alpha: Number) -> Tensor:
     """``sub.Scalar``."""
     return sub(self, other, alpha=alpha)
 
 
-def sub__scalar(self: Any, other: Any, alpha: Any) -> Any:
+def sub__scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
     """``sub_.Scalar``."""
     return sub_(self, other, alpha=alpha)
 
 
-def rsub_scalar(self: Any, other: Any, alpha: Any) -> Any:
+def rsub_scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
     """``rsub.Scalar``."""
     return rsub(self, other, alpha=alpha)
 
 
-def div_scalar_mode(self: Any, other: Any, rounding_mode: str | None) -> Any:
+def div_scalar_mode(self: Tensor, other: Tensor | Number, rounding_mode: str | None) -> Tensor:
     """``div.Scalar_mode``."""
     return div(self, other, rounding_mode=rounding_mode)
 
 
-def positive(self: Any) -> Any:
+def positive(self: Tensor) -> Tensor:
     """The tensor itself. Raises RuntimeError for bool."""
     if self.dtype.name == "bool":
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
@@ -145,22 +149,22 @@ def positive(self: Any) -> Any:
 
 
 @host_kernel("square", "pow.Tensor_Scalar")
-def square(self: Any) -> Any:
+def square(self: Tensor) -> Tensor:
     """The second power."""
     return pow(self, 2)
 
 
-def square_(self: Any) -> Any:
+def square_(self: Tensor) -> Tensor:
     """The second power, in place."""
     return self.pow_(2)
 
 
-def square_out(self: Any, out: Any) -> Any:
+def square_out(self: Tensor, out: Tensor) -> Tensor:
     """The second power, into `out`."""
     return pow(self, 2, out=out)
 
 
-def _itself(self: Any) -> Any:
+def _itself(self: Tensor) -> Tensor:
     return self
 
 
@@ -172,17 +176,17 @@ def _plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 
 
 @planned_by(_plan_conj_physical)
-def conj_physical(self: Any) -> Any:
+def conj_physical(self: Tensor) -> Tensor:
     """The complex conjugate; a real tensor itself."""
     return _conj_physical(self) if self.dtype.is_complex else self
 
 
-def conj_physical_(self: Any) -> Any:
+def conj_physical_(self: Tensor) -> Tensor:
     """The complex conjugate, in place."""
     return _conj_physical_(self)
 
 
-def conj_physical_out(self: Any, out: Any) -> Any:
+def conj_physical_out(self: Tensor, out: Tensor) -> Tensor:
     """The complex conjugate, into `out`."""
     return _conj_physical(self, out=out)
 
@@ -190,17 +194,17 @@ def conj_physical_out(self: Any, out: Any) -> Any:
 conj = conj_physical
 
 
-def unresolved(self: Any) -> Any:
+def unresolved(self: Tensor) -> Tensor:
     """The tensor itself: conjugates and negatives are always materialised."""
     return self
 
 
-def isnan(self: Any) -> Any:
+def isnan(self: Tensor) -> Tensor:
     """Where an element is NaN, by its not being equal to itself."""
     return ne(self, self)
 
 
-def isinf(self: Any) -> Any:
+def isinf(self: Tensor) -> Tensor:
     """Where an element, or a part of a complex one, is infinite."""
     if self.dtype.is_complex:
         return ops.logical_or(isinf(ops.real(self)), isinf(ops.imag(self)))
@@ -209,7 +213,7 @@ def isinf(self: Any) -> Any:
     return ne(self, self)
 
 
-def isfinite(self: Any) -> Any:
+def isfinite(self: Tensor) -> Tensor:
     """Where an element is neither infinite nor NaN."""
     if self.dtype.is_complex:
         return ops.logical_and(isfinite(ops.real(self)), isfinite(ops.imag(self)))
@@ -218,12 +222,12 @@ def isfinite(self: Any) -> Any:
     return eq(self, self)
 
 
-def frexp(self: Any) -> tuple[Any, Any]:
+def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     """A mantissa in [0.5, 1) with the number's sign, and the exponent of two, as int32."""
     return ops._frexp_mantissa(self), ops._frexp_exponent(self)
 
 
-def frexp_out(self: Any, mantissa: Any, exponent: Any) -> tuple[Any, Any]:
+def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
     """`frexp` into `mantissa` and `exponent`."""
     if mantissa._spec.dtype is not self._spec.dtype:
         raise RuntimeError(
@@ -235,32 +239,32 @@ def frexp_out(self: Any, mantissa: Any, exponent: Any) -> tuple[Any, Any]:
     return write_out("frexp", mantissa, fraction), write_out("frexp", exponent, power)
 
 
-def ldexp(self: Any, other: Any) -> Any:
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
     """self * 2 ** other."""
     return mul(self, pow(2.0, other))
 
 
-def deg2rad(self: Any) -> Any:
+def deg2rad(self: Tensor) -> Tensor:
     """Degrees as radians. Raises RuntimeError for complex numbers."""
     if self._spec.dtype.is_complex:
         raise RuntimeError("deg2rad is not supported for complex tensors.")
     return mul(self, math.pi / 180)
 
 
-def rad2deg(self: Any) -> Any:
+def rad2deg(self: Tensor) -> Tensor:
     """Radians as degrees. Raises RuntimeError for complex numbers."""
     if self._spec.dtype.is_complex:
         raise RuntimeError("rad2deg is not supported for complex tensors.")
     return mul(self, 180 / math.pi)
 
 
-def float_power(self: Any, exponent: Any) -> Any:
+def float_power(self: Any, exponent: Tensor | Number) -> Tensor:
     """A power in float64, or in complex128 where a complex number is involved."""
     dtype = _widest(self, exponent)
     return pow(_operand_in(dtype, self), _operand_in(dtype, exponent))
 
 
-def float_power_(self: Any, exponent: Any) -> Any:
+def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     """`float_power` in place, of a tensor that is float64 or complex128 already."""
     dtype = _widest(self, exponent)
     if self._spec.dtype is not dtype:
@@ -287,7 +291,7 @@ def _operand_in(dtype: ScalarType, value: Any) -> Any:
 
 
 @host_kernel("angle", "ne.Tensor", "lt.Scalar", "mul.Tensor", "where.self")
-def angle(self: Any) -> Any:
+def angle(self: Tensor) -> Tensor:
     """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
     dtype = self._spec.dtype
     if dtype.is_complex:
@@ -298,7 +302,7 @@ def angle(self: Any) -> Any:
 
 
 @host_kernel("complex", "stack", "view_as_complex")
-def complex_(real: Any, imag: Any) -> Any:
+def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """Numbers from their two parts, which are of one floating dtype."""
     check_parts("complex", real, imag)
     parts = list(ops.broadcast_tensors([real, imag]))
@@ -309,24 +313,25 @@ def complex_(real: Any, imag: Any) -> Any:
     return restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
 
 
-def complex_out(real: Any, imag: Any, out: Any) -> Any:
+def complex_out(real: Tensor, imag: Tensor, out: Tensor) -> Tensor:
     """`complex_` into `out`, of exactly the result's dtype."""
     return write_exactly("complex", complex_(real, imag), out)
 
 
 @host_kernel("polar", "stack", "view_as_complex", "mul.Tensor", "cos", "sin")
-def polar(abs: Any, angle: Any) -> Any:
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Numbers from sizes and angles, which are of one floating dtype."""
     check_parts("polar", abs, angle)
-    return complex_(mul(abs, ops.cos(angle)), mul(abs, ops.sin(angle)))
+    made: Tensor = complex_(mul(abs, ops.cos(angle)), mul(abs, ops.sin(angle)))
+    return made
 
 
-def polar_out(abs: Any, angle: Any, out: Any) -> Any:
+def polar_out(abs: Tensor, angle: Tensor, out: Tensor) -> Tensor:
     """`polar` into `out`, of exactly the result's dtype."""
     return write_exactly("polar", polar(abs, angle), out)
 
 
-def write_exactly(name: str, result: Any, out: Any) -> Any:
+def write_exactly(name: str, result: Tensor, out: Tensor) -> Tensor:
     """A result into `out`, whose dtype must be the result's."""
     if out._spec.dtype is not result._spec.dtype:
         raise RuntimeError(
@@ -336,7 +341,7 @@ def write_exactly(name: str, result: Any, out: Any) -> Any:
     return write_out(name, out, result)
 
 
-def check_parts(name: str, first: Any, second: Any) -> None:
+def check_parts(name: str, first: Tensor, second: Tensor) -> None:
     """Refuse parts that are not Half, Float or Double, or not of one dtype."""
     a, b = first._spec.dtype, second._spec.dtype
     if not all(dtype.is_floating_point and dtype.name in PARTS for dtype in (a, b)):
@@ -352,6 +357,6 @@ def check_parts(name: str, first: Any, second: Any) -> None:
 PARTS = ("float16", "float32", "float64")
 
 
-def where_nonzero(condition: Any) -> tuple[Any, ...]:
+def where_nonzero(condition: Tensor) -> tuple[Tensor, ...]:
     """The form of `where` that is given nothing to choose from: the elements' positions, a tensor a dimension."""
     return nonzero_numpy(condition)

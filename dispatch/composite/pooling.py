@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.memory_format import channels_last
 from ...runtime.scalar_type import int64
@@ -16,6 +16,10 @@ from ..plans.delegated import first_of, plan_of_part
 from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
 from ..structured.supported_dtypes import check_dtype
+
+if TYPE_CHECKING:
+    from ...runtime.tensor_spec import TensorSpec
+    from ..tensor import Tensor
 
 
 def _by_part(name: str, function: Callable[..., Any], alone: bool) -> Planner:
@@ -30,12 +34,12 @@ def _by_part(name: str, function: Callable[..., Any], alone: bool) -> Planner:
     return plan
 
 
-def _max_pool2d(self: Any, *window: Any) -> Any:
+def _max_pool2d(self: Tensor, *window: Any) -> Tensor:
     return max_pool2d_with_indices(self, *window)[0]
 
 
 @planned_by(_by_part("aten::max_pool2d_with_indices", _max_pool2d, True))
-def max_pool2d(self: Any, *window: Any) -> Any:
+def max_pool2d(self: Tensor, *window: Any) -> Tensor:
     """`torch.max_pool2d`: the values of `max_pool2d_with_indices`."""
     return _max_pool2d(self, *window)
 
@@ -49,19 +53,19 @@ def _row(name: str, values: Sequence[int], fill: int, omissible: bool = False) -
     return (fill, values[0])
 
 
-def _check_rank(name: str, self: Any) -> None:
+def _check_rank(name: str, self: Tensor) -> None:
     if self._spec.ndim not in (2, 3):
         raise RuntimeError(f"{name}() Expected 2D or 3D input tensor, but got {list(self.shape)}")
 
 
 def max_pool1d_with_indices(
-    self: Any,
+    self: Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """Maxima and their indices along the last dimension."""
     name = "max_pool1d"
     _check_rank(name, self)
@@ -76,20 +80,20 @@ def max_pool1d_with_indices(
     return values.squeeze(-2), indices.squeeze(-2)
 
 
-def max_pool1d(self: Any, *window: Any) -> Any:
+def max_pool1d(self: Tensor, *window: Any) -> Tensor:
     """`torch.max_pool1d`."""
     check_dtype("max_pool1d", self._spec.dtype, self._spec.device)
     return max_pool1d_with_indices(self, *window)[0]
 
 
 def avg_pool1d(
-    self: Any,
+    self: Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     ceil_mode: bool,
     count_include_pad: bool,
-) -> Any:
+) -> Tensor:
     """`torch.avg_pool1d`."""
     name = "avg_pool1d"
     _check_rank(name, self)
@@ -104,17 +108,19 @@ def avg_pool1d(
     return out.squeeze(-2)
 
 
-def _max_pool3d(self: Any, *window: Any) -> Any:
+def _max_pool3d(self: Tensor, *window: Any) -> Tensor:
     return ops.max_pool3d_with_indices(self, *window)[0]
 
 
 @planned_by(_by_part("aten::max_pool3d_with_indices", _max_pool3d, True))
-def max_pool3d(self: Any, *window: Any) -> Any:
+def max_pool3d(self: Tensor, *window: Any) -> Tensor:
     """`torch.max_pool3d`: the values of `max_pool3d_with_indices`."""
     return _max_pool3d(self, *window)
 
 
-def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: Any) -> Any:
+def _adaptive_average(
+    self: Tensor, output_size: Sequence[int], rank: int, pool: Callable[..., Tensor]
+) -> Tensor:
     """Even shares; one of the whole is a mean."""
     name = f"adaptive_avg_pool{rank}d"
     if len(output_size) != rank:
@@ -134,12 +140,12 @@ def _adaptive_average(self: Any, output_size: Sequence[int], rank: int, pool: An
     return pool(self, output_size)
 
 
-def _is_mean(spec: Any, output_size: Sequence[int], rank: int) -> bool:
+def _is_mean(spec: TensorSpec, output_size: Sequence[int], rank: int) -> bool:
     whole = all(n == 1 for n in output_size) and spec.ndim in (rank + 1, rank + 2)
     return bool(whole and spec.dtype.is_floating_point and 0 not in spec.sizes[-rank:])
 
 
-def _keeps_channels_last(spec: Any, rank: int) -> bool:
+def _keeps_channels_last(spec: TensorSpec, rank: int) -> bool:
     return bool(
         rank == 2 and spec.ndim == 4 and spec.is_contiguous_in(channels_last) and not spec.is_contiguous
     )
@@ -164,7 +170,7 @@ def _adaptive_average_of(rank: int) -> Callable[..., Any]:
         return op.rebind(pool, args)
 
     @planned_by(plan)
-    def pool(self: Any, output_size: Sequence[int]) -> Any:
+    def pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
         return _adaptive_average(self, output_size, rank, getattr(ops, name))
 
     return pool
@@ -174,7 +180,7 @@ adaptive_avg_pool2d = _adaptive_average_of(2)
 adaptive_avg_pool3d = _adaptive_average_of(3)
 
 
-def _check_line(name: str, self: Any) -> None:
+def _check_line(name: str, self: Tensor) -> None:
     if self._spec.ndim not in (2, 3):
         raise RuntimeError(
             f"Expected 2 to 3 dimensions, but got {self._spec.ndim}-dimensional tensor for argument #1 'self' (while "
@@ -182,13 +188,14 @@ def _check_line(name: str, self: Any) -> None:
         )
 
 
-def adaptive_avg_pool1d(self: Any, output_size: Sequence[int]) -> Any:
+def adaptive_avg_pool1d(self: Tensor, output_size: Sequence[int]) -> Tensor:
     """`torch.adaptive_avg_pool1d`."""
     _check_line("adaptive_avg_pool1d", self)
-    return adaptive_avg_pool2d(self.unsqueeze(-2), (1, *output_size)).squeeze(-2)
+    means: Tensor = adaptive_avg_pool2d(self.unsqueeze(-2), (1, *output_size)).squeeze(-2)
+    return means
 
 
-def adaptive_max_pool1d(self: Any, output_size: Sequence[int]) -> Any:
+def adaptive_max_pool1d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
     """`torch.adaptive_max_pool1d`."""
     name = "adaptive_max_pool1d"
     _check_line(name, self)
@@ -203,7 +210,7 @@ def adaptive_max_pool1d(self: Any, output_size: Sequence[int]) -> Any:
     return values.squeeze(-2), indices.squeeze(-2)
 
 
-def _check_unpooled(name: str, self: Any, indices: Any, rank: int) -> None:
+def _check_unpooled(name: str, self: Tensor, indices: Tensor, rank: int) -> None:
     spec = self._spec
     if indices._spec.dtype is not int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype.scalar_name}")
@@ -225,7 +232,7 @@ def _check_unpooled(name: str, self: Any, indices: Any, rank: int) -> None:
             )
 
 
-def _unpooled(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
+def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
     """Zeros with each element at its place in the flattened plane or volume; of several for one the last."""
     rank = len(output_size)
     lead = self._spec.sizes[:-rank]
@@ -247,7 +254,7 @@ _OF_UNPOOLING = ("scatter.src", "masked_select", "any", "new_zeros")
 
 
 @host_kernel("max_unpool2d", *_OF_UNPOOLING)
-def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
+def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
     """`torch.nn.functional.max_unpool2d` of an output size: elements at the places that max_pool2d found them."""
     if len(output_size) != 2:
         raise RuntimeError(
@@ -262,8 +269,8 @@ def max_unpool2d(self: Any, indices: Any, output_size: Sequence[int]) -> Any:
 
 @host_kernel("max_unpool3d", *_OF_UNPOOLING)
 def max_unpool3d(
-    self: Any, indices: Any, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
-) -> Any:
+    self: Tensor, indices: Tensor, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> Tensor:
     """`torch.nn.functional.max_unpool3d` of an output size."""
     for name, sizes in (("output_size", output_size), ("stride", stride), ("padding", padding)):
         if len(sizes) != 3:

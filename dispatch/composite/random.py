@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
@@ -32,13 +32,20 @@ from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
 from .forms import check_out, out_form
 
+if TYPE_CHECKING:
+    from ...runtime.generator import Generator
+    from ...runtime.layout import layout as Layout
+    from ...runtime.memory_format import memory_format as MemoryFormat
+    from ..plans.register import Composition
+    from ..tensor import Tensor
+
 Drawn = Callable[[Sequence[Any]], Plan]
 
 
-def _filling_new_memory(made_of: Drawn) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _filling_new_memory(made_of: Drawn) -> Callable[[Composition], Composition]:
     """Decorator of a composition that fills new memory: `made_of` gives the plan that does both, for host tensors."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Composition) -> Composition:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
             names = ("aten::empty.memory_format", "aten::random_.from", "aten::normal_")
             numbers = all(not isinstance(value, TensorImpl) for value in args[1:])
@@ -88,67 +95,69 @@ def randint_low_generator(
     low: int,
     high: int,
     size: Sequence[int],
-    generator: Any,
+    generator: Generator | None,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-) -> Any:
+    pin: bool | None,
+) -> Tensor:
     """`torch.randint`: integers from `low` up to, not including, `high`."""
     made = empty(tuple(size), dtype=dtype or int64, layout=layout, device=device, pin_memory=pin)
     return made.random_(low, high, generator=generator)
 
 
 @_filling_new_memory(_integers(0, 1, 2, None))
-def randint_low(low: int, high: int, size: Sequence[int], *options: Any) -> Any:
+def randint_low(low: int, high: int, size: Sequence[int], *options: Any) -> Tensor:
     """``randint(low, high, size)``."""
     return randint_low_generator(low, high, size, None, *options)
 
 
 @_filling_new_memory(_integers(None, 0, 1, 2))
-def randint_generator(high: int, size: Sequence[int], generator: Any, *options: Any) -> Any:
+def randint_generator(high: int, size: Sequence[int], generator: Generator | None, *options: Any) -> Tensor:
     """``randint(high, size, generator=)``."""
     return randint_low_generator(0, high, size, generator, *options)
 
 
 @_filling_new_memory(_integers(None, 0, 1, None))
-def randint(high: int, size: Sequence[int], *options: Any) -> Any:
+def randint(high: int, size: Sequence[int], *options: Any) -> Tensor:
     """``randint(high, size)``."""
     return randint_low_generator(0, high, size, None, *options)
 
 
-def randint_low_generator_out(low: int, high: int, size: Sequence[int], generator: Any, out: Any) -> Any:
+def randint_low_generator_out(
+    low: int, high: int, size: Sequence[int], generator: Generator | None, out: Tensor
+) -> Tensor:
     """``randint(low, high, size, out=)``."""
     return out.resize_(size).random_(low, high, generator=generator)
 
 
-def randint_low_out(low: int, high: int, size: Sequence[int], out: Any) -> Any:
+def randint_low_out(low: int, high: int, size: Sequence[int], out: Tensor) -> Tensor:
     """``randint(low, high, size, out=)``."""
     return randint_low_generator_out(low, high, size, None, out)
 
 
-def randint_generator_out(high: int, size: Sequence[int], generator: Any, out: Any) -> Any:
+def randint_generator_out(high: int, size: Sequence[int], generator: Generator | None, out: Tensor) -> Tensor:
     """``randint(high, size, generator=, out=)``."""
     return randint_low_generator_out(0, high, size, generator, out)
 
 
-def randint_out(high: int, size: Sequence[int], out: Any) -> Any:
+def randint_out(high: int, size: Sequence[int], out: Tensor) -> Tensor:
     """``randint(high, size, out=)``."""
     return randint_low_generator_out(0, high, size, None, out)
 
 
 @_filling_new_memory(_integers_like(1, 2, 3))
 def randint_like_low_generator(
-    self: Any,
+    self: Tensor,
     low: int,
     high: int,
-    generator: Any,
+    generator: Generator | None,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-    memory_format: Any,
-) -> Any:
+    pin: bool | None,
+    memory_format: MemoryFormat | None,
+) -> Tensor:
     """`torch.randint_like`: sizes, dtype and device of `self` unless given."""
     _check_real(dtype or self.dtype)
     made = empty_like(
@@ -158,44 +167,44 @@ def randint_like_low_generator(
 
 
 @_filling_new_memory(_integers_like(1, 2, None))
-def randint_like_low(self: Any, low: int, high: int, *options: Any) -> Any:
+def randint_like_low(self: Tensor, low: int, high: int, *options: Any) -> Tensor:
     """``randint_like(self, low, high)``."""
     return randint_like_low_generator(self, low, high, None, *options)
 
 
 @_filling_new_memory(_integers_like(None, 1, 2))
-def randint_like_generator(self: Any, high: Any, generator: Any, *options: Any) -> Any:
+def randint_like_generator(self: Tensor, high: Any, generator: Generator | None, *options: Any) -> Tensor:
     """``randint_like(self, high, generator=)``; `high` may be a 0-d tensor."""
     return randint_like_low_generator(self, 0, high, generator, *options)
 
 
 @_filling_new_memory(_integers_like(None, 1, None))
-def randint_like(self: Any, high: Any, *options: Any) -> Any:
+def randint_like(self: Tensor, high: Any, *options: Any) -> Tensor:
     """``randint_like(self, high)``."""
     return randint_like_low_generator(self, 0, high, None, *options)
 
 
-def rand_generator_out(size: Sequence[int], generator: Any, out: Any) -> Any:
+def rand_generator_out(size: Sequence[int], generator: Generator | None, out: Tensor) -> Tensor:
     """``rand(size, generator=, out=)``."""
     return out.resize_(size).uniform_(0.0, 1.0, generator=generator)
 
 
-def rand_out(size: Sequence[int], out: Any) -> Any:
+def rand_out(size: Sequence[int], out: Tensor) -> Tensor:
     """``rand(size, out=)``."""
     return rand_generator_out(size, None, out)
 
 
-def randn_generator_out(size: Sequence[int], generator: Any, out: Any) -> Any:
+def randn_generator_out(size: Sequence[int], generator: Generator | None, out: Tensor) -> Tensor:
     """``randn(size, generator=, out=)``."""
     return out.resize_(size).normal_(0.0, 1.0, generator=generator)
 
 
-def randn_out(size: Sequence[int], out: Any) -> Any:
+def randn_out(size: Sequence[int], out: Tensor) -> Tensor:
     """``randn(size, out=)``."""
     return randn_generator_out(size, None, out)
 
 
-def randperm_generator_out(n: int, generator: Any, out: Any) -> Any:
+def randperm_generator_out(n: int, generator: Generator | None, out: Tensor) -> Tensor:
     """``randperm(n, generator=, out=)``."""
     from ..generated.functions import randperm
 
@@ -203,12 +212,12 @@ def randperm_generator_out(n: int, generator: Any, out: Any) -> Any:
     return out.resize_((n,)).copy_(made)
 
 
-def randperm_out(n: int, out: Any) -> Any:
+def randperm_out(n: int, out: Tensor) -> Tensor:
     """``randperm(n, out=)``."""
     return randperm_generator_out(n, None, out)
 
 
-def bernoulli_out(self: Any, generator: Any, out: Any) -> Any:
+def bernoulli_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
     """``bernoulli(self, out=)``."""
     if shares_memory(out, self):
         check_write_overlap(out, self)
@@ -222,31 +231,35 @@ def normal_float_float(
     mean: float,
     std: float,
     size: Sequence[int],
-    generator: Any,
+    generator: Generator | None,
     dtype: ScalarType | None,
-    layout: Any,
+    layout: Layout | None,
     device: Device | None,
-    pin: Any,
-) -> Any:
+    pin: bool | None,
+) -> Tensor:
     """``normal(mean, std, size)``."""
     return empty(tuple(size), dtype=dtype, layout=layout, device=device, pin_memory=pin).normal_(
         mean, std, generator=generator
     )
 
 
-def normal_float_float_out(mean: float, std: float, size: Sequence[int], generator: Any, out: Any) -> Any:
+def normal_float_float_out(
+    mean: float, std: float, size: Sequence[int], generator: Generator | None, out: Tensor
+) -> Tensor:
     """``normal(mean, std, size, out=)``."""
     return out.resize_(size).normal_(mean, std, generator=generator)
 
 
-def normal_out(mean: Any, std: Any, generator: Any, out: Any) -> Any:
+def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator | None, out: Tensor) -> Tensor:
     """``normal(mean, std, out=)`` with tensors."""
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
     return out_form("normal", partial(normal, generator=generator))(mean, std, out)
 
 
-def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: Any, out: Any) -> Any:
+def multinomial_out(
+    self: Tensor, num_samples: int, replacement: bool, generator: Generator | None, out: Tensor
+) -> Tensor:
     """``multinomial(self, num_samples, replacement, out=)``."""
     made = multinomial(self, num_samples, replacement, generator=generator)
     if out.dtype is not int64:
@@ -255,7 +268,7 @@ def multinomial_out(self: Any, num_samples: int, replacement: bool, generator: A
     return out.resize_(made.shape).copy_(made)
 
 
-def dropout(input: Any, p: float, train: bool) -> Any:
+def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`torch.dropout`: in training zeroes elements with probability `p`, scales the others by 1 / (1 - p)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -271,7 +284,7 @@ def dropout(input: Any, p: float, train: bool) -> Any:
     return native_dropout(input, p, train)[0]
 
 
-def dropout_(self: Any, p: float, train: bool) -> Any:
+def dropout_(self: Tensor, p: float, train: bool) -> Tensor:
     """`torch.dropout_`: `dropout` in place."""
     made = dropout(self, p, train)
     return self if made is self else self.copy_(made)
@@ -287,22 +300,22 @@ SELU_SHIFT = 1.7580993408473766
 """alpha * scale of `selu`: what it tends to far below zero, to which `alpha_dropout` sets elements."""
 
 
-def alpha_dropout(input: Any, p: float, train: bool) -> Any:
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`torch.alpha_dropout`: elements set to the least value of `selu`, such that mean and variance stay."""
     return dropped(input, p, train, False, True)
 
 
-def feature_dropout(input: Any, p: float, train: bool) -> Any:
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`torch.feature_dropout`: `dropout` of whole channels, which are dimension 1."""
     return dropped(input, p, train, True, False)
 
 
-def feature_alpha_dropout(input: Any, p: float, train: bool) -> Any:
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`torch.feature_alpha_dropout`: `alpha_dropout` of whole channels, which are dimension 1."""
     return dropped(input, p, train, True, True)
 
 
-def dropped(input: Any, p: float, train: bool, feature: bool, alpha: bool) -> Any:
+def dropped(input: Tensor, p: float, train: bool, feature: bool, alpha: bool) -> Tensor:
     """An element, or a channel, dropped with probability `p`; `alpha` is by Klambauer et al. (2017)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -323,27 +336,27 @@ def dropped(input: Any, p: float, train: bool, feature: bool, alpha: bool) -> An
     return input * noise.mul_(a) + shift
 
 
-def alpha_dropout_(self: Any, p: float, train: bool) -> Any:
+def alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
     """`alpha_dropout` in place."""
     return written(self, alpha_dropout(self, p, train))
 
 
-def feature_dropout_(self: Any, p: float, train: bool) -> Any:
+def feature_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
     """`feature_dropout` in place."""
     return written(self, feature_dropout(self, p, train))
 
 
-def feature_alpha_dropout_(self: Any, p: float, train: bool) -> Any:
+def feature_alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
     """`feature_alpha_dropout` in place."""
     return written(self, feature_alpha_dropout(self, p, train))
 
 
-def written(self: Any, made: Any) -> Any:
+def written(self: Tensor, made: Tensor) -> Tensor:
     """A result in the place of `self`, which it may be already."""
     return self if made is self else self.copy_(made)
 
 
-def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> Any:
+def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
     """`torch.rrelu`: `leaky_relu` whose slope is drawn from [lower, upper] for each element, or is their mean."""
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
@@ -356,6 +369,6 @@ def rrelu(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> 
     return where(self > 0, self, self * noise)
 
 
-def rrelu_(self: Any, lower: Any, upper: Any, training: bool, generator: Any) -> Any:
+def rrelu_(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
     """`rrelu` in place."""
     return self.copy_(rrelu(self, lower, upper, training, generator))

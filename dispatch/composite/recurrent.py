@@ -7,11 +7,14 @@ what is left of a step is a product of the hidden state and a fused kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..generated import functions as ops
 
-State = tuple[Any, ...]
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+State = tuple["Tensor", ...]
 """A cell's state after a step: the hidden one, and an LSTM's own beside it."""
 
 
@@ -37,14 +40,14 @@ class Cell(NamedTuple):
     bias: Callable[[Weights], Any]
 
 
-def _share_with_both(input: Any, weights: Weights) -> Any:
+def _share_with_both(input: Tensor, weights: Weights) -> Tensor:
     bias = weights.b_ih
     if weights.b_hh is not None:
         bias = weights.b_hh if bias is None else bias + weights.b_hh
     return ops.linear(input, weights.w_ih, bias)
 
 
-def _share_with_one(input: Any, weights: Weights) -> Any:
+def _share_with_one(input: Tensor, weights: Weights) -> Tensor:
     return ops.linear(input, weights.w_ih, weights.b_ih)
 
 
@@ -52,17 +55,17 @@ def _no_bias(weights: Weights) -> Any:
     return None
 
 
-def _times(hidden: Any, w_hh: Any, bias: Any) -> Any:
+def _times(hidden: Tensor, w_hh: Tensor, bias: Tensor | None) -> Tensor:
     return ops.mm(hidden, w_hh) if bias is None else ops.addmm(bias, hidden, w_hh)
 
 
-def _is_fused(gates: Any, state: Any) -> bool:
+def _is_fused(gates: Tensor, state: Tensor) -> bool:
     """Whether the fused step takes these: floats of one dtype, which on CUDA autocast sees to."""
     dtype = gates._spec.dtype
     return dtype.is_floating_point and (dtype is state._spec.dtype or gates._spec.device.type == "cuda")
 
 
-def _lstm_step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> State:
+def _lstm_step(share: Tensor, state: State, w_hh: Tensor, bias: Any, w_hr: Tensor | None) -> State:
     hx, cx = state
     gates = _times(hx, w_hh, bias)
     if _is_fused(share, cx):
@@ -74,7 +77,7 @@ def _lstm_step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> Sta
     return (hy if w_hr is None else ops.mm(hy, w_hr)), cy
 
 
-def _gru_step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> State:
+def _gru_step(share: Tensor, state: State, w_hh: Tensor, bias: Tensor | None, w_hr: Any) -> State:
     (hx,) = state
     gates = _times(hx, w_hh, bias)
     if _is_fused(share, hx):
@@ -85,7 +88,7 @@ def _gru_step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> Stat
 
 
 def _simple_step(activation: Callable[[Any], Any]) -> Callable[[Any, State, Any, Any, Any], State]:
-    def step(share: Any, state: State, w_hh: Any, bias: Any, w_hr: Any) -> State:
+    def step(share: Tensor, state: State, w_hh: Tensor, bias: Any, w_hr: Any) -> State:
         return (activation(_times(state[0], w_hh, bias) + share),)
 
     return step
@@ -97,7 +100,7 @@ TANH = Cell(_share_with_both, _simple_step(lambda x: x.tanh()), _no_bias)
 RELU = Cell(_share_with_both, _simple_step(lambda x: x.relu()), _no_bias)
 
 
-def _transposed(weights: Weights) -> tuple[Any, Any]:
+def _transposed(weights: Weights) -> tuple[Tensor, Tensor | None]:
     return weights.w_hh.t(), None if weights.w_hr is None else weights.w_hr.t()
 
 
@@ -107,13 +110,13 @@ class Steps(NamedTuple):
     data: Any
     sizes: tuple[int, ...] | None = None
 
-    def steps(self) -> list[Any]:
+    def steps(self) -> list[Tensor]:
         """The rows of each step."""
         if self.sizes is None:
             return list(self.data.unbind(0))
         return list(self.data.split_with_sizes(list(self.sizes), 0))
 
-    def made_of(self, steps: Sequence[Any]) -> Steps:
+    def made_of(self, steps: Sequence[Tensor]) -> Steps:
         """One of such steps."""
         return Steps(ops.stack(steps, 0) if self.sizes is None else ops.cat(steps, 0), self.sizes)
 
@@ -195,7 +198,7 @@ def _layers(
     return input.data, tuple(ops.stack(parts, 0) for parts in zip(*ends, strict=True))
 
 
-def _check_devices(input: Any, hidden: Sequence[Any], params: Sequence[Any]) -> None:
+def _check_devices(input: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor]) -> None:
     device = input._spec.device
     for name, tensors in (("hidden", hidden), ("parameter", params)):
         for tensor in tensors:
@@ -206,7 +209,7 @@ def _check_devices(input: Any, hidden: Sequence[Any], params: Sequence[Any]) -> 
                 )
 
 
-def _gathered(params: Sequence[Any], has_biases: bool, projected: bool = False) -> list[Weights]:
+def _gathered(params: Sequence[Tensor], has_biases: bool, projected: bool = False) -> list[Weights]:
     """The parameters of each layer and direction."""
     each = (4 if has_biases else 2) + projected
     if len(params) % each:
@@ -221,7 +224,7 @@ def _gathered(params: Sequence[Any], has_biases: bool, projected: bool = False) 
     return list(layers())
 
 
-def _sizes(batch_sizes: Any) -> tuple[int, ...]:
+def _sizes(batch_sizes: Tensor) -> tuple[int, ...]:
     """How many sequences reach each step, from a tensor in host memory."""
     sizes = tuple(int(n) for n in batch_sizes.tolist())
     if not sizes:
@@ -232,14 +235,14 @@ def _sizes(batch_sizes: Any) -> tuple[int, ...]:
 def _one_state(
     cell: Cell,
     input: Steps,
-    hx: Any,
-    params: Sequence[Any],
+    hx: Tensor,
+    params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     _check_devices(input.data, [hx], params)
     states = [(state,) for state in hx.unbind(0)]
     weights = _gathered(params, has_biases)
@@ -247,10 +250,10 @@ def _one_state(
     return output, hidden
 
 
-def _of_input(cell: Cell) -> Callable[..., tuple[Any, Any]]:
+def _of_input(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
     """The overload of whole sequences of a layer with one state."""
 
-    def layer(input: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, Any]:
+    def layer(input: Tensor, hx: Tensor, params: Sequence[Tensor], *options: Any) -> tuple[Tensor, Tensor]:
         *rest, batch_first = options
         turned = Steps(input.transpose(0, 1) if batch_first else input)
         output, hidden = _one_state(cell, turned, hx, params, *rest)
@@ -259,10 +262,12 @@ def _of_input(cell: Cell) -> Callable[..., tuple[Any, Any]]:
     return layer
 
 
-def _of_data(cell: Cell) -> Callable[..., tuple[Any, Any]]:
+def _of_data(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
     """The overload of packed sequences of a layer with one state."""
 
-    def layer(data: Any, batch_sizes: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, Any]:
+    def layer(
+        data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], *options: Any
+    ) -> tuple[Tensor, Tensor]:
         return _one_state(cell, Steps(data, _sizes(batch_sizes)), hx, params, *options)
 
     return layer
@@ -275,14 +280,14 @@ rnn_relu_input, rnn_relu_data = _of_input(RELU), _of_data(RELU)
 
 def _lstm(
     input: Steps,
-    hx: Sequence[Any],
-    params: Sequence[Any],
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     if len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
     _check_devices(input.data, hx, params)
@@ -295,28 +300,30 @@ def _lstm(
 
 
 def lstm_input(
-    input: Any,
-    hx: Sequence[Any],
-    params: Sequence[Any],
+    input: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
     dropout: float,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.lstm` of whole sequences, (T, N, I), or (N, T, I) if `batch_first`."""
     turned = Steps(input.transpose(0, 1) if batch_first else input)
     output, hy, cy = _lstm(turned, hx, params, has_biases, num_layers, dropout, train, bidirectional)
     return output.transpose(0, 1) if batch_first else output, hy, cy
 
 
-def lstm_data(data: Any, batch_sizes: Any, hx: Sequence[Any], params: Any, *options: Any) -> Any:
+def lstm_data(
+    data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *options: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.lstm` of packed sequences."""
     return _lstm(Steps(data, _sizes(batch_sizes)), hx, params, *options)
 
 
-def _check_cell(input: Any, w_ih: Any, w_hh: Any, *states: Any) -> None:
+def _check_cell(input: Tensor, w_ih: Tensor, w_hh: Tensor, *states: Tensor) -> None:
     def fits(holds: bool, message: str) -> None:
         if not holds:
             raise RuntimeError(message)
@@ -331,7 +338,9 @@ def _check_cell(input: Any, w_ih: Any, w_hh: Any, *states: Any) -> None:
         fits(width == hidden, f"hidden{label} has inconsistent hidden_size: got {width}, expected {hidden}")
 
 
-def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[Any, Any]:
+def lstm_cell(
+    input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """`torch.lstm_cell`."""
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
@@ -340,12 +349,14 @@ def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -
     return hy, cy
 
 
-def _one_step(cell: Cell, input: Any, state: State, weights: Weights) -> State:
+def _one_step(cell: Cell, input: Tensor, state: State, weights: Weights) -> State:
     return cell.step(cell.share(input, weights), state, weights.w_hh.t(), cell.bias(weights), None)
 
 
 def _cell(cell: Cell) -> Callable[..., Any]:
-    def one(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+    def one(
+        input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None
+    ) -> Any:
         _check_cell(input, w_ih, w_hh, hx)
         return _one_step(cell, input, (hx,), Weights(w_ih, w_hh, b_ih, b_hh))[0]
 
@@ -356,8 +367,8 @@ gru_cell, rnn_tanh_cell, rnn_relu_cell = _cell(GRU), _cell(TANH), _cell(RELU)
 
 
 def _thnn_fused_lstm_cell_backward(
-    grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, workspace: Any, has_bias: bool
-) -> tuple[Any, ...]:
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of both kinds of gates, of the cell's state, and of both biases."""
     gates, state, bias = ops._thnn_fused_lstm_cell_backward_impl(
         grad_hy, grad_cy, cx, cy, workspace, has_bias
@@ -366,15 +377,15 @@ def _thnn_fused_lstm_cell_backward(
 
 
 def _thnn_differentiable_lstm_cell_backward(
-    grad_hy: Any,
+    grad_hy: Tensor | None,
     grad_cy: Any,
-    input_gates: Any,
-    hidden_gates: Any,
-    input_bias: Any,
-    hidden_bias: Any,
-    cx: Any,
-    cy: Any,
-) -> tuple[Any, ...]:
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+    cx: Tensor,
+    cy: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The same made of operators, for gradients of gradients."""
     if grad_hy is None and grad_cy is None:
         return (None,) * 5
@@ -402,8 +413,13 @@ def _thnn_differentiable_lstm_cell_backward(
 
 
 def _thnn_differentiable_gru_cell_backward(
-    grad_hy: Any, input_gates: Any, hidden_gates: Any, hx: Any, input_bias: Any, hidden_bias: Any
-) -> tuple[Any, ...]:
+    grad_hy: Tensor,
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """The gradients of a GRU's step made of operators, for gradients of gradients."""
     if input_bias is not None:
         input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias

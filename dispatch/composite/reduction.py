@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bool_
@@ -12,56 +12,63 @@ from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .dimnames import by_name, refused
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def max_other(self: Any, other: Any) -> Any:
+
+def max_other(self: Tensor, other: Tensor) -> Tensor:
     """``max(self, other)`` is `maximum`."""
     return ops.maximum(self, other)
 
 
-def max_other_out(self: Any, other: Any, out: Any) -> Any:
+def max_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
     """``max(self, other, out=out)``."""
     return ops.maximum(self, other, out=out)
 
 
-def min_other(self: Any, other: Any) -> Any:
+def min_other(self: Tensor, other: Tensor) -> Tensor:
     """``min(self, other)`` is `minimum`."""
     return ops.minimum(self, other)
 
 
-def min_other_out(self: Any, other: Any, out: Any) -> Any:
+def min_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
     """``min(self, other, out=out)``."""
     return ops.minimum(self, other, out=out)
 
 
 @host_kernel("count_nonzero", "ne.Scalar", "sum.dim_IntList")
-def count_nonzero(self: Any, dim: Sequence[int] | int | None) -> Any:
+def count_nonzero(self: Tensor, dim: Sequence[int] | int | None) -> Tensor:
     """How many elements are not zero, over `dim` or everything."""
     return ops.sum(ops.ne(self, 0), dim)
 
 
-def var_mean(self: Any, unbiased: bool) -> Any:
+def var_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
     """Variance and mean of everything."""
     return ops.var_mean(self, None, correction=int(unbiased), keepdim=False)
 
 
-def var_mean_dim(self: Any, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool) -> Any:
+def var_mean_dim(
+    self: Tensor, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     """Variance and mean over `dim`."""
     return ops.var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
-def std_mean(self: Any, unbiased: bool) -> Any:
+def std_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean of everything."""
     return ops.std_mean(self, None, correction=int(unbiased), keepdim=False)
 
 
-def std_mean_dim(self: Any, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool) -> Any:
+def std_mean_dim(
+    self: Tensor, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool
+) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`."""
     return ops.std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 def value_selecting_reduction_backward(
-    grad: Any, dim: int, indices: Any, sizes: Sequence[int], keepdim: bool
-) -> Any:
+    grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
+) -> Tensor:
     """Zeros of `sizes` with the gradient at the selected indices."""
     if not keepdim and len(sizes):
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
@@ -69,18 +76,18 @@ def value_selecting_reduction_backward(
     return ops.scatter(zeros, dim, indices, grad)
 
 
-def cummaxmin_backward(grad: Any, input: Any, indices: Any, dim: int) -> Any:
+def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor:
     """The gradient added up where each running extreme stands."""
     if input.numel() == 0:
         return input
     return ops.scatter_add(ops.zeros_like(input), dim, indices, grad)
 
 
-def _suffix_sums(x: Any, dim: int) -> Any:
+def _suffix_sums(x: Tensor, dim: int) -> Tensor:
     return x.flip((dim,)).cumsum(dim).flip((dim,))
 
 
-def cumprod_backward(grad: Any, input: Any, dim: int, output: Any) -> Any:
+def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor:
     """The gradient of `cumprod`, linear in time: exact for zeros, of which a line's first one is set apart.
 
     Where it is to be differentiated itself and there are zeros, every product without one factor is formed, in
@@ -94,7 +101,8 @@ def cumprod_backward(grad: Any, input: Any, dim: int, output: Any) -> Any:
     zero = ops.eq(input, 0)
     records = is_grad_enabled() and (grad.requires_grad or input.requires_grad)
     if records and ops.any(zero).item():
-        return _cumprod_backward_by_factors(grad, input, dim)
+        by_factors: Tensor = _cumprod_backward_by_factors(grad, input, dim)
+        return by_factors
     seen = zero.cumsum(dim)
     first = ops.logical_and(zero, ops.eq(seen, 1))
     plain = ops.where(ops.eq(seen, 0), _suffix_sums(grad * output, dim) / ops.masked_fill(input, zero, 1), 0)

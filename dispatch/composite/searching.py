@@ -7,7 +7,8 @@ element above all numbers.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_, int64
 from ..core.result_types import named_results
@@ -18,12 +19,20 @@ from ..structured.meta.dims import wrap_dim
 from ..structured.meta.reduction import check_nonempty
 from .dimnames import by_name
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 Number = bool | int | float | complex
 
 
 def searchsorted_scalar(
-    sorted_sequence: Any, self: Number, out_int32: bool, right: bool, side: str | None, sorter: Any
-) -> Any:
+    sorted_sequence: Tensor,
+    self: Number,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: Tensor | None,
+) -> Tensor:
     """`torch.searchsorted` of a number."""
     value = _as_value(self, sorted_sequence)
     return ops.searchsorted(
@@ -31,13 +40,13 @@ def searchsorted_scalar(
     )
 
 
-def _as_value(number: Number, sequence: Any) -> Any:
+def _as_value(number: Number, sequence: Tensor) -> Tensor:
     """A number as a tensor of the dtype in which it is compared with a sequence."""
     return ops.full((), number, dtype=result_type(sequence, number), device=sequence.device)
 
 
 @host_kernel("bucketize", "searchsorted.Tensor")
-def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+def bucketize(self: Tensor, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
     """`torch.bucketize`: `searchsorted` with its arguments the other way round."""
     rank = boundaries._spec.ndim
     if rank != 1:
@@ -45,12 +54,13 @@ def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
     return ops.searchsorted(boundaries, self, out_int32=out_int32, right=right)
 
 
-def bucketize_scalar(self: Number, boundaries: Any, out_int32: bool, right: bool) -> Any:
+def bucketize_scalar(self: Number, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
     """`torch.bucketize` of a number."""
-    return bucketize(_as_value(self, boundaries), boundaries, out_int32, right)
+    place: Tensor = bucketize(_as_value(self, boundaries), boundaries, out_int32, right)
+    return place
 
 
-def _check_member(*tensors: Any) -> None:
+def _check_member(*tensors: Tensor) -> None:
     for each in tensors:
         dtype = each._spec.dtype
         if dtype is bool_ or dtype.is_complex:
@@ -58,7 +68,7 @@ def _check_member(*tensors: Any) -> None:
 
 
 @host_kernel("isin", "sort", "searchsorted.Tensor", "eq.Tensor")
-def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+def isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
     """`torch.isin`: whether each element is one of those to test, which are sorted and searched."""
     _check_member(elements, test_elements)
     count = test_elements._spec.numel
@@ -74,14 +84,14 @@ def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -
     return compare(elements, nearest)
 
 
-def isin_scalar(elements: Any, test_element: Number, assume_unique: bool, invert: bool) -> Any:
+def isin_scalar(elements: Tensor, test_element: Number, assume_unique: bool, invert: bool) -> Tensor:
     """`torch.isin` of one number to test."""
     _check_member(elements)
     _check_number(test_element)
     return (ops.ne if invert else ops.eq)(elements, test_element)
 
 
-def isin_of_scalar(element: Number, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+def isin_of_scalar(element: Number, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
     """`torch.isin` of one number."""
     _check_member(test_elements)
     _check_number(element)
@@ -95,20 +105,20 @@ def _check_number(value: Number) -> None:
         raise RuntimeError(f"Unsupported input type encountered for isin(): {name}")
 
 
-def _shifted(x: Any, dim: int) -> tuple[Any, Any]:
+def _shifted(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """All elements along a dimension but the first, and but the last."""
     n = x._spec.sizes[dim]
     return x.slice(dim, 1, n, 1), x.slice(dim, 0, n - 1, 1)
 
 
-def _begins(different: Any, dim: int) -> Any:
+def _begins(different: Tensor, dim: int) -> Tensor:
     """Where runs begin along a dimension: at its first place, and where a place differs from the one before."""
     sizes = list(different._spec.sizes)
     sizes[dim] = 1
     return ops.cat([ops.ones(sizes, dtype=bool_, device=different.device), different], dim)
 
 
-def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
+def _runs(begins: Tensor, order: Tensor | None, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Runs of a line: where they begin, the run of each element of the line before it was ordered, their lengths."""
     n, device = begins._spec.numel, begins.device
     starts = ops.nonzero(begins).reshape((-1,))
@@ -125,13 +135,13 @@ def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, An
     return starts, run, length
 
 
-def _check_unique(self: Any) -> None:
+def _check_unique(self: Tensor) -> None:
     spec = self._spec
     if spec.dtype.is_complex:
         raise NotImplementedError(f"\"unique\" not implemented for '{spec.dtype.scalar_name}'")
 
 
-def _of_vector(self: Any, sort: bool, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
+def _of_vector(self: Tensor, sort: bool, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Unique elements of the flattened tensor; without sorting, of each run of equal ones."""
     _check_unique(self)
     spec = self._spec
@@ -147,27 +157,29 @@ def _of_vector(self: Any, sort: bool, inverse: bool, counts: bool) -> tuple[Any,
     return flat.index_select(0, starts), run.reshape(spec.sizes) if inverse else run, length
 
 
-def _unique(self: Any, sorted: bool, return_inverse: bool) -> tuple[Any, Any]:
+def _unique(self: Tensor, sorted: bool, return_inverse: bool) -> tuple[Tensor, Tensor]:
     """`torch._unique`: always sorted."""
     values, inverse, _ = _of_vector(self, True, return_inverse, False)
     return values, inverse
 
 
-def _unique2(self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+def _unique2(
+    self: Tensor, sorted: bool, return_inverse: bool, return_counts: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch._unique2`: always sorted."""
     return _of_vector(self, True, return_inverse, return_counts)
 
 
 def unique_consecutive(
-    self: Any, return_inverse: bool, return_counts: bool, dim: int | None
-) -> tuple[Any, Any, Any]:
+    self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.unique_consecutive`."""
     if dim is None:
         return _of_vector(self, False, return_inverse, return_counts)
     return unique_dim_consecutive(self, dim, return_inverse, return_counts)
 
 
-def _entries(self: Any, dim: int) -> tuple[int, Any]:
+def _entries(self: Tensor, dim: int) -> tuple[int, Any]:
     """The wrapped dimension, and its entries as rows; None for none of them."""
     _check_unique(self)
     spec = self._spec
@@ -187,20 +199,20 @@ def _entries(self: Any, dim: int) -> tuple[int, Any]:
 
 
 def _selected(
-    self: Any, d: int, begins: Any, order: Any, inverse: bool, counts: bool
+    self: Tensor, d: int, begins: Tensor, order: Tensor | None, inverse: bool, counts: bool
 ) -> tuple[Any, Any, Any]:
     starts, run, length = _runs(begins, order, inverse, counts)
     return self.index_select(d, starts if order is None else order.index_select(0, starts)), run, length
 
 
-def _nothing_selected(self: Any) -> tuple[Any, Any, Any]:
+def _nothing_selected(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     empty = ops.empty((0,), dtype=int64, device=self.device)
     return ops.empty_like(self), empty, empty.clone()
 
 
 def unique_dim(
-    self: Any, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
-) -> tuple[Any, Any, Any]:
+    self: Tensor, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.unique` along a dimension, whose entries are compared as the strings of their elements are."""
     d, rows = _entries(self, dim)
     if rows is None:
@@ -210,7 +222,7 @@ def unique_dim(
     return _selected(self, d, begins, order, return_inverse, return_counts)
 
 
-def _ranks_of_rows(rows: Any) -> Any:
+def _ranks_of_rows(rows: Tensor) -> Tensor:
     """The rank of each row in lexicographic order, the same for equal ones.
 
     Columns become ranks, and neighbours one column of pairs of them, until one is left: a sort of all columns for
@@ -226,7 +238,7 @@ def _ranks_of_rows(rows: Any) -> Any:
     return ranks.reshape((-1,))
 
 
-def _ranks_of_columns(x: Any) -> Any:
+def _ranks_of_columns(x: Tensor) -> Tensor:
     """For each element how many different ones of its column are below it."""
     ordered, order = ops.sort(x, stable=True, dim=0)
     ranks = ops.cumsum(_begins(ops.ne(*_shifted(ordered, 0)), 0), 0) - 1
@@ -234,8 +246,8 @@ def _ranks_of_columns(x: Any) -> Any:
 
 
 def unique_dim_consecutive(
-    self: Any, dim: int, return_inverse: bool, return_counts: bool
-) -> tuple[Any, Any, Any]:
+    self: Tensor, dim: int, return_inverse: bool, return_counts: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """`torch.unique_consecutive` along a dimension."""
     d, rows = _entries(self, dim)
     if rows is None:
@@ -244,11 +256,11 @@ def unique_dim_consecutive(
     return _selected(self, d, begins, None, return_inverse, return_counts)
 
 
-_mode_results = named_results("mode", ("values", "indices"))
+_mode_results: Callable[..., tuple[Tensor, Tensor]] = named_results("mode", ("values", "indices"))
 
 
 @host_kernel("mode", "sort", "argmax", "gather")
-def mode(self: Any, dim: int, keepdim: bool) -> Any:
+def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
     spec = self._spec
     if spec.dtype.is_complex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
@@ -24,10 +24,13 @@ from .views import (
     unsafe_split_with_sizes,
 )
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 __all__ = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
 
 
-def _divisible(name: str, self: Any, least: int, dim: int, sections: int) -> int:
+def _divisible(name: str, self: Tensor, least: int, dim: int, sections: int) -> int:
     """The dimension to split evenly. Raises RuntimeError where that cannot be."""
     rank = self._spec.ndim
     if rank < least:
@@ -44,49 +47,49 @@ def _divisible(name: str, self: Any, least: int, dim: int, sections: int) -> int
     return dim
 
 
-def hsplit_sections(self: Any, sections: int) -> tuple[Any, ...]:
+def hsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
     """`torch.hsplit` into equal parts, along the columns."""
     dim = _divisible("hsplit", self, 1, min(self._spec.ndim - 1, 1), sections)
     return tensor_split_sections(self, sections, dim)
 
 
-def hsplit_indices(self: Any, indices: Sequence[int]) -> tuple[Any, ...]:
+def hsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
     """`torch.hsplit` at indices."""
     return tensor_split_indices(self, indices, _divisible("hsplit", self, 1, min(self._spec.ndim - 1, 1), 1))
 
 
-def vsplit_sections(self: Any, sections: int) -> tuple[Any, ...]:
+def vsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
     """`torch.vsplit` into equal parts, along the rows."""
     return tensor_split_sections(self, sections, _divisible("vsplit", self, 2, 0, sections))
 
 
-def vsplit_indices(self: Any, indices: Sequence[int]) -> tuple[Any, ...]:
+def vsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
     """`torch.vsplit` at indices."""
     return tensor_split_indices(self, indices, _divisible("vsplit", self, 2, 0, 1))
 
 
-def dsplit_sections(self: Any, sections: int) -> tuple[Any, ...]:
+def dsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
     """`torch.dsplit` into equal parts, along the depth."""
     return tensor_split_sections(self, sections, _divisible("dsplit", self, 3, 2, sections))
 
 
-def dsplit_indices(self: Any, indices: Sequence[int]) -> tuple[Any, ...]:
+def dsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
     """`torch.dsplit` at indices."""
     return tensor_split_indices(self, indices, _divisible("dsplit", self, 3, 2, 1))
 
 
-def atleast_1d(self: Any) -> Any:
+def atleast_1d(self: Tensor) -> Tensor:
     """`torch.atleast_1d`."""
     return self.reshape((1,)) if self._spec.ndim == 0 else self
 
 
-def atleast_2d(self: Any) -> Any:
+def atleast_2d(self: Tensor) -> Tensor:
     """`torch.atleast_2d`: a vector becomes a row."""
     rank = self._spec.ndim
     return self.reshape((1, 1)) if rank == 0 else unsqueeze(self, 0) if rank == 1 else self
 
 
-def atleast_3d(self: Any) -> Any:
+def atleast_3d(self: Tensor) -> Tensor:
     """`torch.atleast_3d`: a vector becomes (1, n, 1), a matrix (m, n, 1)."""
     rank = self._spec.ndim
     if rank >= 3:
@@ -94,28 +97,28 @@ def atleast_3d(self: Any) -> Any:
     return unsqueeze(atleast_2d(self), -1) if rank else self.reshape((1, 1, 1))
 
 
-def atleast_1d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
+def atleast_1d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """`torch.atleast_1d` of each."""
     return tuple([atleast_1d(x) for x in tensors])
 
 
-def atleast_2d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
+def atleast_2d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """`torch.atleast_2d` of each."""
     return tuple([atleast_2d(x) for x in tensors])
 
 
-def atleast_3d_sequence(tensors: Sequence[Any]) -> tuple[Any, ...]:
+def atleast_3d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """`torch.atleast_3d` of each."""
     return tuple([atleast_3d(x) for x in tensors])
 
 
-def broadcast_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
+def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """`torch.broadcast_tensors`: views of one common shape; a tensor that has it is itself."""
     sizes = broadcast_shapes(*[x._spec.sizes for x in tensors])
     return tuple([x if x._spec.sizes == sizes else x.expand(sizes) for x in tensors])
 
 
-def meshgrid(tensors: Sequence[Any], indexing: str) -> tuple[Any, ...]:
+def meshgrid(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
     """`torch.meshgrid`: each vector along a dimension of its own, expanded over the others'."""
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
@@ -143,29 +146,31 @@ def meshgrid(tensors: Sequence[Any], indexing: str) -> tuple[Any, ...]:
     return tuple(grids)
 
 
-def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
+def linalg_diagonal(A: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """`torch.linalg.diagonal`."""
     return ops.diagonal(A, offset, dim1, dim2)
 
 
-def diag(self: Any, diagonal: int) -> Any:
+def diag(self: Tensor, diagonal: int) -> Tensor:
     """`torch.diag`: a vector's matrix, a matrix's diagonal."""
     rank = self._spec.ndim
     if rank not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     if rank == 1:
-        return diag_embed(self, diagonal, 0, 1)
+        matrix: Tensor = diag_embed(self, diagonal, 0, 1)
+        return matrix
     return ops.clone(ops.diagonal(self, diagonal, 0, 1), memory_format=contiguous_format)
 
 
 @host_kernel("diagflat", "zeros", "diagonal_scatter")
-def diagflat(self: Any, offset: int) -> Any:
+def diagflat(self: Tensor, offset: int) -> Tensor:
     """`torch.diagflat`: all elements on a matrix's diagonal."""
-    return diag_embed(self.reshape((-1,)), offset, 0, 1)
+    matrix: Tensor = diag_embed(self.reshape((-1,)), offset, 0, 1)
+    return matrix
 
 
 @host_kernel("diag_embed", "zeros", "diagonal_scatter")
-def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """`torch.diag_embed`: the last dimension on the diagonal of two new ones, zeros elsewhere."""
     rank = self._spec.ndim + 1
     first, second = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
@@ -181,7 +186,7 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @host_kernel("block_diag", "zeros", "cat")
-def block_diag(tensors: Sequence[Any]) -> Any:
+def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.block_diag`: matrices along the diagonal, zeros elsewhere; vectors are rows."""
     if not tensors:
         return ops.empty((1, 0))
@@ -210,7 +215,7 @@ def block_diag(tensors: Sequence[Any]) -> Any:
     return ops.cat(rows, 0)
 
 
-def cartesian_prod(tensors: Sequence[Any]) -> Any:
+def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
     """`torch.cartesian_prod`: every choice of an element of each vector, a row for each."""
     for x in tensors:
         if x._spec.ndim != 1:
@@ -220,7 +225,7 @@ def cartesian_prod(tensors: Sequence[Any]) -> Any:
     return ops.stack([grid.reshape((-1,)) for grid in meshgrid(tensors, "ij")], 1)
 
 
-def combinations(self: Any, r: int, with_replacement: bool) -> Any:
+def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
     """`torch.combinations`: the choices of `r` elements in order, a row for each."""
     if self._spec.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(self.shape)}")
@@ -234,12 +239,12 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
     return ops._unsafe_view(ops.index_select(self, 0, rows.reshape((-1,))), (len(chosen), r))
 
 
-def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
+def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`torch.narrow_copy`."""
     return ops.clone(narrow(self, dim, start, length), memory_format=contiguous_format)
 
 
-def sum_to_size(self: Any, size: Sequence[int]) -> Any:
+def sum_to_size(self: Tensor, size: Sequence[int]) -> Tensor:
     """`torch.Tensor.sum_to_size`: summed over what broadcasting had expanded."""
     sizes, target = self._spec.sizes, tuple(size)
     if not target:
@@ -254,7 +259,7 @@ def sum_to_size(self: Any, size: Sequence[int]) -> Any:
     return ops.sum(self, dims, True).view(target) if lead else ops.sum(self, dims, True)
 
 
-def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     """`torch.pixel_shuffle`: (..., C r^2, H, W) to (..., C, H r, W r)."""
     if self._spec.ndim < 3:
         raise RuntimeError(
@@ -276,7 +281,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     return _moved(split.permute(order), (*batch, c // (r * r), h * r, w * r))
 
 
-def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
+def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     """`torch.pixel_unshuffle`: (..., C, H r, W r) to (..., C r^2, H, W)."""
     if self._spec.ndim < 3:
         raise RuntimeError(
@@ -299,12 +304,12 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     return _moved(split.permute(order), (*batch, c * r * r, h // r, w // r))
 
 
-def _moved(permuted: Any, sizes: Sequence[int]) -> Any:
+def _moved(permuted: Tensor, sizes: Sequence[int]) -> Tensor:
     """A copy of elements in a new order, in a shape of its own: never a view, even of what keeps its order."""
     return ops._unsafe_view(ops.clone(permuted, memory_format=contiguous_format), sizes)
 
 
-def channel_shuffle(self: Any, groups: int) -> Any:
+def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     """`torch.nn.functional.channel_shuffle`: channels of all groups, taken in turn."""
     if self._spec.ndim < 3:
         raise RuntimeError(

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
+
+if TYPE_CHECKING:
+    from ...runtime.device import device as Device
+    from ..tensor import Tensor
 
 
 def _window(
@@ -20,8 +24,8 @@ def _window(
     length: int,
     periodic: bool,
     dtype: ScalarType | None,
-    device: Any,
-) -> Any:
+    device: Device | None,
+) -> Tensor:
     """``shape(0, 1, 2, ..., number of elements)``. Raises RuntimeError for integers and for a negative length."""
     dtype = get_default_dtype() if dtype is None else dtype
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -33,7 +37,7 @@ def _window(
     whole = length + periodic
     # Narrow floats count in float32: they have not every integer.
     wide = dtype if dtype.itemsize > 2 else get_default_dtype()
-    made = shape(ops.arange(whole, dtype=wide, device=device), whole)
+    made: Tensor = shape(ops.arange(whole, dtype=wide, device=device), whole)
     return made.narrow(0, 0, length).to(dtype) if periodic else made.to(dtype)
 
 
@@ -49,40 +53,40 @@ def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
     return lambda n, whole: (n * (2 * math.pi / (whole - 1))).cos() * -beta + alpha
 
 
-def hann_window(window_length: int, *rest: Any) -> Any:
+def hann_window(window_length: int, *rest: Any) -> Tensor:
     """(1 - cos(2 pi n / (N - 1))) / 2."""
     *given, dtype, _, device, _ = rest
     return _window("hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, device)
 
 
-def blackman_window(window_length: int, *rest: Any) -> Any:
+def blackman_window(window_length: int, *rest: Any) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1))."""
     *given, dtype, _, device, _ = rest
 
-    def shape(n: Any, whole: int) -> Any:
+    def shape(n: Tensor, whole: int) -> Tensor:
         angle = n * (math.pi / (whole - 1))
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
 
     return _window("blackman_window", shape, window_length, (*given, True)[0], dtype, device)
 
 
-def bartlett_window(window_length: int, *rest: Any) -> Any:
+def bartlett_window(window_length: int, *rest: Any) -> Tensor:
     """A triangle."""
     *given, dtype, _, device, _ = rest
 
-    def shape(n: Any, whole: int) -> Any:
+    def shape(n: Tensor, whole: int) -> Tensor:
         return 1 - (n * (2.0 / (whole - 1)) - 1).abs()
 
     return _window("bartlett_window", shape, window_length, (*given, True)[0], dtype, device)
 
 
-def kaiser_window(window_length: int, *rest: Any) -> Any:
+def kaiser_window(window_length: int, *rest: Any) -> Tensor:
     """I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
     *given, dtype, _, device, _ = rest
     usual: list[Any] = [True, 12.0]
     periodic, beta = given + usual[len(given) :]
 
-    def shape(n: Any, whole: int) -> Any:
+    def shape(n: Tensor, whole: int) -> Tensor:
         half = (whole - 1) / 2
         inside = (1 - ((n - half) / half) ** 2).clamp(min=0)
         return ops.i0(inside.sqrt() * beta) / ops.i0(ops.full((), beta, dtype=n.dtype, device=device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ..core.kernel_function import Plan, Planner
@@ -12,6 +12,9 @@ from ..generated import functions as ops
 from ..plans.delegated import plan_of_part
 from ..plans.register import planned_by
 from .dimnames import by_name
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 
 def _served_by(part: str) -> Planner:
@@ -27,23 +30,23 @@ def _served_by(part: str) -> Planner:
 
 
 @planned_by(_served_by("aten::_softmax"))
-def softmax(self: Any, dim: int, dtype: ScalarType | None) -> Any:
+def softmax(self: Tensor, dim: int, dtype: ScalarType | None) -> Tensor:
     """`torch.softmax`."""
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False)
 
 
-def softmax_out(self: Any, dim: int, dtype: ScalarType | None, out: Any) -> Any:
+def softmax_out(self: Tensor, dim: int, dtype: ScalarType | None, out: Tensor) -> Tensor:
     """`torch.softmax` into `out`."""
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
 
 
 @planned_by(_served_by("aten::_log_softmax"))
-def log_softmax(self: Any, dim: int, dtype: ScalarType | None) -> Any:
+def log_softmax(self: Tensor, dim: int, dtype: ScalarType | None) -> Tensor:
     """`torch.log_softmax`."""
     return ops._log_softmax(self if dtype is None else self.to(dtype), dim, False)
 
 
-def log_softmax_out(self: Any, dim: int, dtype: ScalarType | None, out: Any) -> Any:
+def log_softmax_out(self: Tensor, dim: int, dtype: ScalarType | None, out: Tensor) -> Tensor:
     """`torch.log_softmax` into `out`."""
     return ops._log_softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
 

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..generated import functions as ops
 from ..iterator.overlap import check_write_overlap, shares_memory
 from .dimnames import by_name, refused
 from .forms import write_out
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def argsort(self: Any, dim: int, descending: bool) -> Any:
+
+def argsort(self: Tensor, dim: int, descending: bool) -> Tensor:
     """`torch.argsort`: where the elements of a sorted tensor come from."""
     return ops.sort(self, dim, descending)[1]
 
 
-def argsort_stable(self: Any, stable: bool, dim: int, descending: bool) -> Any:
+def argsort_stable(self: Tensor, stable: bool, dim: int, descending: bool) -> Tensor:
     """`torch.argsort`, equal elements in the order of their places."""
     return ops.sort(self, stable=stable, dim=dim, descending=descending)[1]
 
 
-def argsort_out(self: Any, stable: bool, dim: int, descending: bool, out: Any) -> Any:
+def argsort_out(self: Tensor, stable: bool, dim: int, descending: bool, out: Tensor) -> Tensor:
     """`torch.argsort` into a tensor."""
     return write_out("argsort", out, argsort_stable(self, stable, dim, descending))
 
 
-def msort(self: Any) -> Any:
+def msort(self: Tensor) -> Tensor:
     """`torch.msort`: the values sorted along the first dimension."""
     return ops.sort(self, 0, False)[0]
 
 
-def msort_out(self: Any, out: Any) -> Any:
+def msort_out(self: Tensor, out: Tensor) -> Tensor:
     """`torch.msort` into a tensor."""
     if shares_memory(out, self):
         check_write_overlap(out, self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
@@ -45,6 +45,9 @@ from ..generated.functions import (
 from ..plans.host_kernel import host_kernel
 from .forms import inplace_form
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 __all__ = [
     "digamma",
     "erf",
@@ -85,13 +88,13 @@ __all__ = [
 _polygamma_into = inplace_form("polygamma", lambda self, n: ops.polygamma(n, self))
 
 
-def polygamma_(self: Any, n: int) -> Any:
+def polygamma_(self: Tensor, n: int) -> Tensor:
     """`polygamma` in place."""
     return _polygamma_into(self, n)
 
 
 @host_kernel("mvlgamma", "lgamma", "add.Tensor", "sum.dim_IntList")
-def mvlgamma(self: Any, p: int) -> Any:
+def mvlgamma(self: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension `p`.
 
     Raises RuntimeError for a dimension below 1; elements must exceed (p - 1) / 2, or the result is not a number's.
@@ -108,7 +111,7 @@ def mvlgamma(self: Any, p: int) -> Any:
 
 
 @host_kernel("special_ndtr", "erf", "erfc", "mul.Tensor", "where.self")
-def ndtr(self: Any) -> Any:
+def ndtr(self: Tensor) -> Tensor:
     """The distribution function of the normal distribution, by `erfc` away from zero."""
     if not self._spec.dtype.is_floating_point:
         self = ops.mul(self, 1.0)
@@ -119,6 +122,6 @@ def ndtr(self: Any) -> Any:
     return ops.where(ops.lt(ops.abs(scaled), 1.0), near, far)
 
 
-def round_(self: Any, decimals: int) -> Any:
+def round_(self: Tensor, decimals: int) -> Tensor:
     """`round`, to decimal places."""
     return ops.round(self, decimals=decimals) if decimals else ops.round(self)

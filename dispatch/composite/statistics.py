@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
@@ -14,9 +14,12 @@ from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .forms import out_form
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 
 @host_kernel("nansum", "sum.dim_IntList", "isnan")
-def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
+def nansum(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
     """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
     given = self._spec.dtype
     if given.is_complex and self._spec.device.type == "cpu":
@@ -26,7 +29,7 @@ def nansum(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: Sca
     return ops.sum(self, dim, keepdim, dtype=dtype)
 
 
-def _summed_in(name: str, self: Any, dtype: ScalarType | None, out: Any) -> ScalarType:
+def _summed_in(name: str, self: Tensor, dtype: ScalarType | None, out: Tensor) -> ScalarType:
     """The dtype that an ``out=`` form sums in, which is the output's; a real one."""
     given: ScalarType = out._spec.dtype
     if dtype is not None and dtype is not given:
@@ -39,16 +42,16 @@ def _summed_in(name: str, self: Any, dtype: ScalarType | None, out: Any) -> Scal
 
 
 def nansum_out(
-    self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Any
-) -> Any:
+    self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Tensor
+) -> Tensor:
     """``nansum(out=)``, in the output's dtype."""
     dtype = _summed_in("nansum", self, dtype, out)
     return out_form("nansum", nansum)(self, dim, keepdim, dtype, out)
 
 
 def nanmean_out(
-    self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Any
-) -> Any:
+    self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Tensor
+) -> Tensor:
     """``nanmean(out=)``, in the output's dtype."""
     if self._spec.dtype.is_floating_point:
         dtype = _summed_in("nanmean", self, dtype, out)
@@ -56,7 +59,7 @@ def nanmean_out(
 
 
 @host_kernel("nanmean", "sum.dim_IntList", "isnan", "div.Tensor")
-def nanmean(self: Any, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Any:
+def nanmean(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
     """`mean` of the elements that are numbers. Raises RuntimeError for integers."""
     given = self._spec.dtype
     if not (given.is_floating_point or given.is_complex):
@@ -71,19 +74,27 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @host_kernel("quantile", "sort", "lerp.Tensor", "gather")
-def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def quantile(self: Tensor, q: Tensor | float, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
     """The values below which shares `q` of the elements lie; NaN where there is one."""
     return quantiles("quantile", self, q, dim, keepdim, interpolation, False)
 
 
-def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def nanquantile(
+    self: Tensor, q: Tensor | float, dim: int | None, keepdim: bool, interpolation: str
+) -> Tensor:
     """`quantile` of the elements that are numbers."""
     return quantiles("nanquantile", self, q, dim, keepdim, interpolation, True)
 
 
 def quantiles(
-    name: str, self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
-) -> Any:
+    name: str,
+    self: Tensor,
+    q: Tensor | float,
+    dim: int | None,
+    keepdim: bool,
+    interpolation: str,
+    ignore_nan: bool,
+) -> Tensor:
     """Interpolated between neighbours in order: at the rank q (n - 1) of n elements."""
     if not isinstance(q, TensorImpl):
         if not 0 <= q <= 1:
@@ -115,7 +126,7 @@ def quantiles(
     return found if q._spec.ndim else ops.squeeze(found, 0)
 
 
-def interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
+def interpolated(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
     """What stands in order at ranks between whole numbers."""
     if interpolation == "lower":
         ranks = ops.floor(ranks)
@@ -131,7 +142,7 @@ def interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
     return ops.lerp(values, ops.gather(ordered, -1, ops.ceil(ranks).to(int64)), weights)
 
 
-def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
+def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str) -> None:
     """PyTorch's refusals of empty or integral tensors and of shares outside [0, 1]."""
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
@@ -153,7 +164,7 @@ def check_quantiles(name: str, self: Any, q: Any, interpolation: str) -> None:
 
 
 @host_kernel("histc", "sub.Tensor", "div.Tensor", "index_add")
-def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
+def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
     """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty.
 
     Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
@@ -181,7 +192,7 @@ def histc(self: Any, bins: int, min: Any, max: Any) -> Any:
     return ops.index_add(counts, 0, places, inside.to(int64)).to(dtype)
 
 
-def bincount(self: Any, weights: Any, minlength: int) -> Any:
+def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """`torch.bincount`: how often each whole number from 0 on occurs, or the sum of the weights beside it.
 
     The host waits for the largest number: there are as many bins.
@@ -210,12 +221,12 @@ def bincount(self: Any, weights: Any, minlength: int) -> Any:
     return ops.index_add(sums, 0, self.to(int64), added)
 
 
-def bincount_out(self: Any, weights: Any, minlength: int, out: Any) -> Any:
+def bincount_out(self: Tensor, weights: Tensor | None, minlength: int, out: Tensor) -> Tensor:
     """`bincount` into a tensor of the result's dtype."""
     return out_form("bincount", ops.bincount, exact=True)(self, weights, minlength, out)
 
 
-def bounds(flat: Any, low: float, high: float) -> tuple[Any, Any]:
+def bounds(flat: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
     """The bounds of a histogram: those given, or if they are equal the elements'; one apart from equal ones."""
     dtype, device = flat._spec.dtype, flat._spec.device
     if low == high and flat.numel():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..generated import functions as ops
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 _UNIMPLEMENTED_REAL = (
     "stft requires the return_complex parameter be given for real inputs, and will further require that "
@@ -14,7 +17,7 @@ _UNIMPLEMENTED_REAL = (
 
 
 def stft(
-    self: Any,
+    self: Tensor,
     n_fft: int,
     hop_length: int | None,
     win_length: int | None,
@@ -23,7 +26,7 @@ def stft(
     onesided: bool | None,
     return_complex: bool | None,
     align_to_window: bool | None,
-) -> Any:
+) -> Tensor:
     """`stft_center` without a border."""
     return stft_center(
         self, n_fft, hop_length, win_length, window, False, "constant", normalized, onesided, return_complex,
@@ -32,18 +35,18 @@ def stft(
 
 
 def stft_center(
-    self: Any,
+    self: Tensor,
     n_fft: int,
     hop_length: int | None,
     win_length: int | None,
-    window: Any,
+    window: Tensor | None,
     center: bool,
     pad_mode: str,
     normalized: bool,
     onesided: bool | None,
     return_complex: bool | None,
     align_to_window: bool | None,
-) -> Any:
+) -> Tensor:
     """`torch.stft`: (frequencies, frames) of (samples), or of each of a batch."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
@@ -112,17 +115,17 @@ def stft_center(
 
 
 def istft(
-    self: Any,
+    self: Tensor,
     n_fft: int,
     hop_length: int | None,
     win_length: int | None,
-    window: Any,
+    window: Tensor | None,
     center: bool,
     normalized: bool,
     onesided: bool | None,
     length: int | None,
     return_complex: bool,
-) -> Any:
+) -> Tensor:
     """`torch.istft`: the least squares estimate of the signal from overlapping frames."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
@@ -199,7 +202,7 @@ def istft(
     return signal
 
 
-def _overlapped(frames: Any, length: int, n_fft: int, hop: int) -> Any:
+def _overlapped(frames: Tensor, length: int, n_fft: int, hop: int) -> Tensor:
     """(batch, frames, n_fft) added up at their places in (batch, length)."""
     batch = frames.shape[0]
     columns = frames.transpose(1, 2)

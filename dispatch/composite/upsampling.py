@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..plans.delegated import plan_with_numbers
 from ..plans.register import planned_by
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 
 def output_size_of(
@@ -42,7 +45,7 @@ def _by_vector(name: str) -> Callable[..., Any]:
         return op.rebind(vec, args) if part is None else part
 
     @planned_by(plan)
-    def vec(input: Any, output_size: Sequence[int] | None, *rest: Any) -> Any:
+    def vec(input: Tensor, output_size: Sequence[int] | None, *rest: Any) -> Any:
         *align_corners, scale_factors = rest
         sizes = output_size_of(input._spec.sizes, output_size, scale_factors)
         factors = [None] * len(sizes) if scale_factors is None else list(scale_factors)

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.allocator import storage_size
 from ...runtime.local_dispatch_key_set import modes
@@ -24,6 +24,9 @@ from ..structured.meta.dims import wrap_dim
 from ..structured.meta.views import infer_size, view_strides
 from . import dimnames, views_in_place
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
 
 @lru_cache(maxsize=4096)
 def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
@@ -32,7 +35,7 @@ def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
     return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
 
 
-def reshape(self: Any, shape: Sequence[int]) -> Any:
+def reshape(self: Tensor, shape: Sequence[int]) -> Tensor:
     """`torch.reshape`."""
     sizes, is_view = _reshaped(self._spec, tuple(shape))
     if is_view:
@@ -53,7 +56,7 @@ def _check_strided(size: Sequence[int], stride: Sequence[int], storage_offset: i
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
 
 
-def _check_reach(self: Any, size: Sequence[int], stride: Sequence[int], first: int) -> None:
+def _check_reach(self: Tensor, size: Sequence[int], stride: Sequence[int], first: int) -> None:
     itemsize = self._spec.itemsize
     needed = (first + storage_size(tuple(size), tuple(stride))) * itemsize
     have = root_of(self._data).nbytes
@@ -83,7 +86,7 @@ def plan_at_start(
     needed = 0 if 0 in size else (first + storage_size(size, stride)) * self._spec.itemsize
     composed = op.rebind(op.lookup(key_set).bind(op, key_set), args)
 
-    def plan(self: Any, *rest: Any) -> Any:
+    def plan(self: Tensor, *rest: Tensor) -> Any:
         data = self._data
         if root_of(data) is data and needed <= data.nbytes:
             return at_start(self, *rest)
@@ -97,7 +100,9 @@ def _plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 
 @planned_by(_plan_as_strided)
-def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
+def as_strided(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> Tensor:
     """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
     _check_strided(size, stride, storage_offset)
     own = self.storage_offset()
@@ -106,19 +111,19 @@ def as_strided(self: Any, size: Sequence[int], stride: Sequence[int], storage_of
     return self._strided_from(tuple(size), tuple(stride), first - own)
 
 
-def real(self: Any) -> Any:
+def real(self: Tensor) -> Tensor:
     """`torch.real`: a view of the real parts; a real tensor itself."""
     return view_as_real(self).select(-1, 0) if self._spec.dtype.is_complex else self
 
 
-def imag(self: Any) -> Any:
+def imag(self: Tensor) -> Tensor:
     """`torch.imag`: a view of the imaginary parts."""
     if not self._spec.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return view_as_real(self).select(-1, 1)
 
 
-def narrow(self: Any, dim: int, start: int, length: int) -> Any:
+def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`torch.narrow`."""
     spec = self._spec
     if spec.ndim == 0:
@@ -137,7 +142,7 @@ def narrow(self: Any, dim: int, start: int, length: int) -> Any:
     return self.slice(dim, start, start + length, 1)
 
 
-def narrow_tensor(self: Any, dim: int, start: Any, length: int) -> Any:
+def narrow_tensor(self: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
     """`torch.narrow` from a place that an integral 0-d tensor holds.
 
     Meta tensors hold no values; sizes and strides do not depend on this one, so there the place is taken to be 0.
@@ -149,22 +154,22 @@ def narrow_tensor(self: Any, dim: int, start: Any, length: int) -> Any:
     return narrow(self, dim, start.item(), length)
 
 
-def view_as(self: Any, other: Any) -> Any:
+def view_as(self: Tensor, other: Tensor) -> Tensor:
     """`Tensor.view_as`."""
     return self.view(other._spec.sizes)
 
 
-def reshape_as(self: Any, other: Any) -> Any:
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`Tensor.reshape_as`."""
     return self.reshape(other._spec.sizes)
 
 
-def expand_as(self: Any, other: Any) -> Any:
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`Tensor.expand_as`."""
     return self.expand(other._spec.sizes)
 
 
-def broadcast_to(self: Any, size: Sequence[int]) -> Any:
+def broadcast_to(self: Tensor, size: Sequence[int]) -> Tensor:
     """`torch.broadcast_to`."""
     return self.expand(size)
 
@@ -194,24 +199,24 @@ def _moved_order(rank: int, source: int | Sequence[int], destination: int | Sequ
 
 
 def _plan_movedim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    self: Any = args[0]
+    self: Tensor = args[0]
     order = _moved_order(self._spec.ndim, args[1], args[2])
     return plan_of_part(op, key_set, args, "aten::permute", (self, tuple(order))) if order else None
 
 
 @planned_by(_plan_movedim)
-def movedim(self: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def movedim(self: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """`torch.movedim`: the named dimensions to new places, the others in order."""
     order = _moved_order(self._spec.ndim, source, destination)
     return self.permute(order) if order else self.alias()
 
 
-def swapdims(self: Any, dim0: int, dim1: int) -> Any:
+def swapdims(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """`torch.swapdims`, `torch.swapaxes`."""
     return self.transpose(dim0, dim1)
 
 
-def adjoint(self: Any) -> Any:
+def adjoint(self: Tensor) -> Tensor:
     """`torch.adjoint`: the conjugate transpose of the last two dimensions."""
     rank = self._spec.ndim
     if rank == 1:
@@ -235,13 +240,13 @@ def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[in
     return (*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :])
 
 
-def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+def flatten(self: Tensor, start_dim: int, end_dim: int) -> Tensor:
     """`torch.flatten`: the tensor itself where there is nothing to join."""
     sizes = _flattened(self._spec.sizes, start_dim, end_dim)
     return self if sizes is None else reshape(self, sizes)
 
 
-def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
+def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """`torch.unflatten`."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim)
@@ -264,17 +269,17 @@ def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Any:
     return self.view((*spec.sizes[:d], *whole, *spec.sizes[d + 1 :]))
 
 
-def ravel(self: Any) -> Any:
+def ravel(self: Tensor) -> Tensor:
     """`torch.ravel`."""
     return self.contiguous().view((-1,))
 
 
-def split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
+def split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.split` into parts of one size, the last one smaller where it must be."""
     return mark_several(unsafe_split(self, split_size, dim), "Split")
 
 
-def unsafe_split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
+def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.unsafe_split`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
@@ -293,12 +298,12 @@ def unsafe_split(self: Any, split_size: int, dim: int) -> tuple[Any, ...]:
     return tuple([self.slice(dim, s, min(s + split_size, size), 1) for s in range(0, size, split_size)])
 
 
-def split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
+def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """`torch.split` into parts of the sizes given."""
     return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes")
 
 
-def unsafe_split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> tuple[Any, ...]:
+def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """`torch.unsafe_split_with_sizes`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
@@ -319,12 +324,12 @@ def unsafe_split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int) -> 
     return tuple([self.slice(dim, end - n, end, 1) for n, end in zip(split_sizes, ends, strict=True)])
 
 
-def chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+def chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
     return mark_several(unsafe_chunk(self, chunks, dim), "Split")
 
 
-def unsafe_chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
+def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.unsafe_chunk`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
@@ -337,7 +342,7 @@ def unsafe_chunk(self: Any, chunks: int, dim: int) -> tuple[Any, ...]:
     return unsafe_split(self, (size + chunks - 1) // chunks, dim)
 
 
-def tensor_split_sections(self: Any, sections: int, dim: int) -> tuple[Any, ...]:
+def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.tensor_split` into a number of parts whose sizes differ by one at most."""
     spec = self._spec
     _check_tensor_split(spec.ndim)
@@ -347,7 +352,7 @@ def tensor_split_sections(self: Any, sections: int, dim: int) -> tuple[Any, ...]
     return unsafe_split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
 
 
-def tensor_split_indices(self: Any, indices: Sequence[int], dim: int) -> tuple[Any, ...]:
+def tensor_split_indices(self: Tensor, indices: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """`torch.tensor_split` at the indices given."""
     spec = self._spec
     _check_tensor_split(spec.ndim)
@@ -356,7 +361,7 @@ def tensor_split_indices(self: Any, indices: Sequence[int], dim: int) -> tuple[A
     return tuple([self.slice(dim, start, end, 1) for start, end in zip(starts, ends, strict=True)])
 
 
-def tensor_split_tensor(self: Any, tensor_indices_or_sections: Any, dim: int) -> tuple[Any, ...]:
+def tensor_split_tensor(self: Tensor, tensor_indices_or_sections: Tensor, dim: int) -> tuple[Tensor, ...]:
     """`torch.tensor_split` by an int64 tensor: a number of parts, or the indices."""
     _check_tensor_split(self._spec.ndim)
     given = tensor_indices_or_sections._spec
@@ -388,7 +393,7 @@ def _check_tensor_split(rank: int) -> None:
         )
 
 
-def unbind(self: Any, dim: int) -> tuple[Any, ...]:
+def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
     """`torch.unbind`: the slices along a dimension, which goes away."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)

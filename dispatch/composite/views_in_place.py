@@ -7,10 +7,13 @@ it keep their own sizes (torch/csrc/autograd VariableTypeManual, ATen/native/Ten
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled
 from ..autograd.inplace import check_inplace
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 InPlace = Callable[..., Any]
 
@@ -18,7 +21,7 @@ InPlace = Callable[..., Any]
 def becoming(name: str) -> InPlace:
     """The in-place form of the view method `name`."""
 
-    def become(self: Any, *args: Any) -> Any:
+    def become(self: Tensor, *args: Any) -> Tensor:
         if is_grad_enabled():
             check_inplace(self)
         view = getattr(self, name)(*args)

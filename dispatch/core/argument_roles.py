@@ -20,7 +20,7 @@ def is_runtime(type: Type) -> bool:
     return base_type(type).name in RUNTIME_TYPES
 
 
-def key_of(value: Any) -> Any:
+def key_of(value: object) -> TensorSpec | type | tuple[Any, ...]:
     """The part of a plan's key that a runtime argument gives."""
     if isinstance(value, TensorImpl):
         return value._spec
@@ -29,7 +29,7 @@ def key_of(value: Any) -> Any:
     return value.__class__
 
 
-def static_key_of(value: Any) -> Any:
+def static_key_of(value: object) -> object:
     """The part of a plan's key that a static argument gives; lists become tuples, numbers keep their class."""
     if isinstance(value, list | tuple):
         return tuple([static_key_of(v) for v in value])
@@ -38,7 +38,7 @@ def static_key_of(value: Any) -> Any:
     return value
 
 
-def spec_of(value: Any) -> Any:
+def spec_of(value: object) -> Any:
     """An argument as meta functions see it: tensors as specs, numbers in runtime places as their class."""
     if isinstance(value, TensorImpl):
         return value._spec

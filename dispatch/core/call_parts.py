@@ -37,7 +37,7 @@ class Parameter(NamedTuple):
 
     name: str
     role: str
-    default: Any = NOT_GIVEN
+    default: object = NOT_GIVEN
     keyword_only: bool = False
 
 
@@ -46,7 +46,7 @@ class WrappedNumber(TensorImpl):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: scalar_type.Number) -> None:
         self.value = value
 
 
@@ -60,7 +60,7 @@ overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, de
 _LARGEST = 1 << 62
 
 
-def plain_number(value: Any) -> Any:
+def plain_number(value: object) -> Any:
     """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
     cls = value.__class__
     if cls in NUMBERS:
@@ -118,7 +118,7 @@ def all_ints(values: Sequence[Any]) -> bool:
     return True
 
 
-def is_hashable(value: Any) -> bool:
+def is_hashable(value: object) -> bool:
     """Whether a value can stand in a key."""
     try:
         hash(value)
@@ -127,7 +127,7 @@ def is_hashable(value: Any) -> bool:
     return True
 
 
-def is_same(bound: Any, given: Any) -> bool:
+def is_same(bound: Any, given: object) -> bool:
     """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
     if bound is given:
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...runtime.dispatch_key import ADINPLACE_BIT
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled, is_inference_mode_enabled
@@ -13,8 +13,10 @@ from ..schema import FunctionSchema
 from .argument_roles import tensors_in
 from .kernel_function import Plan
 
+Result = TypeVar("Result")
 
-def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Any) -> Any:
+
+def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Result) -> Result:
     """The result of a call in inference mode: fresh tensors without version counter and autograd keys.
 
     Results that alias an argument (views, in-place and ``out=`` forms) stay what they are.

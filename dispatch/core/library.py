@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from copy import copy
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import DispatchKey, parse
 from ..schema import parse_name, parse_schema
@@ -18,6 +18,9 @@ from .dispatcher import Dispatcher
 from .kernel_function import KernelFunction
 from .kernel_signature import check_is_boxed
 from .registration import RegistrationHandle
+
+if TYPE_CHECKING:
+    from .op_overload import OpOverload
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 
@@ -129,7 +132,7 @@ class Library:
 
     def impl(
         self,
-        op_name: Any,
+        op_name: str | OpOverload,
         fn: Callable[..., Any] | KernelFunction,
         dispatch_key: str | DispatchKey = "",
         *,

@@ -473,7 +473,7 @@ def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence
     return made
 
 
-def is_baked(value: Any, default: Any) -> bool:
+def is_baked(value: object, default: object) -> bool:
     """Whether a runtime argument stands in the key by value: an int that is its schema's default (alpha=1)."""
     return value.__class__ is int and default.__class__ is int and bool(value == default)
 

@@ -11,12 +11,15 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 HANDLER: Final = "__tensor_function__"
 
@@ -40,8 +43,11 @@ name_resolvers: list[Callable[[Any], str | None]] = []
 
 
 def disabled_tensor_function(
-    func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
-) -> Any:
+    func: Callable[..., Any],
+    types: Sequence[type],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> object:
     """As a class's ``__tensor_function__``: its instances do not take part (`torch._C._disabled_torch_function_impl`).
 
     Example:
@@ -129,7 +135,7 @@ def overloaded_in(values: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _insert(found: list[Any], value: Any) -> None:
+def _insert(found: list[Any], value: object) -> None:
     cls = type(value)
     if not handles(cls):
         return
@@ -164,7 +170,7 @@ def is_marked(parts: Iterable[Any]) -> bool:
     return False
 
 
-def unmarked(result: Any) -> Any:
+def unmarked(result: Result) -> Result:
     """A result in which plain tensors do not have the spec of one that takes part, got from an argument."""
     if isinstance(result, TensorImpl):
         spec = result._spec
@@ -177,7 +183,11 @@ def unmarked(result: Any) -> Any:
 
 
 def handle(
-    func: Any, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any], python: bool = False
+    func: Callable[..., Any],
+    askers: Sequence[Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    python: bool = False,
 ) -> Any:
     """Have the innermost mode handle a call, else `askers` in their order.
 
@@ -212,7 +222,9 @@ def handle(
     raise TypeError(_refusal(func, askers, active[-1] if active else None, python))
 
 
-def handle_operator(func: Any, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def handle_operator(
+    func: Callable[..., Any], askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
     """`handle` for Python's binary operators: a TypeError, of whatever handler, becomes NotImplemented."""
     try:
         return handle(func, askers, args, kwargs)
@@ -220,7 +232,7 @@ def handle_operator(func: Any, askers: Sequence[Any], args: Sequence[Any], kwarg
         return NotImplemented
 
 
-def _refusal(func: Any, askers: Sequence[Any], mode: Any, python: bool) -> str:
+def _refusal(func: Callable[..., Any], askers: Sequence[Any], mode: object, python: bool) -> str:
     name = next((name for name in (known(func) for known in name_resolvers) if name), None)
     if name is None:
         module = getattr(func, "__module__", None)
@@ -252,12 +264,12 @@ def has_tensor_function(relevant_args: Iterable[Any]) -> bool:
     return bool(state.modes) or (not state.disabled and bool(overloaded_in(relevant_args)))
 
 
-def has_tensor_function_unary(value: Any) -> bool:
+def has_tensor_function_unary(value: object) -> bool:
     """`has_tensor_function` of one argument."""
     return has_tensor_function((value,))
 
 
-def has_tensor_function_variadic(*values: Any) -> bool:
+def has_tensor_function_variadic(*values: object) -> bool:
     """`has_tensor_function` of the arguments given."""
     return has_tensor_function(values)
 
@@ -292,7 +304,7 @@ def handle_tensor_function(
     return handle(public_api, askers, args, kwargs, python=True)
 
 
-def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
+def overridable(function: Function) -> Function:
     """A public function made of operators, which its arguments' classes may take over (`torch.overrides`).
 
     Example:
@@ -322,7 +334,7 @@ def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
     for each in ("__module__", "__qualname__", "__doc__", "__annotations__"):
         setattr(public, each, getattr(function, each))
     public.__wrapped__ = function  # type: ignore[attr-defined]
-    return public
+    return public  # type: ignore[return-value]
 
 
 def _asking_first(*args: Any, **kwargs: Any) -> Any:

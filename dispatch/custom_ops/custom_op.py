@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BackendComponent, DispatchKey, highest_priority, parse
@@ -28,6 +28,7 @@ from .user_function import call_function, check_results
 
 DeviceTypes = str | Sequence[str] | None
 Function = Callable[..., Any]
+Registered = TypeVar("Registered", bound=Callable[..., Any])
 
 definitions: dict[str, CustomOpDef] = {}
 """Every custom operator by its full name; one that is defined again replaces the earlier one."""
@@ -70,6 +71,28 @@ def parse_qualname(qualname: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
+@overload
+def custom_op(
+    name: str,
+    fn: None = None,
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    device_types: DeviceTypes = None,
+    schema: str | None = None,
+    tags: str | Sequence[str] | None = None,
+) -> Callable[[Function], CustomOpDef]: ...
+@overload
+def custom_op(
+    name: str,
+    fn: Function,
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    device_types: DeviceTypes = None,
+    schema: str | None = None,
+    tags: str | Sequence[str] | None = None,
+) -> CustomOpDef: ...
 def custom_op(
     name: str,
     fn: Function | None = None,
@@ -79,7 +102,7 @@ def custom_op(
     device_types: DeviceTypes = None,
     schema: str | None = None,
     tags: str | Sequence[str] | None = None,
-) -> Any:
+) -> Callable[[Function], CustomOpDef] | CustomOpDef:
     """Make a function an operator (`torch.library.custom_op`): a decorator that gives a `CustomOpDef`.
 
     The operator is called through the dispatcher, so that it can have kernels for other devices, a fake kernel for
@@ -210,7 +233,13 @@ class CustomOpDef:
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
-    def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
+    @overload
+    def register_kernel(
+        self, device_types: DeviceTypes, fn: None = None, /
+    ) -> Callable[[Registered], Registered]: ...
+    @overload
+    def register_kernel(self, device_types: DeviceTypes, fn: Registered, /) -> Registered: ...
+    def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Function:
         """Register the kernel of one or several device types; None is every device without one of its own.
 
         A decorator if `fn` is left out. Raises RuntimeError for a device type that does not exist, ValueError where
@@ -283,7 +312,11 @@ class CustomOpDef:
             unmark(tensor)
         return check_results(schema, function, args, result)
 
-    def register_fake(self, fn: Function | None = None, /) -> Any:
+    @overload
+    def register_fake(self, fn: None = None, /) -> Callable[[Registered], Registered]: ...
+    @overload
+    def register_fake(self, fn: Registered, /) -> Registered: ...
+    def register_fake(self, fn: Function | None = None, /) -> Function:
         """Register the kernel for meta tensors: it makes results of the right shape, dtype and strides.
 
         A decorator if `fn` is left out. An operator that returns nothing but the arguments it writes into needs none.
@@ -323,7 +356,11 @@ class CustomOpDef:
             earlier.close()
         self._autocast[device_type] = Dispatcher.singleton().register_impl(self._qualname, key, kernel)
 
-    def register_vmap(self, func: Function | None = None) -> Any:
+    @overload
+    def register_vmap(self, func: None = None) -> Callable[[Registered], Registered]: ...
+    @overload
+    def register_vmap(self, func: Registered) -> Registered: ...
+    def register_vmap(self, func: Function | None = None) -> Function:
         """Register what `tt.vmap` calls: ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``.
 
         The arguments come with all examples; `in_dims` says for each positional one which dimension is mapped, None

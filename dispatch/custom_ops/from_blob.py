@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...runtime.allocator import storage_size
 from ...runtime.data_ptr import DataPtr
@@ -16,7 +15,7 @@ from ..tensor import Tensor
 
 def from_blob(
     pointer: DataPtr, sizes: Sequence[int], strides: Sequence[int] | None = None, *, dtype: ScalarType
-) -> Any:
+) -> Tensor:
     """A tensor whose first element is where `pointer` points; it keeps the pointer, whose deleter runs after it.
 
     Args:

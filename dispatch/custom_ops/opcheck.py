@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ..schema import FunctionSchema
 from ..schema.type_check import MISMATCH, compile_check
 from .custom_op import CustomOpDef
 from .user_function import any_shared, declared_aliases, shares_memory, undeclared_alias
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 
 class OpCheckError(Exception):
@@ -141,7 +144,7 @@ def _overload_of(op: Any) -> OpOverload:
     return op
 
 
-def detached_copy(tensor: Any) -> Any:
+def detached_copy(tensor: Tensor) -> Tensor:
     """A tensor of the same values, sizes, strides and device, over memory of its own."""
     from ..generated.functions import empty_strided
 
@@ -150,16 +153,16 @@ def detached_copy(tensor: Any) -> Any:
         lengths = [1 if stride == 0 else size for size, stride in zip(spec.sizes, spec.strides, strict=True)]
         part = tensor.detach().as_strided(lengths, spec.strides, tensor.storage_offset()).clone()
         return part.expand(spec.sizes)
-    copied: Any = empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
+    copied: Tensor = empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
     return copied.copy_(tensor.detach())
 
 
-def _copy_with_grad(tensor: Any) -> Any:
+def _copy_with_grad(tensor: Tensor) -> Tensor:
     copied = detached_copy(tensor)
     return copied.requires_grad_() if tensor._spec.requires_grad else copied
 
 
-def _meta_copy(tensor: Any) -> Any:
+def _meta_copy(tensor: Tensor) -> Tensor:
     from ..generated.functions import empty_strided
 
     spec = tensor._spec
@@ -350,7 +353,8 @@ def _connected(output: Any, sources: Sequence[Any]) -> Any:
     """An output that has a history, be it one of zeros: `gradcheck` passes over those that have none."""
     if output._spec.requires_grad:
         return output
-    return output + sum((source * 0).sum() for source in sources)
+    zero: Any = sum((source * 0).sum() for source in sources)
+    return output + zero
 
 
 TESTS: dict[str, Callable[[_Sample, dict[str, float]], None]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ..autograd.registered_formula import Formula, formula_kernel
@@ -20,6 +20,7 @@ from ..core.registration import RegistrationHandle
 from .custom_op import (
     CustomOpDef,
     DeviceTypes,
+    Registered,
     autocast_kernel,
     definitions,
     key_for_device,
@@ -97,9 +98,17 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: str 
     fragment_of(namespace, lib).define(name + schema, tags=(tags,) if isinstance(tags, str) else tags)
 
 
+@overload
+def impl(
+    qualname: str, types: str | Sequence[str], func: None = None, *, lib: Library | None = None
+) -> Callable[[Function], None]: ...
+@overload
+def impl(
+    qualname: str, types: str | Sequence[str], func: Function, *, lib: Library | None = None
+) -> None: ...
 def impl(
     qualname: str, types: str | Sequence[str], func: Function | None = None, *, lib: Library | None = None
-) -> Any:
+) -> Callable[[Function], None] | None:
     """Register a kernel for device types, or for ``"default"``: every device without one (`torch.library.impl`).
 
     A decorator if `func` is left out. Raises RuntimeError for an unknown device type and for a function that cannot
@@ -114,12 +123,23 @@ def impl(
         for key in keys:
             library.impl(qualname, function, key)
 
-    return register if func is None else register(func)
+    if func is None:
+        return register
+    register(func)
+    return None
 
 
+@overload
+def register_kernel(
+    op: Operator, device_types: DeviceTypes, func: None = None, /, *, lib: Library | None = None
+) -> Callable[[Registered], Registered]: ...
+@overload
+def register_kernel(
+    op: Operator, device_types: DeviceTypes, func: Registered, /, *, lib: Library | None = None
+) -> Registered: ...
 def register_kernel(
     op: Operator, device_types: DeviceTypes, func: Function | None = None, /, *, lib: Library | None = None
-) -> Any:
+) -> Function:
     """Register an operator's kernel for device types; None is every device without one of its own.
 
     A decorator if `func` is left out. Raises as `CustomOpDef.register_kernel` and `impl` do; ValueError for what is no
@@ -145,7 +165,13 @@ def register_kernel(
     return register if func is None else register(func)
 
 
-def register_fake(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
+@overload
+def register_fake(
+    op: Operator, func: None = None, /, *, lib: Library | None = None
+) -> Callable[[Registered], Registered]: ...
+@overload
+def register_fake(op: Operator, func: Registered, /, *, lib: Library | None = None) -> Registered: ...
+def register_fake(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Function:
     """Register an operator's kernel for meta tensors (`torch.library.register_fake`).
 
     A decorator if `func` is left out. Raises RuntimeError where the operator decomposes into others and needs none;
@@ -240,7 +266,13 @@ def register_autocast(
     fragment_of(name.partition("::")[0], lib).impl(name, kernel, key, allow_override=True)
 
 
-def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
+@overload
+def register_vmap(
+    op: Operator, func: None = None, /, *, lib: Library | None = None
+) -> Callable[[Registered], Registered]: ...
+@overload
+def register_vmap(op: Operator, func: Registered, /, *, lib: Library | None = None) -> Registered: ...
+def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Function:
     """Register an operator's batching rule ``func(info, in_dims, *args) -> (output, out_dims)`` for `tt.vmap`.
 
     See `CustomOpDef.register_vmap`. A decorator if `func` is left out. Raises RuntimeError for an operator that does

@@ -7,16 +7,22 @@ randomness: probabilistic algorithms for constructing approximate matrix decompo
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 __all__ = ["lu", "pca_lowrank", "svd_lowrank"]
 
 
 @overridable
-def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+def lu(
+    A: Tensor, pivot: bool = True, get_infos: bool = False, out: Sequence[Tensor] | None = None
+) -> Sequence[Tensor]:
     """L and U in one matrix, and the rows' exchanges counted from 1 (`torch.lu`, for `tt.linalg.lu_factor`).
 
     Args:
@@ -52,13 +58,13 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> 
     return out
 
 
-def _range_basis(A: Any, q: int, niter: int, M: Any) -> Any:
+def _range_basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
     """Q of `q` orthonormal columns for which Q Q^H (A - M) is nearly A - M: a random projection, then powers."""
 
-    def forward(x: Any) -> Any:
+    def forward(x: Tensor) -> Tensor:
         return A @ x if M is None else A @ x - M @ x
 
-    def backward(x: Any) -> Any:
+    def backward(x: Tensor) -> Tensor:
         return A.mH @ x if M is None else A.mH @ x - M.mH @ x
 
     dtype = A.dtype if A.is_complex() or A.is_floating_point() else _ops.empty(0).dtype
@@ -69,7 +75,9 @@ def _range_basis(A: Any, q: int, niter: int, M: Any) -> Any:
     return found
 
 
-def _projected_svd(A: Any, q: int | None, niter: int | None, M: Any) -> tuple[Any, Any, Any]:
+def _projected_svd(
+    A: Tensor, q: int | None, niter: int | None, M: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     rows, columns = A.shape[-2:]
     if M is not None:
         M = M.broadcast_to(A.shape)
@@ -86,7 +94,9 @@ def _projected_svd(A: Any, q: int | None, niter: int | None, M: Any) -> tuple[An
 
 
 @overridable
-def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> tuple[Any, Any, Any]:
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Nearly the largest singular values of a matrix, with their vectors (`torch.svd_lowrank`).
 
     Args:
@@ -110,7 +120,9 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
 
 
 @overridable
-def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Any, Any, Any]:
+def pca_lowrank(
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
     """The principal components of samples, one in each row (`torch.pca_lowrank`).
 
     Args:

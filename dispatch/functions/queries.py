@@ -5,7 +5,8 @@ The root re-exports them. What a tensor answers itself is its method of the same
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import bool_, int32, int64
@@ -14,6 +15,11 @@ from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
+    from ...runtime.layout import layout as Layout
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
     "detach_",
@@ -91,14 +97,14 @@ def typename(obj: object, /) -> str:
     return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"
 
 
-def _checked(name: str, input: Any) -> Any:
+def _checked(name: str, input: object) -> Tensor:
     if not isinstance(input, Tensor):
         raise not_a_tensor(input, name)
     return input
 
 
 @overridable
-def numel(input: Any) -> int:
+def numel(input: Tensor) -> int:
     """How many elements a tensor has (`torch.numel`).
 
     Args:
@@ -112,12 +118,11 @@ def numel(input: Any) -> int:
         >>> tt.numel(tt.ones(2, 3))
         6
     """
-    count: int = _checked("numel", input).numel()
-    return count
+    return _checked("numel", input).numel()
 
 
 @overridable
-def is_complex(input: Any) -> bool:
+def is_complex(input: Tensor) -> bool:
     """Whether a tensor's dtype is complex (`torch.is_complex`).
 
     Args:
@@ -135,7 +140,7 @@ def is_complex(input: Any) -> bool:
 
 
 @overridable
-def is_floating_point(input: Any) -> bool:
+def is_floating_point(input: Tensor) -> bool:
     """Whether a tensor's dtype is a floating one (`torch.is_floating_point`).
 
     Args:
@@ -153,7 +158,7 @@ def is_floating_point(input: Any) -> bool:
 
 
 @overridable
-def is_nonzero(input: Any) -> bool:
+def is_nonzero(input: Tensor) -> bool:
     """Whether a tensor's only element is not zero (`torch.is_nonzero`).
 
     Args:
@@ -174,7 +179,7 @@ def is_nonzero(input: Any) -> bool:
 
 
 @overridable
-def is_conj(input: Any) -> bool:
+def is_conj(input: Tensor) -> bool:
     """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them.
 
     Args:
@@ -192,7 +197,7 @@ def is_conj(input: Any) -> bool:
 
 
 @overridable
-def is_neg(input: Any) -> bool:
+def is_neg(input: Tensor) -> bool:
     """Whether elements are to be negated when read (`torch.is_neg`): never here.
 
     Args:
@@ -210,7 +215,7 @@ def is_neg(input: Any) -> bool:
 
 
 @overridable
-def is_inference(input: Any) -> bool:
+def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode (`torch.is_inference`).
 
     Args:
@@ -230,7 +235,7 @@ def is_inference(input: Any) -> bool:
 
 
 @overridable
-def is_signed(input: Any) -> bool:
+def is_signed(input: Tensor) -> bool:
     """Whether a tensor's dtype can hold negative numbers (`torch.is_signed`).
 
     Args:
@@ -248,7 +253,7 @@ def is_signed(input: Any) -> bool:
 
 
 @overridable
-def is_same_size(input: Any, other: Any) -> bool:
+def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes (`torch.is_same_size`).
 
     Args:
@@ -267,7 +272,7 @@ def is_same_size(input: Any, other: Any) -> bool:
 
 
 @overridable
-def get_device(input: Any) -> int:
+def get_device(input: Tensor) -> int:
     """The ordinal of the device that a tensor is on (`torch.get_device`).
 
     Args:
@@ -286,7 +291,7 @@ def get_device(input: Any) -> int:
 
 
 @overridable
-def detach_(input: Any) -> Any:
+def detach_(input: Tensor) -> Tensor:
     """Take a tensor out of the graph that made it, in place (`torch.detach_`).
 
     Args:
@@ -307,7 +312,7 @@ def detach_(input: Any) -> Any:
     return _checked("detach_", input).detach_()
 
 
-def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool) -> Any:
+def _triangle(row: int, col: int, offset: int, dtype: ScalarType, device: DeviceLike, upper: bool) -> Tensor:
     name = "triu_indices" if upper else "tril_indices"
     for side, size in (("row", row), ("col", col)):
         if size < 0:
@@ -325,8 +330,14 @@ def _triangle(row: int, col: int, offset: int, dtype: Any, device: Any, upper: b
 
 @api_boundary
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
-) -> Any:
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: ScalarType = int64,
+    device: DeviceLike = None,
+    layout: Layout | None = None,
+) -> Tensor:
     """Rows and columns of a matrix's lower triangle, row by row (`torch.tril_indices`).
 
     Args:
@@ -354,8 +365,14 @@ def tril_indices(
 
 @api_boundary
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
-) -> Any:
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: ScalarType = int64,
+    device: DeviceLike = None,
+    layout: Layout | None = None,
+) -> Tensor:
     """Rows and columns of a matrix's upper triangle, row by row (`torch.triu_indices`).
 
     Args:
@@ -382,7 +399,7 @@ def triu_indices(
 
 
 @overridable
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]:
     """The coordinates, in an array of a shape, of positions in its flattened form (`torch.unravel_index`).
 
     Args:

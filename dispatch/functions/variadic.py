@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 from ..methods.unique import unique as _unique
 from ..methods.unique import unique_consecutive as _unique_consecutive
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
     "atleast_1d",
@@ -33,13 +36,19 @@ __all__ = [
 ]
 
 
-def _listed(tensors: tuple[Any, ...]) -> Sequence[Any]:
+def _listed(tensors: tuple[Any, ...]) -> Sequence[Tensor]:
     """The tensors of a call with several arguments, or with a list of them."""
     return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
 
 
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
+@overload
+def atleast_1d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
     """Tensors with at least one dimension: a number becomes a vector of one element (`torch.atleast_1d`).
 
     Args:
@@ -58,8 +67,14 @@ def atleast_1d(*tensors: Any) -> Any:
     return _ops.atleast_1d(_listed(tensors))
 
 
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
+@overload
+def atleast_2d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
     """Tensors with at least two dimensions: vectors become rows (`torch.atleast_2d`).
 
     Args:
@@ -78,8 +93,14 @@ def atleast_2d(*tensors: Any) -> Any:
     return _ops.atleast_2d(_listed(tensors))
 
 
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
+@overload
+def atleast_3d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
     """Tensors with at least three dimensions: a vector (n,) becomes (1, n, 1), a matrix (m, n, 1)
     (`torch.atleast_3d`).
 
@@ -100,7 +121,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 @overridable
-def block_diag(*tensors: Any) -> Any:
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Matrices along the diagonal of one matrix, zeros elsewhere (`torch.block_diag`).
 
     Args:
@@ -122,7 +143,7 @@ def block_diag(*tensors: Any) -> Any:
 
 
 @overridable
-def broadcast_tensors(*tensors: Any) -> Any:
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     """The tensors expanded to their common shape (`torch.broadcast_tensors`).
 
     Args:
@@ -143,7 +164,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 
 @overridable
-def cartesian_prod(*tensors: Any) -> Any:
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Every choice of an element of each vector, a row for each (`torch.cartesian_prod`).
 
     Args:
@@ -164,7 +185,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 @overridable
-def chain_matmul(*matrices: Any, out: Any = None) -> Any:
+def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """The product of matrices in the cheapest order (`torch.chain_matmul`); `tt.linalg.multi_dot` is newer.
 
     Args:
@@ -189,8 +210,14 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     )
 
 
+@overload
+def einsum(equation: str, operands: Sequence[Tensor], /) -> Tensor: ...
+@overload
+def einsum(equation: str, /, *operands: Tensor) -> Tensor: ...
+@overload
+def einsum(operand: Tensor, labels: Sequence[Any], /, *others: Tensor | Sequence[Any]) -> Tensor: ...
 @overridable
-def einsum(*args: Any) -> Any:
+def einsum(*args: Any) -> Tensor:
     """Sums of products, dimensions named by letters (`torch.einsum`).
 
     Args:
@@ -223,10 +250,10 @@ def einsum(*args: Any) -> Any:
     return _ops.einsum(args[0], operands)
 
 
-def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
     """The equation of operands with lists of numbers."""
 
-    def text(labels: Sequence[Any]) -> str:
+    def text(labels: Sequence[object]) -> str:
         out = ""
         for label in labels:
             if label is Ellipsis:
@@ -250,7 +277,7 @@ def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
 
 @overridable
-def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> Sequence[Tensor]:
     """Coordinates of a grid, a tensor for each dimension (`torch.meshgrid`).
 
     Args:
@@ -287,7 +314,9 @@ _MODES = {
 
 
 @overridable
-def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Any:
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Tensor:
     """The distance of each row of one batch of matrices from each of another (`torch.cdist`).
 
     Args:
@@ -317,8 +346,13 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
 
 @overridable
 def norm(
-    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
-) -> Any:
+    input: Tensor,
+    p: float | str | None = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    out: Tensor | None = None,
+    dtype: ScalarType | None = None,
+) -> Tensor:
     """A vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`; `tt.linalg.vector_norm` is newer).
 
     Args:
@@ -346,7 +380,9 @@ def norm(
 
 
 @overridable
-def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+def tensordot(
+    a: Tensor, b: Tensor, dims: int | Tensor | Sequence[int | Sequence[int]] = 2, out: Tensor | None = None
+) -> Tensor:
     """The sum of products over dimensions of both operands (`torch.tensordot`).
 
     Args:
@@ -377,20 +413,54 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
             )
         left, right = list(range(a.dim() - dims, a.dim())), list(range(dims))
     else:
-        left, right = (list(d) if isinstance(d, list | tuple) else [d] for d in dims)
+        left, right = (list(d) if isinstance(d, list | tuple) else [d] for d in dims)  # type: ignore[assignment]
     if out is not None:
         return _ops.tensordot(a, b, left, right, out=out)
     return _ops.tensordot(a, b, left, right)
 
 
-@overridable
+@overload
 def unique(
-    input: Any,
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    *,
+    return_inverse: Literal[True],
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    *,
+    return_counts: Literal[True],
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique(
+    input: Tensor,
     sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]: ...
+@overridable
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """The different elements of a tensor, or entries along `dim`, in ascending order (`torch.unique`).
 
     Args:
@@ -414,10 +484,29 @@ def unique(
     return _unique(input, sorted, return_inverse, return_counts, dim)
 
 
+@overload
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[True], return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, *, return_counts: Literal[True], dim: int | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]: ...
 @overridable
 def unique_consecutive(
-    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """One element of each run of equal ones, or entry along `dim` (`torch.unique_consecutive`).
 
     Args:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .dim_counter import DimCounter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Loop = Callable[..., object]
 """``loop(*arrays)``: called with a view of each operand, outputs first, all of one rank."""
@@ -18,7 +21,9 @@ class _Window:
 
     __slots__ = ("__array_interface__", "array")
 
-    def __init__(self, array: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> None:
+    def __init__(
+        self, array: NDArray[Any], shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> None:
         self.array = array
         address, read_only = array.__array_interface__["data"]
         self.__array_interface__ = {
@@ -31,7 +36,9 @@ class _Window:
         }
 
 
-def strided_view(array: Any, shape: Sequence[int], stride_bytes: Sequence[int], offset: int = 0) -> Any:
+def strided_view(
+    array: NDArray[Any], shape: Sequence[int], stride_bytes: Sequence[int], offset: int = 0
+) -> NDArray[Any]:
     """A view of `array`'s memory with dimensions given fastest first; the view's last dimension is the fastest.
 
     No dimensions give a view of one element in one dimension.

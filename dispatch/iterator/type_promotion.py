@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from ...runtime import scalar_type as st
+from ...runtime.scalar_type import Number, dtype_of_number
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import dtype_of_number
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ..core.tensor_function import handle_tensor_function, has_tensor_function
 
-Number: TypeAlias = bool | int | float | complex
 PromotedOperand: TypeAlias = TensorSpec | type
 """What takes part in promotion: a spec, or the class of a Python number (``bool``, ``int``, ``float``, ``complex``)."""
 

@@ -3,14 +3,16 @@
 Each is usable alone and nested, and costs nothing while it is off. Kernels and formulas do not belong here.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..core.operator_entry import OperatorEntry
 
 
-def plan_batched(op: "OperatorEntry", key_set: int, args: Sequence[Any]) -> Any:
+def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Callable[..., Any]:
     """The plan of an operator on batched tensors; the batching rules are imported with the first one."""
     from .batching.kernel import plan_batched
 

@@ -73,22 +73,22 @@ def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
     return found
 
 
-def batched(value: Any, dim: int, level: VmapLevel) -> BatchedTensor:
+def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
     """A tensor of which `level` maps the dimension `dim`."""
-    made: Any = object.__new__(BatchedTensor)
+    made = object.__new__(BatchedTensor)
     made._data = BatchedValue(value, dim, level)
     made._spec = logical_spec(value._spec, dim)
     made._version_cell = made._autograd = made._view_base = None
-    return made  # type: ignore[no-any-return]
+    return made
 
 
-def level_of(tensor: Any) -> VmapLevel | None:
+def level_of(tensor: TensorImpl) -> VmapLevel | None:
     """The level that maps a tensor; None for one that is not batched."""
     data = tensor._data
     return data.level if data.__class__ is BatchedValue else None
 
 
-def unbatched(tensor: Any, level: VmapLevel) -> tuple[Any, int | None]:
+def unbatched(tensor: TensorImpl, level: VmapLevel) -> tuple[Any, int | None]:
     """The tensor of all examples and the dimension that `level` maps; the tensor itself and None for others."""
     data = tensor._data
     if data.__class__ is BatchedValue and data.level is level:
@@ -166,7 +166,7 @@ class BatchedTensor(Tensor):
 
     def storage_offset(self) -> int:
         """The offset of the first example, in elements."""
-        value: Any = self._data.value
+        value: Tensor = self._data.value
         return int(value.storage_offset())
 
 

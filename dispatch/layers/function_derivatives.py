@@ -7,7 +7,7 @@ same derivatives as transforms of functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
@@ -17,6 +17,9 @@ from ..autograd.gradients import grad
 from ..generated import functions as ops
 from .transforms import jvp as jvp_of
 from .vmap import vmap
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -139,7 +142,7 @@ def _tensors(value: Any, what: str, name: str) -> tuple[bool, Tensors]:
     return is_tuple, values
 
 
-def _fresh(tensor: Any, create_graph: bool, requires_grad: bool) -> Any:
+def _fresh(tensor: Tensor, create_graph: bool, requires_grad: bool) -> Tensor:
     if create_graph and tensor.requires_grad:
         return tensor.view_as(tensor)
     return tensor.detach().requires_grad_(requires_grad)
@@ -159,7 +162,11 @@ def _gradients(
 
 @api_boundary
 def vjp(
-    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Func,
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """The function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
 
@@ -197,7 +204,11 @@ _ONE_INPUT = "the input to the user-provided function is a single Tensor with a 
 
 @api_boundary
 def jvp(
-    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Func,
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """The function's value, and its Jacobian times v (`torch.autograd.functional.jvp`).
 
@@ -222,7 +233,11 @@ def jvp(
 
 @api_boundary
 def vhp(
-    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Func,
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """The function's value, and v times its Hessian (`torch.autograd.functional.vhp`).
 
@@ -240,7 +255,11 @@ def vhp(
 
 @api_boundary
 def hvp(
-    func: Func, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Func,
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """The function's value, and its Hessian times v (`torch.autograd.functional.hvp`).
 
@@ -261,7 +280,12 @@ def hvp(
 
 
 def _first_of_two(
-    name: str, func: Func, inputs: Any, v: Any, create_graph: bool, strict: bool
+    name: str,
+    func: Func,
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None,
+    create_graph: bool,
+    strict: bool,
 ) -> tuple[_Call, Tensors | None, Tensors]:
     with enable_grad():
         call = _Call(name, func, inputs, create_graph, strict)
@@ -281,7 +305,7 @@ def _check_strategy(strategy: str) -> None:
 @api_boundary
 def jacobian(
     func: Func,
-    inputs: Any,
+    inputs: Tensor | tuple[Tensor, ...],
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -392,7 +416,7 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
     takes_tuple, given = _tensors(inputs, "inputs", "jacobian")
     gives_tuple = False
 
-    def checked(*values: Any) -> Tensors:
+    def checked(*values: Tensor) -> Tensors:
         nonlocal gives_tuple
         gives_tuple, outputs = _tensors(func(*values), "outputs of the user-provided function", "jacobian")
         return outputs
@@ -422,7 +446,7 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
 @api_boundary
 def hessian(
     func: Func,
-    inputs: Any,
+    inputs: Tensor | tuple[Tensor, ...],
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -441,7 +465,7 @@ def hessian(
     takes_tuple, given = _tensors(inputs, "inputs", "hessian")
     _check_strategy(outer_jacobian_strategy)
 
-    def one_element(*values: Any) -> Any:
+    def one_element(*values: Tensor) -> Any:
         gives_tuple, found = _tensors(func(*values), "outputs of the user-provided function", "hessian")
         if strict and not all(out.requires_grad for out in found):
             raise RuntimeError(CONSTANT["outputs"].format(0))
@@ -453,7 +477,7 @@ def hessian(
             )
         return found[0].squeeze()
 
-    def gradients(*values: Any) -> Tensors:
+    def gradients(*values: Tensor) -> Tensors:
         if outer_jacobian_strategy == "forward-mode":
             values = tuple(value.requires_grad_() for value in values)
         found: Tensors = jacobian(one_element, values, create_graph=True)

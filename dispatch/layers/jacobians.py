@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from .pytree import tree_flatten, tree_map, tree_unflatten
 from .transforms import ArgNums, chosen_arguments, jvp, vjp, with_chosen
 from .vmap import vmap
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 Function = Callable[..., Any]
 
@@ -75,12 +78,12 @@ def jacrev(
 
     @api_boundary
     @functools.wraps(func)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Tensor, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "jacrev")
         primals = tuple(args[p] for p in positions)
         _check_are_real(tree_flatten(primals)[0], "jacrev", "inputs", "input")
 
-        def of_chosen(*values: Any) -> Any:
+        def of_chosen(*values: Tensor) -> Any:
             return func(*with_chosen(args, positions, values), **kwargs)
 
         result = vjp(of_chosen, *primals, has_aux=has_aux)
@@ -104,7 +107,7 @@ def jacrev(
     return wrapper
 
 
-def _rows(block: Any, start: int, count: int, sizes: tuple[int, ...]) -> Any:
+def _rows(block: Tensor, start: int, count: int, sizes: tuple[int, ...]) -> Tensor:
     """The rows of one output, with the output's dimensions in front of the input's."""
     return block.narrow(0, start, count).reshape((*sizes, *block._spec.sizes[1:]))
 
@@ -125,7 +128,7 @@ def jacfwd(
 
     @api_boundary
     @functools.wraps(func)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Tensor, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "jacfwd")
         primals = tuple(args[p] for p in positions)
         inputs, spec = tree_flatten(primals)
@@ -133,10 +136,10 @@ def jacfwd(
         _check_are_real(inputs, "jacfwd", "inputs", "input")
         basis = _basis_of(inputs)
 
-        def of_chosen(*values: Any) -> Any:
+        def of_chosen(*values: Tensor) -> Any:
             return func(*with_chosen(args, positions, values), **kwargs)
 
-        def push(*tangents: Any) -> Any:
+        def push(*tangents: Tensor) -> Any:
             _, *moved = jvp(of_chosen, primals, tree_unflatten(list(tangents), spec), has_aux=has_aux)
             return tuple(moved)
 
@@ -160,12 +163,12 @@ def jacfwd(
     return wrapper
 
 
-def _first(value: Any) -> Any:
+def _first(value: Tensor) -> Tensor:
     """What every column has, since it does not depend on the direction."""
     return value.select(0, 0) if hasattr(value, "select") else value
 
 
-def _columns(block: Any, start: int, count: int, sizes: tuple[int, ...]) -> Any:
+def _columns(block: Tensor, start: int, count: int, sizes: tuple[int, ...]) -> Tensor:
     """The columns of one input, with the input's dimensions behind the output's."""
     return block.narrow(0, start, count).movedim(0, -1).reshape((*block._spec.sizes[1:], *sizes))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ...runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.local_dispatch_key_set import local
+
+Result = TypeVar("Result")
 
 _DIFFERENTIATING = AUTOGRAD_BITS | functionality_bit(Functionality.ForwardAD)
 
@@ -107,7 +109,7 @@ def innermost_vmap() -> VmapLevel | None:
     return None
 
 
-def run_below(level: Level, function: Callable[..., Any], *args: Any) -> Any:
+def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Result:
     """Call a function on behalf of a level: of the levels, it sees those outside this one.
 
     Autograd keys that are excluded come back, since an operator recorded inside the level may have operands of
@@ -132,7 +134,7 @@ def run_below(level: Level, function: Callable[..., Any], *args: Any) -> Any:
         local.excluded = excluded
 
 
-def run_outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
+def run_outside(level: Level, function: Callable[..., Result], *args: Any) -> Result:
     """Call a function that sees only the levels outside of `level`; in everything else it is the caller's."""
     levels = _stack.levels
     _stack.levels = levels[: level.number - 1]

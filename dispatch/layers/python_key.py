@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from ..tensor import Tensor
 
 PYTHON_BIT = functionality_bit(Functionality.Python)
 HANDLER = "__tensor_dispatch__"
+
+Subclass = TypeVar("Subclass", bound=TensorImpl)
 
 
 class _Stack(threading.local):
@@ -216,7 +218,7 @@ def keys_of(cls: type) -> int:
     return keys
 
 
-def as_subclass(tensor: TensorImpl, cls: type) -> Any:
+def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     """A tensor of another class over the same bytes, whose gradient is `tensor`'s.
 
     Raises TypeError for what is no Tensor class.
@@ -225,7 +227,7 @@ def as_subclass(tensor: TensorImpl, cls: type) -> Any:
         return detached_subclass(tensor, cls)
     _check_class(cls)
     alias = Dispatcher.singleton().find_schema_or_throw("aten::alias").call(tensor)
-    made: Any = object.__new__(cls)
+    made = object.__new__(cls)
     made._data = alias._data
     made._spec = alias._spec.replace(keys=keys_of(cls))
     made._version_cell, made._autograd, made._view_base = (
@@ -241,10 +243,10 @@ def _check_class(cls: Any) -> None:
         raise TypeError(f"as_subclass(): expected a subclass of Tensor, got {cls!r}")
 
 
-def detached_subclass(tensor: TensorImpl, cls: type) -> Any:
+def detached_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
     _check_class(cls)
-    made: Any = object.__new__(cls)
+    made = object.__new__(cls)
     made._data = tensor._data
     made._spec = tensor._spec.detached.replace(keys=keys_of(cls))
     made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
@@ -253,12 +255,12 @@ def detached_subclass(tensor: TensorImpl, cls: type) -> Any:
 
 
 def wrapper_subclass(
-    cls: type,
+    cls: type[Subclass],
     sizes: Sequence[int],
     strides: Sequence[int] | None = None,
     dtype: ScalarType | None = None,
     device: Device | str | None = None,
-) -> Any:
+) -> Subclass:
     """A tensor without bytes of its own: metadata, and a class whose handler knows what to do.
 
     Raises TypeError for a class without handler, whose operators would read bytes that are not there.
@@ -274,7 +276,7 @@ def wrapper_subclass(
         where,
         keys=keys_of(cls),
     )
-    made: Any = object.__new__(cls)
+    made = object.__new__(cls)
     made._data = (
         np.broadcast_to(np.zeros((), spec.np_dtype), shape)
         if where is CPU

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
@@ -21,6 +21,9 @@ from ..autograd.node import AccumulateGrad, Node, root_edge
 from .batched_tensor import batched, level_of
 from .levels import entered_grad, innermost_vmap, run_below
 from .pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 Function = Callable[..., Any]
 ArgNums = int | tuple[int, ...]
@@ -41,7 +44,7 @@ class _Sources:
             dtype = value._spec.dtype
             if not (dtype.is_floating_point or dtype.is_complex):
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-            tensor: Any = _alias(_of_innermost_vmap(value))
+            tensor: Tensor = _alias(_of_innermost_vmap(value))
             if not tensor._spec.requires_grad:
                 tensor.requires_grad_()
                 self.fresh.add(id(tensor))
@@ -253,7 +256,7 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
 
 
 @api_boundary
-def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
+def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
     """The value of `func`, and the function from cotangents of it to cotangents of `primals` (`torch.func.vjp`).
 
     The second may be called any number of times; it takes cotangents in the structure of the value and gives a tuple,
@@ -368,7 +371,10 @@ def jvp(
         output, aux = _split_aux(result, has_aux, "jvp(f, primals, tangents)")
         outputs, out_spec = _outputs_of(output, "jvp(f, primals, tangents)")
         parts = [unpack_dual(o, level=level) for o in outputs]
-        aux = tree_map(lambda a: unpack_dual(a, level=level).primal if isinstance(a, TensorImpl) else a, aux)
+        aux = tree_map(
+            lambda a: unpack_dual(a, level=level).primal if isinstance(a, TensorImpl) else a,  # type: ignore[arg-type]
+            aux,
+        )
     if strict and any(tangent is None for _, tangent in parts):
         raise RuntimeError(
             "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
@@ -379,7 +385,7 @@ def jvp(
     return (values, moved, aux) if has_aux else (values, moved)
 
 
-def _zeros(tensor: Any) -> Any:
+def _zeros(tensor: Tensor) -> Tensor:
     from ..generated.functions import zeros_like
 
     return zeros_like(tensor)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, ed
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 
 if TYPE_CHECKING:
+    from ..autograd.node import AutogradMeta
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -48,7 +51,7 @@ class AutogradMethods(_Base):
             raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Have autograd record operations on this leaf, or no longer (`torch.Tensor.requires_grad_`).
 
         Args:
@@ -112,12 +115,12 @@ class AutogradMethods(_Base):
         return 0 if self.is_leaf else root_edge(self)[1]
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         """The gradient that backward accumulated in this leaf, or None.
 
         Warns where backward will leave none: for a tensor that is no leaf and was not told to `retain_grad`.
         """
-        meta = self._autograd
+        meta: AutogradMeta | None = self._autograd
         if meta is None:
             return None
         if meta.grad is None and not (self.is_leaf or self.retains_grad):
@@ -132,7 +135,7 @@ class AutogradMethods(_Base):
         return meta.grad
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, TensorImpl):
                 raise TypeError(
@@ -166,10 +169,10 @@ class AutogradMethods(_Base):
 
     def backward(
         self,
-        gradient: Any = None,
+        gradient: Tensor | None = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        inputs: Any = None,
+        inputs: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
         """Compute the gradients of this tensor and add them to the leaves' ``grad`` (`torch.Tensor.backward`).
 
@@ -205,12 +208,12 @@ class AutogradMethods(_Base):
                     inputs=inputs,
                 )
                 return
-            functional.backward(self, gradient, retain_graph, create_graph, inputs)
+            functional.backward(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[arg-type]
         except BaseException:
             hide_inner_frames()
             raise
 
-    def detach_(self) -> Any:
+    def detach_(self) -> Self:
         """Take this tensor out of the graph that made it (`torch.Tensor.detach_`).
 
         Returns:
@@ -233,12 +236,12 @@ class AutogradMethods(_Base):
         return self
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Tensor:
         """The tensor without its history, over the same bytes, with a version counter of its own."""
-        return type(self).from_data(self._data, self._spec.detached)
+        return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: Tensor) -> None:
         if not isinstance(value, TensorImpl):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         dtype = value._spec.dtype
@@ -253,7 +256,7 @@ class AutogradMethods(_Base):
             # Gradients come in the dtype and on the device that the leaf has now.
             meta.edge[0].specs = (self._spec,)
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call a function with this tensor's gradient when it has been computed (`torch.Tensor.register_hook`).
 
         Args:
@@ -280,7 +283,7 @@ class AutogradMethods(_Base):
             node.hooks = NodeHooks()
         return node.hooks.add(node.hooks.tensor, (number, hook))
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> RemovableHandle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Call a function after a gradient was added to this leaf
         (`torch.Tensor.register_post_accumulate_grad_hook`).
 
@@ -329,7 +332,7 @@ class AutogradMethods(_Base):
         self._autograd.retains_grad = True
         target = weakref.ref(self)
 
-        def keep(grad: Any) -> None:
+        def keep(grad: Tensor) -> None:
             tensor = target()
             if tensor is not None:
                 meta = tensor._autograd
@@ -349,6 +352,6 @@ class AutogradMethods(_Base):
         return self._view_base is not None
 
     @property
-    def _base(self) -> Any:
+    def _base(self) -> TensorImpl | None:
         """The tensor that this one is a view of, or None."""
         return self._view_base

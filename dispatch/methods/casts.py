@@ -11,6 +11,7 @@ from ...runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
+    from ..tensor import Tensor
 
     _Base = TensorImpl
 else:
@@ -22,16 +23,16 @@ class CastMethods(_Base):
 
     __slots__ = ()
 
-    def _cast(self, dtype: st.dtype, memory_format: MemoryFormat) -> Any:
+    def _cast(self, dtype: st.dtype, memory_format: MemoryFormat) -> Tensor:
         tensor: Any = self
         if self._spec.dtype is dtype and memory_format is preserve_format:
-            return tensor
-        try: return tensor.to(dtype, memory_format=memory_format)  # fmt: skip
+            return tensor  # type: ignore[no-any-return]
+        try: return tensor.to(dtype, memory_format=memory_format)  # type: ignore[no-any-return]  # fmt: skip
         except BaseException:
             hide_inner_frames()
             raise
 
-    def float(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def float(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to float32 (`torch.Tensor.float`).
 
         Args:
@@ -47,7 +48,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.float32, memory_format)
 
-    def double(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def double(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to float64 (`torch.Tensor.double`).
 
         Args:
@@ -63,7 +64,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.float64, memory_format)
 
-    def half(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def half(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to float16 (`torch.Tensor.half`). Numbers beyond 65504 become inf.
 
         Args:
@@ -79,7 +80,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.float16, memory_format)
 
-    def bfloat16(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def bfloat16(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to bfloat16 (`torch.Tensor.bfloat16`). Mantissas are rounded to 8 bits.
 
         Args:
@@ -95,7 +96,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.bfloat16, memory_format)
 
-    def byte(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def byte(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to uint8 (`torch.Tensor.byte`). Fractions are cut off.
 
         Args:
@@ -111,7 +112,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.uint8, memory_format)
 
-    def char(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def char(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to int8 (`torch.Tensor.char`). Fractions are cut off.
 
         Args:
@@ -127,7 +128,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.int8, memory_format)
 
-    def short(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def short(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to int16 (`torch.Tensor.short`). Fractions are cut off.
 
         Args:
@@ -143,7 +144,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.int16, memory_format)
 
-    def int(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def int(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to int32 (`torch.Tensor.int`). Fractions are cut off.
 
         Args:
@@ -159,7 +160,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.int32, memory_format)
 
-    def long(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def long(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to int64 (`torch.Tensor.long`). Fractions are cut off.
 
         Args:
@@ -175,7 +176,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.int64, memory_format)
 
-    def bool(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def bool(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """Whether each element is not zero, as a tensor of bool (`torch.Tensor.bool`).
 
         Args:
@@ -191,7 +192,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.bool_, memory_format)
 
-    def cfloat(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def cfloat(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to complex64 (`torch.Tensor.cfloat`).
 
         Args:
@@ -207,7 +208,7 @@ class CastMethods(_Base):
         """
         return self._cast(st.complex64, memory_format)
 
-    def cdouble(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def cdouble(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to complex128 (`torch.Tensor.cdouble`).
 
         Args:

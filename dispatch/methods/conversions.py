@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,13 @@ from .pickling import copied, reduced
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import DTypeLike, NDArray
+
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import Number
+    from ...runtime.scalar_type import dtype as ScalarType
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -31,7 +39,7 @@ class ConversionMethods(_Base):
 
     __slots__ = ()
 
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: bool = False) -> NDArray[Any]:
         """The tensor as an ndarray over the same memory (`torch.Tensor.numpy`).
 
         Args:
@@ -49,7 +57,7 @@ class ConversionMethods(_Base):
             >>> tt.arange(3).numpy()
             array([0, 1, 2])
         """
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         if force:
             tensor = tensor.detach().cpu()
         spec = tensor._spec
@@ -63,23 +71,28 @@ class ConversionMethods(_Base):
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
-        return tensor._data
+        return tensor._data  # type: ignore[no-any-return]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
         """The result of a NumPy function of this tensor, as a tensor over the same memory."""
         from ..tensor_data import from_numpy
 
         return from_numpy(np.asarray(array))
 
     def new_tensor(
-        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Any:
+        self,
+        data: Any,
+        *,
+        dtype: ScalarType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
         """A new tensor that holds a copy of given numbers, like this tensor (`torch.Tensor.new_tensor`).
 
         Args:
@@ -127,7 +140,7 @@ class ConversionMethods(_Base):
         # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
         return number_of(self.host_array())
 
-    def host_array(self) -> Any:
+    def host_array(self) -> NDArray[Any]:
         """The elements in host memory, whatever the device; shared if they are there already.
 
         Returns:
@@ -139,9 +152,9 @@ class ConversionMethods(_Base):
             array([1., 1.], dtype=float32)
         """
         if self._spec.device is CPU:
-            return self._data
-        tensor: Any = self
-        return tensor.detach().to("cpu")._data
+            return self._data  # type: ignore[no-any-return]
+        tensor: Tensor = self  # type: ignore[assignment]
+        return tensor.detach().to("cpu")._data  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers (`torch.Tensor.tolist`).
@@ -198,10 +211,10 @@ class ConversionMethods(_Base):
             raise TypeError("len() of a 0-d tensor")
         return self._spec.sizes[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if self._spec.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return iter(tensor.unbind(0))
 
     def __contains__(self, element: Any) -> bool:
@@ -212,52 +225,52 @@ class ConversionMethods(_Base):
             )
         return bool((element == tensor).any().item())
 
-    def __reversed__(self) -> Any:
-        tensor: Any = self
+    def __reversed__(self) -> Tensor:
+        tensor: Tensor = self  # type: ignore[assignment]
         return tensor if self._spec.ndim == 0 else tensor.flip(0)
 
     def __repr__(self) -> str:
         from .printing import tensor_text
 
-        return tensor_text(self)
+        return tensor_text(self)  # type: ignore[arg-type]
 
     def __format__(self, spec: str) -> str:
         if self._spec.ndim == 0 and not self._spec.is_meta:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copied(self, memo)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return copied(self, memo)  # type: ignore[arg-type]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return reduced(self)
+        return reduced(self)  # type: ignore[arg-type]
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Tensor:
         """The tensor with its dimensions reversed."""
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         spec = self._spec
         if spec.ndim != 2:
             return tensor.permute(tuple(range(spec.ndim - 1, -1, -1)))
         if not modes:
             try:
-                plan = t_plans[spec]
+                plan: Callable[..., Tensor] = t_plans[spec]
             except KeyError:
                 return tensor.t()
             return plan(tensor)
         return tensor.t()
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Tensor:
         """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         self._check_matrix("mT")
         return tensor.transpose(-2, -1) if self._spec.ndim else tensor.alias()
 
     @property
-    def H(self) -> Any:
+    def H(self) -> Tensor:
         """The conjugate transpose of a matrix. Raises RuntimeError for anything but a matrix or a number."""
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         if self._spec.ndim not in (0, 2):
             raise RuntimeError(
                 f"tensor.H is only supported on matrices (2-D tensors). Got {self._spec.ndim}-D tensor. "
@@ -267,9 +280,9 @@ class ConversionMethods(_Base):
         return tensor.adjoint()
 
     @property
-    def mH(self) -> Any:
+    def mH(self) -> Tensor:
         """The conjugate transpose of the last two dimensions. Raises RuntimeError for a vector."""
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         self._check_matrix("mH")
         return tensor.adjoint()
 
@@ -280,30 +293,30 @@ class ConversionMethods(_Base):
             )
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Tensor:
         """The real part, a view; the tensor itself if it is real."""
         from ..generated.functions import real
 
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return real(tensor)
 
     @real.setter
-    def real(self, value: Any) -> None:
+    def real(self, value: Tensor | Number) -> None:
         _assign(self.real, value)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Tensor:
         """The imaginary part of a complex tensor, a view."""
         from ..generated.functions import imag
 
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return imag(tensor)
 
     @imag.setter
-    def imag(self, value: Any) -> None:
+    def imag(self, value: Tensor | Number) -> None:
         _assign(self.imag, value)
 
-    def cpu(self, memory_format: MemoryFormat = preserve_format) -> Any:
+    def cpu(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The tensor in host memory (`torch.Tensor.cpu`).
 
         Args:
@@ -318,7 +331,7 @@ class ConversionMethods(_Base):
             device(type='cpu')
         """
         try:
-            tensor: Any = self
+            tensor: Tensor = self  # type: ignore[assignment]
             return tensor.to(device="cpu", memory_format=memory_format)
         except BaseException:
             hide_inner_frames()
@@ -329,7 +342,7 @@ class ConversionMethods(_Base):
         device: Device | str | int | None = None,
         non_blocking: bool = False,
         memory_format: MemoryFormat = preserve_format,
-    ) -> Any:
+    ) -> Tensor:
         """The tensor on a CUDA device (`torch.Tensor.cuda`).
 
         Args:
@@ -350,7 +363,7 @@ class ConversionMethods(_Base):
             RuntimeError: Invalid device, must be cuda device, got 'cpu'
         """
         try:
-            tensor: Any = self
+            tensor: Tensor = self  # type: ignore[assignment]
             where = Device("cuda") if device is None else Device(device)
             if where.type != "cuda":
                 raise RuntimeError(f"Invalid device, must be cuda device, got '{where}'")
@@ -381,7 +394,7 @@ class ConversionMethods(_Base):
         return exported(self._data, spec)
 
 
-def _assign(part: Any, value: Any) -> None:
+def _assign(part: Tensor, value: Tensor | Number) -> None:
     """Write a tensor or a number to a view."""
     if isinstance(value, int | float):
         part.fill_(value)
@@ -389,7 +402,7 @@ def _assign(part: Any, value: Any) -> None:
         part.copy_(value)
 
 
-def number_of(array: Any) -> Any:
+def number_of(array: NDArray[Any]) -> Any:
     """The one element of an array as a Python bool, int, float or complex."""
     array = readable(array)
     kind = array.dtype.kind

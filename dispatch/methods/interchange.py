@@ -16,6 +16,8 @@ from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import overridable
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -40,7 +42,7 @@ class InterchangeMethods(_Base):
                 "Can't export tensors that require gradient, use tensor.detach(): the capsule would lose the history"
             )
         self._check_host()
-        tensor: Any = self
+        tensor: Tensor = self  # type: ignore[assignment]
         return tensor.host_array().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -70,7 +72,7 @@ class _Consumable:
 
 
 @api_boundary
-def from_dlpack(ext_tensor: Any) -> Any:
+def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor over the memory of another library's array (`torch.from_dlpack`).
 
     Args:
@@ -105,7 +107,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
 
 
 @overridable
-def to_dlpack(tensor: Any) -> Any:
+def to_dlpack(tensor: Tensor) -> Any:
     """A capsule over a tensor's memory, which can be taken once (`torch.to_dlpack`).
 
     Args:
@@ -131,7 +133,7 @@ def to_dlpack(tensor: Any) -> Any:
 @api_boundary
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Any:
+) -> Tensor:
     """A vector over an object's bytes (`torch.frombuffer`).
 
     Args:

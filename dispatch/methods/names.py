@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
@@ -9,6 +10,8 @@ from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import handle_tensor_function, has_tensor_function
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -34,7 +37,7 @@ class NamedMethods(_Base):
     def names(self, names: Any) -> None:
         from ..layers.named.tensor import assign_names
 
-        assign_names(self, names)
+        assign_names(self, names)  # type: ignore[arg-type]
 
     def has_names(self) -> bool:
         """Whether any dimension has a name (`torch.Tensor.has_names`).
@@ -50,7 +53,7 @@ class NamedMethods(_Base):
         return any(name is not None for name in self._spec.names)
 
     @api_boundary
-    def rename(self, *names: Any, **rename_map: str | None) -> Any:
+    def rename(self, *names: str | EllipsisType | None, **rename_map: str | None) -> Tensor:
         """A view with other names of dimensions (`torch.Tensor.rename`).
 
         Args:
@@ -73,10 +76,10 @@ class NamedMethods(_Base):
         """
         from ..layers.named.tensor import rename
 
-        return rename(self, names, rename_map)
+        return rename(self, names, rename_map)  # type: ignore[arg-type]
 
     @api_boundary
-    def rename_(self, *names: Any, **rename_map: str | None) -> Any:
+    def rename_(self, *names: str | None, **rename_map: str | None) -> Tensor:
         """Give this tensor other names of dimensions (`torch.Tensor.rename_`).
 
         Args:
@@ -97,10 +100,10 @@ class NamedMethods(_Base):
         """
         from ..layers.named.tensor import rename_
 
-        return rename_(self, names, rename_map)
+        return rename_(self, names, rename_map)  # type: ignore[arg-type]
 
     @api_boundary
-    def refine_names(self, *names: Any) -> Any:
+    def refine_names(self, *names: str | EllipsisType | None) -> Tensor:
         """A view in which dimensions without names have them (`torch.Tensor.refine_names`).
 
         Args:
@@ -120,10 +123,10 @@ class NamedMethods(_Base):
         """
         from ..layers.named.tensor import refine_names
 
-        return refine_names(self, names)
+        return refine_names(self, names)  # type: ignore[arg-type]
 
     @api_boundary
-    def align_to(self, *names: Any) -> Any:
+    def align_to(self, *names: str | EllipsisType) -> Tensor:
         """A view with its dimensions in the order of given names (`torch.Tensor.align_to`).
 
         Args:
@@ -144,10 +147,10 @@ class NamedMethods(_Base):
         """
         from ..layers.named.tensor import align_to
 
-        return align_to(self, names)
+        return align_to(self, names)  # type: ignore[arg-type]
 
     @api_boundary
-    def align_as(self, other: Any) -> Any:
+    def align_as(self, other: Tensor) -> Tensor:
         """A view with its dimensions in the order of another tensor's names (`torch.Tensor.align_as`).
 
         Args:
@@ -167,11 +170,11 @@ class NamedMethods(_Base):
         """
         from ..layers.named.tensor import align
 
-        return align(self, other._spec.names)
+        return align(self, other._spec.names)  # type: ignore[arg-type]
 
 
 @api_boundary
-def align_tensors(*tensors: Any) -> tuple[Any, ...]:
+def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
     """Tensors with their dimensions in one order, that of the tensor of most dimensions (`torch.align_tensors`).
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from ...runtime.scalar_type import uint8
 from ...runtime.storage import Storage, storage_of, view_at
 from ...runtime.tensor_spec import TensorSpec
 
+if TYPE_CHECKING:
+    from ...runtime.tensor_impl import TensorImpl
+    from ..tensor import Tensor
 
-def copied(tensor: Any, memo: dict[int, Any]) -> Any:
+
+def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """A leaf's deep copy, with its gradient and attributes.
 
     Raises RuntimeError for a tensor that an operator recorded.
@@ -33,7 +37,7 @@ def copied(tensor: Any, memo: dict[int, Any]) -> Any:
         )
     known = memo.get(id(tensor))
     if known is not None:
-        return known
+        return known  # type: ignore[no-any-return]
     spec = tensor._spec
     if spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
         # No bytes, or only its class knows where they are.
@@ -53,7 +57,7 @@ def copied(tensor: Any, memo: dict[int, Any]) -> Any:
     return made
 
 
-def reduced(tensor: Any) -> tuple[Any, ...]:
+def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """What `pickle` makes a tensor of; of a recorded one a leaf that requires grad."""
     spec = tensor._spec
     names = spec.names if spec.unnamed is not spec else None
@@ -68,17 +72,17 @@ def reduced(tensor: Any) -> tuple[Any, ...]:
 
 
 def _rebuilt(
-    cls: Any,
+    cls: type[Tensor],
     storage: Storage | Device,
     geometry: tuple[int, tuple[int, ...], tuple[int, ...]],
     dtype: ScalarType,
     requires_grad: bool,
     names: tuple[str | None, ...] | None,
-) -> Any:
+) -> Tensor:
     from ..generated.functions import empty_strided
 
     offset, sizes, strides = geometry
-    made: Any
+    made: Tensor
     if isinstance(storage, Device):
         made = empty_strided(sizes, strides, dtype=dtype, device=storage)
     else:
@@ -89,7 +93,7 @@ def _rebuilt(
     return made.requires_grad_() if requires_grad else made
 
 
-def _of_class(cls: Any, data: Any, spec: TensorSpec) -> Any:
+def _of_class(cls: type[Tensor], data: Any, spec: TensorSpec) -> Tensor:
     from ..layers.python_key import detached_subclass
     from ..tensor import Tensor
 
@@ -97,11 +101,11 @@ def _of_class(cls: Any, data: Any, spec: TensorSpec) -> Any:
     return made if cls is Tensor else detached_subclass(made, cls)
 
 
-def _byte_offset(tensor: Any) -> int:
+def _byte_offset(tensor: TensorImpl) -> int:
     return int(tensor.storage_offset()) * int(tensor._spec.itemsize)
 
 
-def _bytes_of(storage: Storage) -> Any:
+def _bytes_of(storage: Storage) -> Tensor:
     """All bytes of a storage as a tensor over them."""
     from ..tensor import Tensor
 
@@ -126,7 +130,7 @@ def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
 def _rebuilt_storage(data: bytes, device: Device) -> Storage:
     from ..generated.functions import empty
 
-    made: Any = empty(len(data), dtype=uint8, device="cpu")
+    made: Tensor = empty(len(data), dtype=uint8, device="cpu")
     if data:
         made._data[:] = np.frombuffer(data, np.uint8)
     made = made.to(device=device)

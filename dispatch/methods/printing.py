@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,13 @@ from ..core.tensor_function import plain_classes
 from ..scalars import readable
 from .print_options import options as _options
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def tensor_text(tensor: Any) -> str:
+    from ..tensor import Tensor
+
+
+def tensor_text(tensor: Tensor) -> str:
     """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out.
 
     A subclass's own name stands in place of ``tensor``.
@@ -58,7 +63,7 @@ def _with_notes(text: str, notes: list[str], indent: int) -> str:
     return text
 
 
-def _array_text(array: Any, indent: int) -> str:
+def _array_text(array: NDArray[Any], indent: int) -> str:
     if array.size == 0:
         return "[]"
     array = readable(array)
@@ -66,7 +71,7 @@ def _array_text(array: Any, indent: int) -> str:
     return _nested(array, _format_of(_summary(array) if summarise else array), indent, summarise)
 
 
-def _summary(array: Any) -> Any:
+def _summary(array: NDArray[Any]) -> NDArray[Any]:
     edge = _options.edgeitems
     for axis, size in enumerate(array.shape):
         if size > 2 * edge:
@@ -82,7 +87,7 @@ class _Format(NamedTuple):
     width: int
 
 
-def _format_of(values: Any) -> _Format:
+def _format_of(values: NDArray[Any]) -> _Format:
     values = values.reshape(-1)
     if values.dtype.kind != "c":
         return _format_of_real(values)
@@ -95,7 +100,7 @@ def _format_of(values: Any) -> _Format:
     return _Format(text, real.width + imaginary.width + 1)
 
 
-def _format_of_real(values: Any) -> _Format:
+def _format_of_real(values: NDArray[Any]) -> _Format:
     if values.dtype.kind in "biu":
         as_number = bool if values.dtype.kind == "b" else int
         width = max((len(str(as_number(v))) for v in values), default=1)
@@ -112,7 +117,7 @@ def _format_of_real(values: Any) -> _Format:
     return _float_format(finite, ".0f" if whole else f".{_options.precision}f")
 
 
-def _float_format(finite: Any, spec: str) -> _Format:
+def _float_format(finite: NDArray[Any], spec: str) -> _Format:
     def bare(v: float) -> str:
         text = format(v, spec)
         return f"{text}." if spec == ".0f" and math.isfinite(v) else text
@@ -121,7 +126,7 @@ def _float_format(finite: Any, spec: str) -> _Format:
     return _Format(lambda v: bare(float(v)).rjust(width), width)
 
 
-def _nested(array: Any, form: _Format, indent: int, summarise: bool) -> str:
+def _nested(array: NDArray[Any], form: _Format, indent: int, summarise: bool) -> str:
     if array.ndim == 0:
         return form.text(array[()])
     size, edge = array.shape[0], _options.edgeitems
@@ -137,7 +142,7 @@ def _nested(array: Any, form: _Format, indent: int, summarise: bool) -> str:
     return "[" + separator.join(rows) + "]"
 
 
-def _history(tensor: Any) -> str:
+def _history(tensor: Tensor) -> str:
     """What made a tensor that requires grad; a view whose history a write made void says so."""
     try:
         node = tensor.grad_fn

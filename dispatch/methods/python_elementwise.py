@@ -9,6 +9,8 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -20,7 +22,7 @@ class PythonElementwiseMethods(_Base):
     __slots__ = ()
 
     @api_boundary
-    def apply_(self, callable: Callable[[Any], Any]) -> Any:
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Replace each element by what a Python function makes of it (`torch.Tensor.apply_`).
 
         Args:
@@ -38,10 +40,10 @@ class PythonElementwiseMethods(_Base):
             >>> tt.tensor([1.0, -2.0]).apply_(abs)
             tensor([1., 2.])
         """
-        return _replaced("apply_", self, (), callable)
+        return _replaced("apply_", self, (), callable)  # type: ignore[arg-type]
 
     @api_boundary
-    def map_(self, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
         """Replace each element by what a Python function makes of it and another tensor's (`torch.Tensor.map_`).
 
         Args:
@@ -60,10 +62,10 @@ class PythonElementwiseMethods(_Base):
             >>> tt.tensor([1.0, 5.0]).map_(tt.tensor([3.0]), max)
             tensor([3., 5.])
         """
-        return _replaced("map_", self, (tensor,), callable)
+        return _replaced("map_", self, (tensor,), callable)  # type: ignore[arg-type]
 
     @api_boundary
-    def map2_(self, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
+    def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
         """Replace each element by what a Python function makes of it and those of two tensors (`torch.Tensor.map2_`).
 
         Args:
@@ -83,10 +85,10 @@ class PythonElementwiseMethods(_Base):
             >>> tt.ones(2).map2_(tt.tensor([2.0, 3.0]), tt.tensor(4.0), lambda a, b, c: a + b * c)
             tensor([ 9., 13.])
         """
-        return _replaced("map2_", self, (x, y), callable)
+        return _replaced("map2_", self, (x, y), callable)  # type: ignore[arg-type]
 
 
-def _replaced(name: str, tensor: Any, others: tuple[Any, ...], function: Callable[..., Any]) -> Any:
+def _replaced(name: str, tensor: Tensor, others: tuple[Any, ...], function: Callable[..., Any]) -> Tensor:
     spec = tensor._spec
     for other in (tensor, *others):
         if not isinstance(other, TensorImpl):

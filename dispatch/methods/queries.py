@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import dtype as ScalarType
@@ -11,6 +12,8 @@ from ...runtime.traceback_filter import hide_inner_frames
 from ..core.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -92,7 +95,7 @@ class QueryMethods(_Base):
         """
         return int(self._spec.ndim)
 
-    def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Any:
+    def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Tensor:
         """The tensor itself, strided as all are; with a dtype converted to it (`torch.Tensor.to_dense`).
 
         Args:
@@ -108,7 +111,7 @@ class QueryMethods(_Base):
             (tensor([1.]), tensor([1]))
         """
         try:
-            tensor: Any = self
+            tensor: Tensor = self  # type: ignore[assignment]
             if dtype is not None and not isinstance(dtype, ScalarType):
                 kind = type(dtype).__name__
                 raise TypeError(f"to_dense(): argument 'dtype' (position 1) must be triten.dtype, not {kind}")
@@ -161,10 +164,10 @@ class QueryMethods(_Base):
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.numel() > 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        value: Any = self
+        value: Tensor = self  # type: ignore[assignment]
         return bool(value.item() != 0)
 
-    def is_same_size(self, other: Any) -> bool:
+    def is_same_size(self, other: TensorImpl) -> bool:
         """Whether another tensor has the same sizes (`torch.Tensor.is_same_size`).
 
         Args:
@@ -199,10 +202,10 @@ class QueryMethods(_Base):
     def norm(
         self,
         p: float | str | None = "fro",
-        dim: Any = None,
+        dim: int | Sequence[int] | None = None,
         keepdim: bool = False,
         dtype: ScalarType | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """The norm of the elements as one vector (`torch.Tensor.norm`; `tt.linalg.vector_norm` and `matrix_norm` are
         newer).
 
@@ -226,12 +229,12 @@ class QueryMethods(_Base):
         try:
             from ..composite.norm import old_norm
 
-            return old_norm(self, p, dim, keepdim, None, dtype)
+            return old_norm(self, p, dim, keepdim, None, dtype)  # type: ignore[arg-type]
         except BaseException:
             hide_inner_frames()
             raise
 
-    def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
         """`tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
 
         Args:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
@@ -11,6 +11,8 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import DisableTensorFunctionSubclass, plain_classes
 from ..layers.overrides.subclass_attributes import default_nowrap_functions
+
+Subclass = TypeVar("Subclass", bound=TensorImpl)
 
 
 class SubclassMethods:
@@ -20,7 +22,11 @@ class SubclassMethods:
 
     @classmethod
     def __tensor_function__(
-        cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Handle a public call that got a tensor of a subclass: call it, and have its tensors be of this class.
 
@@ -60,7 +66,7 @@ class SubclassMethods:
             return result if func in default_nowrap_functions() else _convert(result, cls)
 
     @api_boundary
-    def as_subclass(self, cls: type) -> Any:
+    def as_subclass(self, cls: type[Subclass]) -> Subclass:
         """This tensor's bytes as a tensor of `cls`, in the graph as `alias` is (`torch.Tensor.as_subclass`).
 
         Public calls with such a tensor go to `__tensor_function__` of its class. If `cls` defines
@@ -94,7 +100,7 @@ class SubclassMethods:
         return as_subclass(self, cls)  # type: ignore[arg-type]
 
     @staticmethod
-    def _make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
+    def _make_subclass(cls: type[Subclass], data: TensorImpl, require_grad: bool = False) -> Subclass:
         """A tensor of `cls` over the bytes of `data`, in no graph (`torch.Tensor._make_subclass`)."""
         from ..layers.python_key import detached_subclass
 
@@ -103,14 +109,14 @@ class SubclassMethods:
 
     @staticmethod
     def _make_wrapper_subclass(
-        cls: type,
+        cls: type[Subclass],
         size: Sequence[int],
         strides: Sequence[int] | None = None,
         *,
         dtype: ScalarType | None = None,
         device: Device | str | None = None,
         requires_grad: bool = False,
-    ) -> Any:
+    ) -> Subclass:
         """A tensor of `cls` with metadata and no bytes (`torch.Tensor._make_wrapper_subclass`).
 
         Raises:
@@ -122,10 +128,11 @@ class SubclassMethods:
         return _recorded(made) if requires_grad else made
 
 
-def _recorded(made: Any) -> Any:
+def _recorded(made: Subclass) -> Subclass:
     """A new tensor that requires grad, whatever its class does with calls."""
     with DisableTensorFunctionSubclass():
-        return made.requires_grad_()
+        recorded: Subclass = made.requires_grad_()  # type: ignore[attr-defined]
+        return recorded
 
 
 def _convert(result: Any, cls: Any) -> Any:

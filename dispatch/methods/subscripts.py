@@ -7,7 +7,7 @@ mask of no dimension; a list that holds tensors, sequences, slices, None or Elli
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,8 @@ from ..generated.functions.views import (
 from ..iterator.overlap import shares_memory
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -43,7 +45,7 @@ _BATCHED = functionality_bit(Functionality.Batched)
 NEW_AXIS, INTEGER, RANGE = 0, 1, 2
 """Kinds of items of `_basic_index`; `structured/meta/views.py` reads them."""
 
-_basic_plans: dict[TensorSpec, dict[Any, Plan]] = {}
+_basic_plans: dict[TensorSpec, dict[Any, Callable[..., Tensor]]] = {}
 _count = [0]
 
 
@@ -60,13 +62,13 @@ class SubscriptMethods(_Base):
 
     __slots__ = ()
 
-    def __getitem__(self, index: Any) -> Any:
-        tensor: Any = self
+    def __getitem__(self, index: Any) -> Tensor:
+        tensor: Tensor = self  # type: ignore[assignment]
         if not modes:
             cls = index.__class__
             if cls is int:
                 try:
-                    plan = _select_first_plans[self._spec][int]
+                    plan: Callable[..., Tensor] = _select_first_plans[self._spec][int]
                 except KeyError:
                     plan = _select_first_packet.miss(self, index)
                 return plan(self, index)
@@ -88,7 +90,7 @@ class SubscriptMethods(_Base):
                 if basic is not None:
                     return basic
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
-                try: return tensor.index((index,))  # fmt: skip
+                try: return tensor.index((index,))  # type: ignore[arg-type]  # fmt: skip
                 except BaseException:
                     hide_inner_frames()
                     raise
@@ -102,7 +104,7 @@ class SubscriptMethods(_Base):
         try:
             askers = overloaded((tensor, index), {})
             if askers:
-                return handle(_public("__getitem__"), askers, (tensor, index), {})
+                return handle(_public("__getitem__"), askers, (tensor, index), {})  # type: ignore[no-any-return]
             picked, advanced = _apply(tensor, _as_tuple(index))
             if advanced is not None:
                 return picked.index(advanced)
@@ -156,7 +158,7 @@ def _public(name: str) -> Any:
     return getattr(Tensor, name)
 
 
-def _number(value: Any, tensor: Any) -> Any:
+def _number(value: object, tensor: TensorImpl) -> Any:
     """A Python number of what is assigned. Raises TypeError for what is neither number nor tensor."""
     if isinstance(value, np.generic) and value.dtype.kind not in "OSUmM":
         value = value.item()
@@ -171,14 +173,14 @@ def _number(value: Any, tensor: Any) -> Any:
     raise TypeError(f"can't assign a {name} to a triten.{tensor.dtype.scalar_name}Tensor")
 
 
-def _stripped(value: Any, rank: int) -> Any:
+def _stripped(value: Tensor, rank: int) -> Tensor:
     """The value without the leading dimensions of size 1 that the target has not."""
     while value._spec.ndim > rank and value._spec.sizes[0] == 1:
         value = value.squeeze(0)
     return value
 
 
-def _write(target: Any, value: Any, is_tensor: bool) -> None:
+def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
     """Fill a view with a number or a tensor."""
     if not is_tensor:
         target.fill_(value)
@@ -192,7 +194,7 @@ def _write(target: Any, value: Any, is_tensor: bool) -> None:
     target.copy_(value)
 
 
-def _write_at(picked: Any, advanced: Sequence[Any], value: Any, is_tensor: bool) -> None:
+def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bool) -> None:
     """Put a number or a tensor where index tensors say; one element under a single mask is a fill."""
     given = [i for i in advanced if i is not None]
     if len(given) == 1 and given[0]._spec.dtype is bool_ and (not is_tensor or value._spec.numel == 1):
@@ -215,13 +217,13 @@ def _write_at(picked: Any, advanced: Sequence[Any], value: Any, is_tensor: bool)
     picked.index_put_(advanced, value)
 
 
-def _check_mask(tensor: Any, mask: Any, position: int) -> None:
+def _check_mask(tensor: TensorImpl, mask: TensorImpl, position: int) -> None:
     from ..structured.meta.indexing import check_masks
 
     check_masks(tensor._spec, [None] * position + [mask._spec])
 
 
-def _slice_first(tensor: Any, index: slice) -> Any:
+def _slice_first(tensor: Tensor, index: slice) -> Tensor:
     """``tensor[start:stop:step]`` of a slice without plan."""
     step = index.step
     try:
@@ -231,7 +233,7 @@ def _slice_first(tensor: Any, index: slice) -> Any:
         raise
 
 
-def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
+def _basic(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
     """``tensor[index]`` for numbers, slices, None and Ellipsis, as one planned view; None for others."""
     key: list[Any] = []
     numbers = 0
@@ -262,7 +264,7 @@ def _basic(tensor: Any, index: tuple[Any, ...]) -> Any:
     return plan(tensor)
 
 
-def _element(tensor: Any, index: tuple[int, ...]) -> Any:
+def _element(tensor: Tensor, index: tuple[int, ...]) -> Tensor:
     """``tensor[i, j, ...]``: one select after another, whose plans serve every index."""
     out = tensor
     for d, number in enumerate(index):
@@ -283,7 +285,7 @@ def _out_of_bounds(number: int, d: int, size: int) -> IndexError:
     return IndexError(f"index {number} is out of bounds for dimension {d} with size {size}")
 
 
-def _plan_basic(tensor: Any, index: tuple[Any, ...], key: Any) -> Plan:
+def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) -> Plan:
     """The plan of a basic index, kept unless a bound was read from an object that may change."""
     spec: TensorSpec = tensor._spec
     items = _encoded(spec, index)
@@ -346,7 +348,7 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
     return start, stop, 1 if step is None else step
 
 
-def _as_tuple(index: Any) -> tuple[Any, ...]:
+def _as_tuple(index: object) -> tuple[Any, ...]:
     """The items of an index; a short list with anything but numbers in it counts as a tuple."""
     if isinstance(index, tuple):
         return tuple(index)
@@ -361,7 +363,7 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
-def _apply(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, list[Any] | None]:
+def _apply(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, list[Any] | None]:
     """The view that the basic items give, and the tensors for its dimensions, or None if there are none."""
     items = [_tensor_of(item, tensor) if _is_list(item) else item for item in index]
     rank = tensor._spec.ndim
@@ -411,11 +413,11 @@ def _apply(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, list[Any] | None]:
     return out, advanced or None
 
 
-def _is_list(item: Any) -> bool:
+def _is_list(item: object) -> bool:
     return isinstance(item, list | tuple | range | np.ndarray)
 
 
-def _is_truth(item: Any) -> bool:
+def _is_truth(item: object) -> bool:
     """Whether an item is a mask of no dimension."""
     return isinstance(item, TensorImpl) and item._spec.ndim == 0 and item._spec.dtype in (bool_, uint8)
 
@@ -443,7 +445,7 @@ def _integer(item: Any) -> int:
     return int(item.__index__())
 
 
-def _tensor_of(values: Any, tensor: Any) -> Any:
+def _tensor_of(values: Any, tensor: TensorImpl) -> Tensor:
     """A sequence as an index on the tensor's device: truths as a mask, anything else as int64."""
     from ..tensor_data import tensor as make
 

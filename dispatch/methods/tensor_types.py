@@ -21,6 +21,9 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -86,7 +89,7 @@ class TensorType:
             return False
         return instance.dtype is self.dtype and instance.device.type == self.device_type
 
-    def __call__(self, *data: Any, device: Any = None, **named: Any) -> Any:
+    def __call__(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
         return constructed(self.dtype, Device(self.device_type), data, device, named)
 
 
@@ -96,8 +99,8 @@ def type_name(dtype: st.dtype, device_type: str) -> str:
 
 
 def constructed(
-    dtype: st.dtype, device: Device, data: Sequence[Any], given: Any, named: dict[str, Any]
-) -> Any:
+    dtype: st.dtype, device: Device, data: Sequence[Any], given: DeviceLike, named: dict[str, Any]
+) -> Tensor:
     """A tensor as a type makes it; see `TensorType`. `given` is the `device` argument, `named` what else was named."""
     from ..generated.functions import empty
     from ..tensor_data import tensor
@@ -138,7 +141,7 @@ def constructed(
                 f"{type_name(first.dtype, first.device.type)}); use to() to convert it"
             )
         made: Any = first
-        return made.alias()
+        return made.alias()  # type: ignore[no-any-return]
     if isinstance(first, Storage):
         return empty(0, dtype=dtype, device=device).set_(first)
     if isinstance(first, str):
@@ -204,7 +207,7 @@ class TypeMethods(_Base):
 
     __slots__ = ()
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Tensor | str:
         """The name of the tensor's type, or the tensor converted to another (`torch.Tensor.type`).
 
         Args:
@@ -224,7 +227,7 @@ class TypeMethods(_Base):
             ('triten.FloatTensor', tensor([1]))
         """
         try:
-            tensor: Any = self
+            tensor: Tensor = self  # type: ignore[assignment]
             if dtype is None:
                 return type_name(self.dtype, self.device.type)
             if isinstance(dtype, st.dtype):
@@ -237,7 +240,7 @@ class TypeMethods(_Base):
             hide_inner_frames()
             raise
 
-    def new(self, *data: Any, device: Any = None, **named: Any) -> Any:
+    def new(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
         """A tensor of this one's dtype, on its device (`torch.Tensor.new`); `new_empty` and `new_tensor` are newer.
 
         Args:

@@ -10,6 +10,8 @@ from ...runtime.traceback_filter import api_boundary
 from ..core.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -21,7 +23,9 @@ def _call(operator: str, *args: Any) -> Any:
     return Dispatcher.singleton().find_schema_or_throw(f"aten::{operator}").call(*args)
 
 
-def _asked(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+def _asked(
+    results: tuple[Tensor, Tensor, Tensor], return_inverse: bool, return_counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     """The unique elements alone, or a tuple of them and what else was asked for."""
     values, inverse, counts = results
     if not (return_inverse or return_counts):
@@ -29,7 +33,9 @@ def _asked(results: Any, return_inverse: bool, return_counts: bool) -> Any:
     return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
 
 
-def unique(input: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+def unique(
+    input: TensorImpl, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Tensor | tuple[Tensor, ...]:
     """`torch.unique`."""
     if dim is None:
         found = _call("_unique2", input, sorted, return_inverse, return_counts)
@@ -38,7 +44,9 @@ def unique(input: Any, sorted: bool, return_inverse: bool, return_counts: bool, 
     return _asked(found, return_inverse, return_counts)
 
 
-def unique_consecutive(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+def unique_consecutive(
+    input: TensorImpl, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Tensor | tuple[Tensor, ...]:
     """`torch.unique_consecutive`."""
     found = _call("unique_consecutive", input, return_inverse, return_counts, dim)
     return _asked(found, return_inverse, return_counts)
@@ -56,7 +64,7 @@ class UniqueMethods(_Base):
         return_inverse: bool = False,
         return_counts: bool = False,
         dim: int | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, ...]:
         """The different elements of the tensor, or entries along `dim`, in ascending order (`torch.Tensor.unique`).
 
         Args:
@@ -83,7 +91,7 @@ class UniqueMethods(_Base):
     @api_boundary
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, ...]:
         """One element of each run of equal ones, or entry along `dim` (`torch.Tensor.unique_consecutive`).
 
         Args:

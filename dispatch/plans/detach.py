@@ -16,7 +16,7 @@ def detach(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if spec.is_inference:
         return lambda self: Tensor.from_data(self._data, spec)
 
-    def plan(self: Any) -> Any:
+    def plan(self: Tensor) -> Tensor:
         out = Tensor()
         out._data = self._data
         out._spec = spec

@@ -32,7 +32,7 @@ def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
     copy_call = StructuredCall("copy", {"self": source}, ("self",), (part,), None, target.device, {})
     copy = find_kernel("copy_stub", target.device.type, "copy_")(copy_call).into
 
-    def plan(self: Any) -> Any:
+    def plan(self: Tensor) -> Tensor:
         data = allocate()
         zero(data)
         copy(take(data), self._data)
@@ -47,7 +47,7 @@ def _put_by_backend(target: TensorSpec, part: TensorSpec, take: Callable[[Any], 
 
     allocate = allocator_of(target)
 
-    def plan(self: Any) -> Any:
+    def plan(self: Tensor) -> Any:
         out: Any = Tensor.from_data(allocate(), target)
         zero_(out)
         Tensor.from_data(take(out._data), part).copy_(self.detach())

@@ -34,7 +34,7 @@ from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autogra
 from ..structured.allocation import allocator_of
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
 from .functional import fresh_maker, host_kernel_maker, into_maker, role_of
-from .register import planned_by
+from .register import Composition, planned_by
 from .structured import Frame, frame_of
 
 _CPU_ALONE = functionality_bit(Functionality.Dense) | 1
@@ -131,6 +131,6 @@ class HostPlanner:
         return fresh_maker(roles, quiet)(compute, outputs[0])
 
 
-def host_kernel(name: str, *operators: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def host_kernel(name: str, *operators: str) -> Callable[[Composition], Composition]:
     """Decorator of a composition that has a host kernel: see `HostPlanner`."""
     return planned_by(HostPlanner(name, *operators))

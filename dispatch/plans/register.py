@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BY_NAME, RUNTIME, DispatchKey, Functionality
@@ -14,6 +14,8 @@ from .structured import MetaFunction
 from .structured_kernel import StructuredKernel
 from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel
+
+Composition = TypeVar("Composition", bound=Callable[..., Any])
 
 _dispatcher = Dispatcher.singleton()
 _BACKENDS: tuple[DispatchKey, ...] = tuple(BY_NAME[name] for name in ("CPU", "CUDA", "Meta"))
@@ -100,10 +102,10 @@ def planner(name: str, key: str, plan: Planner) -> None:
     _impl(name, BY_NAME[key], KernelFunction(None, planner=plan, source=plan.__module__, leaf=True))
 
 
-def planned_by(planner: Planner) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def planned_by(planner: Planner) -> Callable[[Composition], Composition]:
     """Decorator of a composition whose calls `planner` plans, where the specs tell which single part serves them."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Composition) -> Composition:
         _composite_planners[function] = planner
         return function
 

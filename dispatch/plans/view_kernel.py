@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from ..core.call_kind import leave_replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Bytes = TypeVar("Bytes", DataPtr, "NDArray[Any]")
 
 
 class Geometry(NamedTuple):
@@ -71,7 +76,7 @@ class ViewKernel:
         if spec.is_inference:
             take = taker(spec, result, geometry)
 
-            def inference_view(self: Any) -> Any:
+            def inference_view(self: Tensor) -> Tensor:
                 return Tensor.from_data(take(self._data), result)
 
             return inference_view
@@ -80,7 +85,7 @@ class ViewKernel:
             return view_maker(expression, tuple(given))(result, **given)
         take = taker(spec, result, geometry)
 
-        def untracked(self: Any) -> Any:
+        def untracked(self: Tensor) -> Tensor:
             out = Tensor()
             out._data = take(self._data)
             out._spec = result
@@ -212,7 +217,7 @@ def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None
     return tuple(axes)
 
 
-def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
+def at_first(data: NDArray[Any], result: TensorSpec, offset: int) -> NDArray[Any]:
     """Host bytes of a view `offset` elements after the first of `data`, whatever its strides."""
     root = root_of(data)
     if result.numel == 0:
@@ -220,7 +225,7 @@ def at_first(data: Any, result: TensorSpec, offset: int) -> Any:
     return _over(root, result, address_of(data) - address_of(root) + offset * result.itemsize)
 
 
-def whole_as(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
+def whole_as(data: NDArray[Any], spec: TensorSpec, result: TensorSpec) -> NDArray[Any]:
     """`reinterpreted`, for host bytes without gaps, which most often are all of their memory."""
     base = data.base
     if data.size and (base is None or (type(base) is np.ndarray and base.nbytes == data.nbytes)):
@@ -228,7 +233,7 @@ def whole_as(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
     return reinterpreted(data, spec, result)
 
 
-def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
+def reinterpreted(data: Bytes, spec: TensorSpec, result: TensorSpec) -> Bytes:
     """The same bytes as another dtype. Raises RuntimeError where they start within an element of it."""
     distance = address_of(data) - address_of(root_of(data))
     if distance % result.itemsize:
@@ -240,6 +245,6 @@ def reinterpreted(data: Any, spec: TensorSpec, result: TensorSpec) -> Any:
     return data if isinstance(data, DataPtr) else at_first(data, result, 0)
 
 
-def _over(root: Any, result: TensorSpec, nbytes: int) -> Any:
+def _over(root: NDArray[Any], result: TensorSpec, nbytes: int) -> NDArray[Any]:
     strides = tuple(s * result.itemsize for s in result.strides)
     return np.ndarray(result.sizes, result.np_dtype, in_memory_order(root), nbytes, strides)

@@ -166,7 +166,7 @@ def _default(parameter: inspect.Parameter, signature: inspect.Signature) -> str:
     )
 
 
-def _type_name(hint: Any) -> str | None:
+def _type_name(hint: object) -> str | None:
     """The schema type of a hint; None if there is none."""
     import collections.abc
     import types

@@ -15,7 +15,7 @@ from .type_check import MISMATCH, compile_check, overflows, python_type_name
 from .types import ListType, OptionalType
 
 
-def value_type_name(value: Any) -> str:
+def value_type_name(value: object) -> str:
     """The name of a value's class as errors give it: `Tensor`, `NoneType`, `numpy.ndarray`."""
     cls = type(value)
     if isinstance(value, TensorImpl):
@@ -124,7 +124,7 @@ def _were_given(count: int) -> str:
     return f"{count} was given" if count == 1 else f"{count} were given"
 
 
-def _expected(argument: Argument, value: Any) -> str:
+def _expected(argument: Argument, value: object) -> str:
     expected = python_type_name(argument.type)
     type_ = argument.type.elem if isinstance(argument.type, OptionalType) else argument.type
     if not isinstance(type_, ListType) or not isinstance(value, tuple | list):
@@ -145,7 +145,7 @@ def describe_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     return f"({', '.join(parts)})"
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     if type(value) is tuple:
         return f"tuple of ({', '.join(_describe(v) for v in value)}{',' if len(value) == 1 else ''})"
     if type(value) is list:

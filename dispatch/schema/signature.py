@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .function_schema import FunctionSchema
-from .type_check import MISMATCH, CompiledCheck, compile_check, default_value
+from .type_check import MISMATCH, CompiledCheck, Converter, compile_check, default_value
 
 REQUIRED: Final = object()
 
@@ -88,17 +88,17 @@ class Signature:
             return None
         return (*values, *args[given:])
 
-    def accepts(self, index: int, value: Any) -> bool:
+    def accepts(self, index: int, value: object) -> bool:
         """Whether a value fits the argument at `index`; a fitting tensor may stand for a number."""
         exact, convert = self._checks[index]
         return value.__class__ in exact or convert(value, True) is not MISMATCH
 
 
-def _or_none(convert: Any) -> Any:
+def _or_none(convert: Converter) -> Converter:
     return lambda value, lenient: None if value is None else convert(value, lenient)
 
 
-def _or_empty(convert: Any) -> Any:
+def _or_empty(convert: Converter) -> Converter:
     """None stands for a list's empty default, as in ``amax(dim=None)``."""
     return lambda value, lenient: () if value is None else convert(value, lenient)
 

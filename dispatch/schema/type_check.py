@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, SupportsFloat, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class TypeCheck:
         self.convert = convert
         self.exact_types = set(exact_types)
 
-    def __call__(self, value: Any, lenient: bool) -> Any:
+    def __call__(self, value: object, lenient: bool) -> Any:
         return self.convert(value, lenient)
 
 
@@ -113,7 +113,7 @@ def _instances_of(python_name: str, cls: type) -> TypeCheck:
     return TypeCheck(python_name, _converter(lambda value: isinstance(value, cls), None), (cls,))
 
 
-def _is_stream(value: Any) -> bool:
+def _is_stream(value: object) -> bool:
     from ...runtime.cuda.stream import Stream
 
     return isinstance(value, Stream)
@@ -128,7 +128,7 @@ def _item(tensor: Any) -> Any:
     return tensor.item()
 
 
-def _to_int(value: Any, lenient: bool) -> Any:
+def _to_int(value: Any, lenient: bool) -> int | _Mismatch:
     if isinstance(value, TensorImpl):
         fits = _stands_for_number(value, lenient) and value.dtype.is_integral
         return int(_item(value)) if fits else MISMATCH
@@ -140,7 +140,7 @@ def _to_int(value: Any, lenient: bool) -> Any:
         return MISMATCH
 
 
-def _to_float(value: Any, lenient: bool) -> Any:
+def _to_float(value: object, lenient: bool) -> float | _Mismatch:
     if isinstance(value, TensorImpl):
         fits = _stands_for_number(value, lenient) and not value.dtype.is_complex
         return float(_item(value)) if fits else MISMATCH
@@ -149,7 +149,7 @@ def _to_float(value: Any, lenient: bool) -> Any:
     return MISMATCH
 
 
-def _to_scalar(value: Any, lenient: bool) -> Any:
+def _to_scalar(value: object, lenient: bool) -> scalar_type.Number | _Mismatch:
     if isinstance(value, TensorImpl):
         return _item(value) if _stands_for_number(value, lenient) else MISMATCH
     if isinstance(value, np.bool_):
@@ -163,14 +163,14 @@ def _to_scalar(value: Any, lenient: bool) -> Any:
     return MISMATCH
 
 
-def _is_real_numpy_scalar(value: Any) -> bool:
+def _is_real_numpy_scalar(value: object) -> TypeGuard[SupportsFloat]:
     # ml_dtypes' scalars are np.generic of kind "V" ("f" for bfloat16 in some versions) and turn into floats.
     if not isinstance(value, np.generic) or not hasattr(type(value), "__float__"):
         return False
     return value.dtype.kind in "biuf" or (value.dtype.kind == "V" and value.dtype.names is None)
 
 
-def _to_device(value: Any, lenient: bool) -> Any:
+def _to_device(value: object, lenient: bool) -> Device | _Mismatch:
     if isinstance(value, Device):
         return value
     if isinstance(value, str | int) and not isinstance(value, bool):
@@ -186,21 +186,21 @@ _DTYPES_OF_PYTHON: dict[Any, scalar_type.dtype] = {
 }
 
 
-def _to_dtype(value: Any, lenient: bool) -> Any:
+def _to_dtype(value: object, lenient: bool) -> scalar_type.dtype | _Mismatch:
     if isinstance(value, scalar_type.dtype):
         return value
     return _DTYPES_OF_PYTHON.get(value, MISMATCH) if isinstance(value, type) else MISMATCH
 
 
-def _to_bool(value: Any, lenient: bool) -> Any:
+def _to_bool(value: object, lenient: bool) -> bool | _Mismatch:
     return value if isinstance(value, bool) else MISMATCH
 
 
-def _anything(value: Any, lenient: bool) -> Any:
+def _anything(value: object, lenient: bool) -> object:
     return value
 
 
-def _nothing(value: Any, lenient: bool) -> Any:
+def _nothing(value: object, lenient: bool) -> _Mismatch:
     return MISMATCH
 
 
@@ -261,7 +261,7 @@ def _list_converter(type: ListType) -> Converter:
     length = type.size if type.elem == BaseType("bool") else None
     is_int = isinstance(type.elem, BaseType) and type.elem.name in ("int", "SymInt")
 
-    def convert_list(value: Any, lenient: bool) -> Any:
+    def convert_list(value: object, lenient: bool) -> tuple[Any, ...] | _Mismatch:
         if not isinstance(value, tuple | list):
             if repeats is None:
                 return MISMATCH

@@ -8,10 +8,13 @@ which routine runs over them; each backend brings the library, a namespace of ro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.errors import LinAlgError
 from .stub import StructuredCall
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class LibraryRoutine(NamedTuple):
@@ -46,7 +49,7 @@ NOT_FINITE = -4
 """The flag of LAPACK's gesdd for a matrix with NaN or infinity; here that of every routine that would not end."""
 
 
-def raise_failure(name: str, info: Any) -> None:
+def raise_failure(name: str, info: NDArray[Any]) -> None:
     """Raise the error of the first matrix that an operator could not do.
 
     Args:

@@ -7,7 +7,7 @@ methods for each output; an iterator operator builds a `TensorIterator`, which d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...runtime.device import device as Device
 from ...runtime.errors import internal_assert
@@ -16,6 +16,9 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 from ..iterator.type_promotion import can_cast
+
+NumberKind: TypeAlias = type | int
+"""A number as a meta function sees it: its class, or an int that is the default of its schema, such as alpha=1."""
 
 
 class MetaBase:

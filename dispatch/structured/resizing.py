@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.user_frame import levels_to_user
 
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
-def resize_output(out: Any, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
+
+def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
     """Resize `out` where its shape is another, with PyTorch's warning unless it is empty.
 
     It is contiguous then, or has `strides`, under which the elements fill one block.

@@ -7,7 +7,7 @@ dtypes, sizes and strides, and returns the function that computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
@@ -18,6 +18,11 @@ from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 from .choices import listeners
 from .supported_dtypes import DTYPES, check_dtype, kernel_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...runtime.data_ptr import DataPtr
 
 
 class StructuredCall(NamedTuple):
@@ -151,7 +156,7 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
         places = [names.index(name) for name in call.runtime]
         template = [left_out.get(name) for name in names]
 
-        def filled(out: Any, *given: Any) -> None:
+        def filled(out: DataPtr | NDArray[Any], *given: Any) -> None:
             values = template.copy()
             for place, value in zip(places, given, strict=True):
                 values[place] = value

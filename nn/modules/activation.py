@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dispatch.generated import functions as _ops
 from .. import functional as F
 from .module import Module
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
     "CELU",
@@ -45,7 +50,7 @@ __all__ = [
 class _Activation(Module):
     """A function of the input and of options, which are attributes."""
 
-    function: Callable[..., Any]
+    function: Callable[..., Tensor]
     unnamed: tuple[str, ...] = ()
     """Options that are printed without their names."""
 
@@ -55,7 +60,7 @@ class _Activation(Module):
         for name, value in options.items():
             setattr(self, name, value)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The function of the input."""
         return type(self).function(input, **{name: getattr(self, name) for name in self._options})
 
@@ -153,7 +158,7 @@ class RReLU(_Activation):
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
         super().__init__(lower=lower, upper=upper, inplace=inplace)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
@@ -303,14 +308,18 @@ class PReLU(Module):
     """x above zero, a learnt slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
         self.weight = Parameter(_ops.full((num_parameters,), init, device=device, dtype=dtype))
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) as it is."""
         return F.prelu(input, self.weight)
 
@@ -321,7 +330,7 @@ class PReLU(Module):
 class Softmax2d(Module):
     """The softmax over channels of (C, H, W) or (N, C, H, W) (`torch.nn.Softmax2d`). Raises ValueError for others."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")

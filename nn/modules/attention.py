@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
 from .. import functional as F
@@ -10,6 +10,11 @@ from .. import init
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = ["MultiheadAttention"]
 
@@ -49,8 +54,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
@@ -72,6 +77,8 @@ class MultiheadAttention(Module):
         def parameter(*sizes: int) -> Parameter:
             return Parameter(_ops.empty(*sizes, device=device, dtype=dtype))
 
+        self.bias_k: Parameter | None
+        self.bias_v: Parameter | None
         # The order of PyTorch's parameters, which optimisers' states are numbered by.
         if self._qkv_same_embed_dim:
             self.in_proj_weight = parameter(3 * embed_dim, embed_dim)
@@ -109,15 +116,15 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: Any,
-        key: Any,
-        value: Any,
-        key_padding_mask: Any = None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Tensor | None]:
         """The result and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
         turned = self.batch_first and query.dim() == 3
         if turned:

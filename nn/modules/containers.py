@@ -6,7 +6,7 @@ import itertools
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self, overload
+from typing import Any, Self, SupportsIndex, overload
 
 from ...dispatch.tensor import Tensor
 from .module import Module
@@ -15,7 +15,7 @@ from .parameter import Parameter
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
-def _place(index: Any, length: int) -> int:
+def _place(index: SupportsIndex, length: int) -> int:
     """An index of a list, counted from the front. Raises IndexError."""
     place = operator.index(index)
     if not -length <= place < length:
@@ -26,7 +26,7 @@ def _place(index: Any, length: int) -> int:
 class _Numbered(Module):
     """Children under the names 0, 1, ..."""
 
-    _modules: dict[str, Any]
+    _modules: dict[str, Module]
 
     def _renumber(self, modules: Iterable[Module]) -> None:
         kept = list(modules)
@@ -50,7 +50,7 @@ class _Numbered(Module):
             Module.__init__(made)
             made._renumber(modules[index])
             return made
-        return modules[_place(index, len(modules))]  # type: ignore[no-any-return]
+        return modules[_place(index, len(modules))]
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, list(self._modules)[_place(index, len(self))], module)
@@ -67,7 +67,7 @@ class _Numbered(Module):
         self.add_module(str(len(self)), module)
         return self
 
-    def insert(self, index: int, module: Module) -> Any:
+    def insert(self, index: int, module: Module) -> Self:
         """Put a module before the one at `index`."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
@@ -84,9 +84,9 @@ class _Numbered(Module):
             self.append(module)
         return self
 
-    def pop(self, index: int | slice) -> Module:
+    def pop(self, index: int) -> Module:
         """Take a module out."""
-        found = self[index]  # type: ignore[index]
+        found = self[index]
         del self[index]
         return found
 
@@ -115,6 +115,10 @@ class Sequential(_Numbered):
         triten.Size([4, 3])
     """
 
+    @overload
+    def __init__(self, *args: Module) -> None: ...
+    @overload
+    def __init__(self, arg: OrderedDict[str, Module], /) -> None: ...
     def __init__(self, *args: Any) -> None:
         super().__init__()
         if len(args) == 1 and isinstance(args[0], OrderedDict):
@@ -124,19 +128,23 @@ class Sequential(_Numbered):
             for i, module in enumerate(args):
                 self.add_module(str(i), module)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Module | Self:
         if isinstance(index, slice):
             return type(self)(OrderedDict(list(self._modules.items())[index]))
         return super().__getitem__(index)
 
-    def __add__(self, other: Any) -> Sequential:
+    def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
             raise ValueError(
                 f"add operator supports only objects of Sequential class, but {type(other)} is given."
             )
         return Sequential(*self, *other)
 
-    def __iadd__(self, other: Any) -> Self:
+    def __iadd__(self, other: Sequential) -> Self:
         if not isinstance(other, Sequential):
             raise ValueError(
                 f"add operator supports only objects of Sequential class, but {type(other)} is given."
@@ -217,7 +225,7 @@ class ModuleDict(Module):
         ['linear', 'relu']
     """
 
-    _modules: dict[str, Any]
+    _modules: dict[str, Module]
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
@@ -225,7 +233,7 @@ class ModuleDict(Module):
             self.update(modules)
 
     def __getitem__(self, key: str) -> Module:
-        return self._modules[key]  # type: ignore[no-any-return]
+        return self._modules[key]
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)
@@ -248,7 +256,7 @@ class ModuleDict(Module):
 
     def pop(self, key: str) -> Module:
         """Take a module out."""
-        return self._modules.pop(key)  # type: ignore[no-any-return]
+        return self._modules.pop(key)
 
     def keys(self) -> Iterable[str]:
         """The names."""
@@ -262,7 +270,7 @@ class ModuleDict(Module):
         """Names and modules."""
         return self._modules.items()
 
-    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+    def update(self, modules: Mapping[str, Module] | ModuleDict | Iterable[tuple[str, Module]]) -> None:
         """Add or replace modules, from a mapping or pairs."""
         for key, module in _pairs("ModuleDict", modules):
             self[key] = module
@@ -321,7 +329,11 @@ class ParameterList(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter([self[i] for i in range(len(self))])
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> ParameterList: ...
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return ParameterList(self[i] for i in range(*index.indices(len(self))))
         return getattr(self, str(_place(index, len(self))))
@@ -421,7 +433,7 @@ class ParameterDict(Module):
         del self[key]
         return found
 
-    def update(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+    def update(self, values: Mapping[str, Any] | ParameterDict | Iterable[tuple[str, Any]]) -> None:
         """Add or replace values, from a mapping or pairs."""
         for key, value in _pairs("ParameterDict", values):
             self[key] = value
@@ -456,11 +468,11 @@ class ParameterDict(Module):
 
     def __ror__(self, other: Mapping[str, Any]) -> ParameterDict:
         made = ParameterDict(other)
-        made.update(self)  # type: ignore[arg-type]  # it has keys and items
+        made.update(self)
         return made
 
     def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
-        self.update(other)  # type: ignore[arg-type]
+        self.update(other)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

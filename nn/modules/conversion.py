@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
@@ -12,6 +12,11 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from .uninitialized import is_lazy
 
+if TYPE_CHECKING:
+    from ...autograd import no_grad
+    from ...runtime.device import DeviceLike
+    from ...runtime.memory_format import memory_format as MemoryFormat
+
 
 class ConversionMixin:
     """The methods of `Module` that convert its parameters and buffers."""
@@ -19,7 +24,7 @@ class ConversionMixin:
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
 
-    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Put ``fn(tensor)`` in the place of each parameter's bytes, of its gradient's, and of each buffer."""
         if recurse:
             for module in self.children():  # type: ignore[attr-defined]
@@ -41,6 +46,23 @@ class ConversionMixin:
                     self._buffers[name] = fn(buffer)
         return self
 
+    @overload
+    def to(
+        self,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
+        non_blocking: bool = False,
+        *,
+        memory_format: MemoryFormat | None = None,
+    ) -> Self: ...
+    @overload
+    def to(
+        self, dtype: ScalarType, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None
+    ) -> Self: ...
+    @overload
+    def to(
+        self, tensor: Tensor, non_blocking: bool = False, *, memory_format: MemoryFormat | None = None
+    ) -> Self: ...
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move to a device, a dtype of floats, a memory format, or those of a tensor (`torch.nn.Module.to`).
 
@@ -60,7 +82,7 @@ class ConversionMixin:
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
 
-        def convert(tensor: Tensor) -> Any:
+        def convert(tensor: Tensor) -> Tensor:
             inexact = tensor.dtype.is_floating_point or tensor.dtype.is_complex
             options: dict[str, Any] = {"non_blocking": non_blocking}
             if memory_format is not None and tensor.dim() in (4, 5):
@@ -70,7 +92,7 @@ class ConversionMixin:
 
         return self._apply(convert)
 
-    def to_empty(self, *, device: Device | str | int | None, recurse: bool = True) -> Self:
+    def to_empty(self, *, device: DeviceLike, recurse: bool = True) -> Self:
         """Move to a device without the values."""
         return self._apply(lambda tensor: _ops.empty_like(tensor, device=device), recurse)
 
@@ -106,13 +128,15 @@ class ConversionMixin:
         return self._floats_to(scalar_type.bfloat16)
 
 
-def _no_grad() -> Any:
+def _no_grad() -> no_grad:
     from ...autograd import no_grad
 
     return no_grad()
 
 
-def _destination(*args: Any, **kwargs: Any) -> tuple[Any, ScalarType | None, bool, Any]:
+def _destination(
+    *args: Any, **kwargs: Any
+) -> tuple[Device | None, ScalarType | None, bool, MemoryFormat | None]:
     """Device, dtype, non_blocking and memory format of the forms that `Tensor.to` has."""
     names = ["device", "dtype", "non_blocking"]
     if args and isinstance(args[0], Tensor):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
 from .. import functional as F
@@ -12,12 +12,17 @@ from .. import init
 from .module import Module
 from .parameter import Parameter
 
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
+
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-def _each(value: Any, rank: int) -> tuple[int, ...]:
+def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """One number for each spatial dimension."""
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
@@ -27,22 +32,25 @@ class _Convolution(Module):
 
     rank: int
     transposed = False
-    function: Callable[..., Any]
+    padding: str | tuple[int, ...]
+    weight: Parameter
+    bias: Parameter | None
+    function: Callable[..., Tensor]
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int],
+        padding: str | int | Sequence[int],
+        dilation: int | Sequence[int],
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any,
-        dtype: Any,
-        output_padding: Any = 0,
+        device: DeviceLike,
+        dtype: ScalarType | None,
+        output_padding: int | Sequence[int] = 0,
     ) -> None:
         super().__init__()
         if groups <= 0:
@@ -109,23 +117,23 @@ class _Forward(_Convolution):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: str | int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )  # fmt: skip
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *) gives as many images of `out_channels`."""
-        padding = self.padding
+        padding: str | int | tuple[int, ...] = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._border(), self.padding_mode)
             padding = 0
@@ -141,27 +149,28 @@ class _Forward(_Convolution):
                 whole = self.dilation[i] * (self.kernel_size[i] - 1)
                 border += [whole // 2, whole - whole // 2]
             else:
-                border += [0, 0] if self.padding == "valid" else [self.padding[i]] * 2
+                border += [0, 0] if isinstance(self.padding, str) else [self.padding[i]] * 2
         return border
 
 
 class _Transposed(_Convolution):
     transposed = True
+    padding: tuple[int, ...]
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
@@ -170,14 +179,14 @@ class _Transposed(_Convolution):
             dtype, output_padding,
         )  # fmt: skip
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """(N, C, *) or (C, *); `output_size` picks among the sizes that the same input could have come from."""
         extra = self.output_padding if output_size is None else self._extra(input, tuple(output_size))
         return type(self).function(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
 
-    def _extra(self, input: Any, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    def _extra(self, input: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """The output padding that gives these spatial sizes. Raises ValueError where none does."""
         if len(wanted) == self.rank + 2:
             wanted = wanted[2:]

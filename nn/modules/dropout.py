@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import functional as F
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
@@ -28,7 +31,7 @@ class Dropout(Module):
         self.p = p
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
@@ -45,7 +48,7 @@ class Dropout1d(Dropout):
         [[[1.0, 1.0]]]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
@@ -59,7 +62,7 @@ class Dropout2d(Dropout):
         [[[[1.0, 1.0]]]]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
@@ -73,7 +76,7 @@ class Dropout3d(Dropout):
         [[[[1.0, 1.0]]]]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
@@ -87,7 +90,7 @@ class AlphaDropout(Dropout):
         [[[1.0, 1.0]]]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
@@ -101,6 +104,6 @@ class FeatureAlphaDropout(Dropout):
         [[[1.0, 1.0]]]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 __all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 
 
 class _FractionalMaxPool(Module):
     rank: int
-    function: Any
+    function: Callable[..., Tensor | tuple[Tensor, Tensor]]
 
     def __init__(
         self,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = None,
+        output_ratio: float | Sequence[float] | None = None,
         return_indices: bool = False,
-        _random_samples: Any = None,
+        _random_samples: Tensor | None = None,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -39,7 +43,7 @@ class _FractionalMaxPool(Module):
     def _each(self, value: Any) -> tuple[Any, ...]:
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.rank
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """(N, C, *) or (C, *)."""
         return type(self).function(
             input,
@@ -79,11 +83,11 @@ class FractionalMaxPool3d(_FractionalMaxPool):
 
     def __init__(
         self,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = None,
+        output_ratio: float | Sequence[float] | None = None,
         return_indices: bool = False,
-        _random_samples: Any = None,
+        _random_samples: Tensor | None = None,
     ) -> None:
         if min(self._each(kernel_size)) <= 0:
             raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")

@@ -191,7 +191,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     return parameters, buffers
 
 
-def _stacked(tensors: Sequence[Tensor]) -> Any:
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
     """Parameters as one leaf; what has a history keeps it.
 
     Raises RuntimeError where some require grad and some do not.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
@@ -19,6 +20,11 @@ from .normalization import (
     InstanceNorm3d,
 )
 from .uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
     *(f"Lazy{kind}{rank}d" for kind in ("BatchNorm", "Conv", "ConvTranspose", "InstanceNorm") for rank in (1, 2, 3)),
@@ -53,7 +59,7 @@ class LazyModuleMixin(Module):
         if self.cls_to_become is None:
             self.__dict__["_initialized"] = True
         else:
-            self.__class__ = self.cls_to_become  # type: ignore[assignment]
+            self.__class__ = self.cls_to_become
         return self(*args, **kwargs)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
@@ -86,7 +92,9 @@ class LazyLinear(LazyModuleMixin, Linear):
 
     cls_to_become = Linear
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, out_features: int, bias: bool = True, device: DeviceLike = None, dtype: ScalarType | None = None
+    ) -> None:
         super().__init__(0, 0, False)
         self.out_features = out_features
         _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)
@@ -96,7 +104,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take `in_features` from the input, and draw the parameters unless they were loaded."""
         waiting = self.has_uninitialized_params()
         if not waiting and self.in_features == 0 and input.shape[-1] != self.weight.shape[-1]:
@@ -124,7 +132,7 @@ class _LazyConvolution(LazyModuleMixin):
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Any, *rest: Any, **named: Any) -> None:
+    def initialize_parameters(self, input: Tensor, *rest: Any, **named: Any) -> None:
         """Take `in_channels` from the input, and draw the parameters unless they were loaded.
 
         Raises:
@@ -151,7 +159,6 @@ class _LazyConvolution(LazyModuleMixin):
 class _LazyNorm(LazyModuleMixin):
     """A normalisation of channels that takes their number from its first input."""
 
-    ranks: tuple[int, ...]
     num_features: int
 
     def __init__(
@@ -160,12 +167,12 @@ class _LazyNorm(LazyModuleMixin):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)  # type: ignore[call-arg]
         self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
             _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)
@@ -179,7 +186,7 @@ class _LazyNorm(LazyModuleMixin):
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take the number of channels from the input."""
         self._check_rank(input)
         waiting = self.has_uninitialized_params()
@@ -189,12 +196,12 @@ class _LazyNorm(LazyModuleMixin):
             _materialize(self, weight=size, bias=size, running_mean=size, running_var=size)
 
 
-def _wait(module: Module, names: tuple[str, ...], device: Any, dtype: Any) -> None:
+def _wait(module: Module, names: tuple[str, ...], device: DeviceLike, dtype: ScalarType | None) -> None:
     for name in names:
         setattr(module, name, UninitializedParameter(device=device, dtype=dtype))
 
 
-def _materialize(module: Any, **sizes: tuple[int, ...]) -> None:
+def _materialize(module: LazyModuleMixin, **sizes: tuple[int, ...]) -> None:
     with no_grad():
         for name, size in sizes.items():
             if is_lazy(getattr(module, name)):
@@ -206,18 +213,18 @@ class _LazyForward(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: str | int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
-            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype
+            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype  # type: ignore[call-arg]
         )  # fmt: skip
         self.out_channels = out_channels
         _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)
@@ -227,19 +234,19 @@ class _LazyTransposed(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
-            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype  # type: ignore[call-arg]
         )  # fmt: skip
         self.out_channels = out_channels
         _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)

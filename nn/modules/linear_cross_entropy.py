@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import functional as F
 from .linear import Linear
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = ["LinearCrossEntropyLoss"]
 
@@ -35,7 +40,7 @@ class LinearCrossEntropyLoss(Module):
         tensor(0.6931, grad_fn=<NllLossForwardBackward0>)
     """
 
-    weight: Any
+    weight: Tensor | None
 
     def __init__(
         self,
@@ -44,13 +49,13 @@ class LinearCrossEntropyLoss(Module):
         *,
         out_features: tuple[int, ...] = (),
         bias: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
         reduction: str = "mean",
-        weight: Any = None,
+        weight: Tensor | None = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
-        options: Any = None,
+        options: object = None,
     ) -> None:
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
@@ -67,7 +72,7 @@ class LinearCrossEntropyLoss(Module):
         self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
         self.options = options
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """(N, in_features) or (in_features), and classes or their probabilities."""
         sizes = (self.num_classes, *self.out_features)
         bias = self.linear.bias

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
 from ..reductions import REDUCTIONS, reduction_of
 from .distance import PairwiseDistance
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 __all__ = [
     "BCELoss",
@@ -40,7 +43,7 @@ NAMES = {number: name for name, number in REDUCTIONS.items()}
 class _Criterion(Module):
     """A function of operands and of options, which are attributes, with a reduction."""
 
-    function: Callable[..., Any]
+    function: Callable[..., Tensor]
 
     def __init__(
         self, size_average: bool | None, reduce: bool | None, reduction: str, **options: Any
@@ -53,25 +56,25 @@ class _Criterion(Module):
         for name, value in options.items():
             setattr(self, name, value)
 
-    def _loss(self, *operands: Any) -> Any:
+    def _loss(self, *operands: Tensor) -> Tensor:
         options = {name: getattr(self, name) for name in (*self._options, *self._buffers)}
         return type(self).function(*operands, **options, reduction=self.reduction)
 
 
 class _Loss(_Criterion):
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return self._loss(input, target)
 
 
 class _PairLoss(_Criterion):
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return self._loss(input1, input2, target)
 
 
 class _TripletLoss(_Criterion):
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss, reduced."""
         return self._loss(anchor, positive, negative)
 
@@ -141,7 +144,7 @@ class NLLLoss(_Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -158,7 +161,7 @@ class CrossEntropyLoss(_Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -193,7 +196,7 @@ class BCELoss(_Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -209,11 +212,11 @@ class BCEWithLogitsLoss(_Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
-        pos_weight: Any = None,
+        pos_weight: Tensor | None = None,
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
@@ -275,7 +278,7 @@ class MultiMarginLoss(_Loss):
         self,
         p: int = 1,
         margin: float = 1.0,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -307,8 +310,12 @@ class CTCLoss(_Loss):
         self.zero_infinity = zero_infinity
 
     def forward(  # type: ignore[override]
-        self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
-    ) -> Any:
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Tensor | Sequence[int],
+        target_lengths: Tensor | Sequence[int],
+    ) -> Tensor:
         """The loss, reduced."""
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
@@ -322,7 +329,7 @@ class MultiLabelSoftMarginLoss(_Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -389,7 +396,7 @@ class TripletMarginWithDistanceLoss(_TripletLoss):
     def __init__(
         self,
         *,
-        distance_function: Callable[[Any, Any], Any] | None = None,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
         margin: float = 1.0,
         swap: bool = False,
         reduction: str = "mean",
@@ -410,6 +417,6 @@ class GaussianNLLLoss(_Criterion):
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction, full=full, eps=eps)
 
-    def forward(self, input: Any, target: Any, var: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
         """The loss, reduced; `var` are the variances."""
         return self._loss(input, target, var)

@@ -58,7 +58,7 @@ class _Boundary(Function):
         return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         return grads
 
 
@@ -152,12 +152,12 @@ def spread(grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, 
 
 def checked(grads: Any, count: int, what: str) -> tuple[Any, ...]:
     """A hook's gradients as a tuple. Raises RuntimeError for another number of them."""
-    grads = grads if isinstance(grads, tuple) else (grads,)
-    if len(grads) != count:
+    found: tuple[Any, ...] = grads if isinstance(grads, tuple) else (grads,)
+    if len(found) != count:
         raise RuntimeError(
-            f"Backward hook returned an invalid number of {what}, got {len(grads)}, but expected {count}"
+            f"Backward hook returned an invalid number of {what}, got {len(found)}, but expected {count}"
         )
-    return grads
+    return found
 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...dispatch.generated import functions as _ops
 from ...runtime.scalar_type import int64
@@ -10,6 +11,11 @@ from .. import functional as F
 from .. import init
 from .module import Module
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
     "BatchNorm1d",
@@ -28,7 +34,14 @@ __all__ = [
 class _Affine(Module):
     """A weight of ones and a bias of zeros, or neither, or the weight alone."""
 
-    def _register_affine(self, sizes: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+    def _register_affine(
+        self,
+        sizes: int | Sequence[int],
+        weight: bool,
+        bias: bool,
+        device: DeviceLike,
+        dtype: ScalarType | None,
+    ) -> None:
         for name, wanted in (("weight", weight), ("bias", bias)):
             made = Parameter(_ops.empty(sizes, device=device, dtype=dtype)) if wanted else None
             self.register_parameter(name, made)
@@ -40,7 +53,7 @@ class _Affine(Module):
             init.zeros_(self.bias)
 
 
-def _sizes(normalized_shape: Any) -> tuple[int, ...]:
+def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
@@ -60,12 +73,12 @@ class LayerNorm(_Affine):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: int | Sequence[int],
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _sizes(normalized_shape)
@@ -80,7 +93,7 @@ class LayerNorm(_Affine):
         """A weight of ones, a bias of zeros."""
         self._reset_affine()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -100,11 +113,11 @@ class RMSNorm(_Affine):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: int | Sequence[int],
         eps: float | None = None,
         elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _sizes(normalized_shape)
@@ -119,7 +132,7 @@ class RMSNorm(_Affine):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
@@ -140,8 +153,8 @@ class _Channels(_Affine):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike,
+        dtype: ScalarType | None,
         bias: bool,
     ) -> None:
         super().__init__()
@@ -172,7 +185,7 @@ class _Channels(_Affine):
         self.reset_running_stats()
         self._reset_affine()
 
-    def _check_rank(self, input: Any) -> None:
+    def _check_rank(self, input: Tensor) -> None:
         if input.dim() not in self.ranks:
             wanted = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
@@ -201,14 +214,14 @@ class _BatchNorm(_Channels):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *); while training the running statistics are brought on by `momentum`, None for their mean."""
         self._check_rank(input)
         momentum = 0.0 if self.momentum is None else self.momentum
@@ -270,17 +283,17 @@ class _InstanceNorm(_Channels):
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *), or (C, *) without a batch."""
         self._check_rank(input)
         alone = input.dim() == self.ranks[0]
@@ -292,7 +305,7 @@ class _InstanceNorm(_Channels):
             self.weight,
             self.bias,
             self.training or not self.track_running_stats,
-            self.momentum,
+            0.0 if self.momentum is None else self.momentum,
             self.eps,
         )
         return out.squeeze(0) if alone else out
@@ -333,8 +346,8 @@ class GroupNorm(_Affine):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -352,7 +365,7 @@ class GroupNorm(_Affine):
         """A weight of ones, a bias of zeros."""
         self._reset_affine()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) as it is."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -371,7 +384,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 

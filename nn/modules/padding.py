@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .. import functional as F
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 __all__ = [
     "CircularPad1d",
@@ -32,11 +36,11 @@ class _Pad(Module):
     rank: int
     mode: str
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
         self.padding = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *)."""
         return F.pad(input, self.padding, self.mode)
 
@@ -47,11 +51,11 @@ class _Pad(Module):
 class _ConstantPad(_Pad):
     mode = "constant"
 
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor with at least as many dimensions as are padded."""
         return F.pad(input, self.padding, self.mode, self.value)
 
@@ -60,7 +64,7 @@ class _ConstantPad(_Pad):
 
 
 class _ZeroPad(_ConstantPad):
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding, 0.0)
 
     def extra_repr(self) -> str:
@@ -70,7 +74,7 @@ class _ZeroPad(_ConstantPad):
 class _CircularPad(_Pad):
     mode = "circular"
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *). Raises ValueError for another number of dimensions."""
         if input.dim() not in (self.rank + 1, self.rank + 2):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from ...dispatch.core.tensor_function import disabled_tensor_function, plain_classes
 from ...dispatch.generated import functions as _ops
@@ -29,9 +29,9 @@ class Parameter(Tensor):
         (True, True, 'Tensor')
     """
 
-    __tensor_function__ = disabled_tensor_function
+    __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
@@ -50,8 +50,8 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = memo.get(id(self))
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made: Self | None = memo.get(id(self))
         if made is None:
             made = memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
         return made
@@ -83,9 +83,11 @@ class Buffer(Tensor):
         ['count']
     """
 
-    __tensor_function__ = disabled_tensor_function
+    __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
 
-    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
         made = cls._make_subclass(cls, _ops.empty(0) if data is None else data, False)
         made.persistent = persistent
         return made

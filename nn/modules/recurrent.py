@@ -6,7 +6,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...dispatch.generated import functions as _ops
 from ...dispatch.layers.autocast.state import is_autocast_enabled
@@ -14,6 +14,11 @@ from .. import init
 from ..utils.rnn import PackedSequence
 from .module import Module
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
@@ -103,8 +108,8 @@ class RNNBase(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         self.mode = mode
@@ -152,7 +157,7 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Nothing: parameters need not lie in one piece of memory, as cuDNN wants them."""
 
-    def check_input(self, input: Any, batch_sizes: Any) -> None:
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raise ValueError for an input of another dtype than the weights', RuntimeError for one of other sizes."""
         dtype = getattr(self, self._weight_names[0][0]).dtype
         if input.dtype is not dtype and not is_autocast_enabled(input.device.type):
@@ -168,20 +173,20 @@ class RNNBase(Module):
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
             )
 
-    def _state_size(self, input: Any, batch_sizes: Any, width: int) -> tuple[int, int, int]:
+    def _state_size(self, input: Tensor, batch_sizes: Tensor | None, width: int) -> tuple[int, int, int]:
         if batch_sizes is not None:
             batch = int(batch_sizes[0])
         else:
             batch = input.size(0 if self.batch_first else 1)
         return self.num_layers * (2 if self.bidirectional else 1), batch, width
 
-    def get_expected_hidden_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
+    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The sizes of a hidden state."""
         return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
         self,
-        hx: Any,
+        hx: Tensor,
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
@@ -189,12 +194,12 @@ class RNNBase(Module):
         if hx.size() != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
 
-    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """Raise ValueError or RuntimeError for an input and a state that do not fit the layer."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
-    def permute_hidden(self, hx: Any, permutation: Any) -> Any:
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         """A state whose sequences are in another order; the same one for None."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
@@ -208,24 +213,26 @@ class RNNBase(Module):
             )
         return hx if is_batched else hx.unsqueeze(1)
 
-    def _first_state(self, input: Any, batch_sizes: Any) -> Any:
+    def _first_state(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         sizes = self.get_expected_hidden_size(input, batch_sizes)
         return _ops.zeros(sizes, dtype=input.dtype, device=input.device)
 
     def _without_batch(self, hidden: Any) -> Any:
         return hidden.squeeze(1)
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """The last layer's output at every step, and the states after the last, from `hx` or from zeros.
 
         Args:
             input: (T, N, I), (N, T, I) if `batch_first`, (T, I) for one sequence, or a `PackedSequence`.
             hx: (layers * directions, N, H), without N for one sequence; an LSTM's is a pair of them.
         """
-        packed = input if isinstance(input, PackedSequence) else None
-        batch_sizes = order = None
+        packed: PackedSequence | None = None
+        batch_sizes: Tensor | None = None
+        order: Tensor | None = None
         is_batched, batch_dim = True, 0 if self.batch_first else 1
-        if packed is not None:
+        if isinstance(input, PackedSequence):
+            packed = input
             input, batch_sizes, order, _ = packed
         else:
             if input.dim() not in (2, 3):
@@ -338,11 +345,11 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def get_expected_cell_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
+    def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The sizes of a cell's state."""
         return self._state_size(input, batch_sizes, self.hidden_size)
 
-    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """Raise ValueError or RuntimeError for an input and a pair of states that do not fit the layer."""
         self.check_input(input, batch_sizes)
         expected = self.get_expected_hidden_size(input, batch_sizes)
@@ -350,7 +357,7 @@ class LSTM(RNNBase):
         expected = self.get_expected_cell_size(input, batch_sizes)
         self.check_hidden_size(hidden[1], expected, "Expected hidden[1] size {}, got {}")
 
-    def permute_hidden(self, hx: Any, permutation: Any) -> Any:
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         """A pair of states whose sequences are in another order; the same one for None."""
         if permutation is None:
             return hx
@@ -366,7 +373,7 @@ class LSTM(RNNBase):
             )
         return tuple(hx) if is_batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
-    def _first_state(self, input: Any, batch_sizes: Any) -> Any:
+    def _first_state(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         sizes = self.get_expected_cell_size(input, batch_sizes)
         cell = _ops.zeros(sizes, dtype=input.dtype, device=input.device)
         return super()._first_state(input, batch_sizes), cell

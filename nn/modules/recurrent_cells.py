@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
 from .. import init
 from .module import Module
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
@@ -36,8 +41,8 @@ class RNNCellBase(Module):
         hidden_size: int,
         bias: bool,
         num_chunks: int,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         self.input_size = input_size
@@ -57,16 +62,16 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _weights(self) -> tuple[Any, ...]:
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
-    def _check_rank(self, what: str, tensor: Any) -> None:
+    def _check_rank(self, what: str, tensor: Tensor) -> None:
         if tensor.dim() not in (1, 2):
             raise ValueError(
                 f"{self._get_name()}: Expected {what} to be 1D or 2D, got {tensor.dim()}D instead"
             )
 
-    def _zeros(self, input: Any) -> Any:
+    def _zeros(self, input: Tensor) -> Tensor:
         return _ops.zeros((input.size(0), self.hidden_size), dtype=input.dtype, device=input.device)
 
     def extra_repr(self) -> str:
@@ -82,10 +87,10 @@ class RNNCellBase(Module):
 class _OneState(RNNCellBase):
     """A cell with a hidden state alone."""
 
-    def _step(self, input: Any, hx: Any) -> Any:
+    def _step(self, input: Tensor, hx: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The state after the step, (N, H) of (N, I), or (H,) of (I,); `hx` is zero by default."""
         self._check_rank("input", input)
         if hx is not None:
@@ -117,13 +122,13 @@ class RNNCell(_OneState):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=1, device=device, dtype=dtype)
         self.nonlinearity = nonlinearity
 
-    def _step(self, input: Any, hx: Any) -> Any:
+    def _step(self, input: Tensor, hx: Tensor) -> Tensor:
         if self.nonlinearity == "tanh":
             return _ops.rnn_tanh_cell(input, hx, *self._weights())
         if self.nonlinearity == "relu":
@@ -143,11 +148,16 @@ class GRUCell(_OneState):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=3, device=device, dtype=dtype)
 
-    def _step(self, input: Any, hx: Any) -> Any:
+    def _step(self, input: Tensor, hx: Tensor) -> Tensor:
         return _ops.gru_cell(input, hx, *self._weights())
 
 
@@ -164,11 +174,16 @@ class LSTMCell(RNNCellBase):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=4, device=device, dtype=dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The hidden state and the cell's after the step, from the pair `hx` or from zeros."""
         self._check_rank("input", input)
         if hx is not None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
 from .. import functional as F
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 __all__ = ["ChannelShuffle", "Flatten", "PixelShuffle", "PixelUnshuffle", "Unflatten"]
 
@@ -25,7 +29,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input with fewer dimensions."""
         return input.flatten(self.start_dim, self.end_dim)
 
@@ -42,7 +46,7 @@ class Unflatten(Module):
         triten.Size([2, 3, 4])
     """
 
-    def __init__(self, dim: int, unflattened_size: Any) -> None:
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()
         if not isinstance(unflattened_size, tuple | list) or not all(
             isinstance(size, int) for size in unflattened_size
@@ -51,7 +55,7 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = unflattened_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input with more dimensions."""
         return input.unflatten(self.dim, self.unflattened_size)
 
@@ -72,7 +76,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Fewer channels of larger planes."""
         return F.pixel_shuffle(input, self.upscale_factor)
 
@@ -93,7 +97,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """More channels of smaller planes."""
         return F.pixel_unshuffle(input, self.downscale_factor)
 
@@ -114,7 +118,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The channels in another order."""
         return _ops.channel_shuffle(input, self.groups)
 

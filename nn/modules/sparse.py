@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Self
 
 from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
@@ -10,6 +10,11 @@ from .. import functional as F
 from .. import init
 from .module import Module
 from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -42,10 +47,10 @@ class Embedding(Module):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
-        _weight: Any = None,
+        _weight: Tensor | None = None,
         _freeze: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         if padding_idx is not None:
@@ -78,19 +83,20 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: Any,
+        embeddings: Tensor,
         freeze: bool = True,
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
-    ) -> Embedding:
+    ) -> Self:
         """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         return cls(
-            *embeddings.shape,
+            embeddings.shape[0],
+            embeddings.shape[1],
             padding_idx=padding_idx,
             max_norm=max_norm,
             norm_type=norm_type,
@@ -100,7 +106,7 @@ class Embedding(Module):
             _freeze=freeze,
         )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Indices (*) give (*, embedding_dim)."""
         return F.embedding(
             input,
@@ -151,11 +157,11 @@ class EmbeddingBag(Module):
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
-        _weight: Any = None,
+        _weight: Tensor | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         if padding_idx is not None:
@@ -189,7 +195,7 @@ class EmbeddingBag(Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: Any,
+        embeddings: Tensor,
         freeze: bool = True,
         max_norm: float | None = None,
         norm_type: float = 2.0,
@@ -198,12 +204,13 @@ class EmbeddingBag(Module):
         sparse: bool = False,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-    ) -> EmbeddingBag:
+    ) -> Self:
         """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         made = cls(
-            *embeddings.shape,
+            embeddings.shape[0],
+            embeddings.shape[1],
             max_norm=max_norm,
             norm_type=norm_type,
             scale_grad_by_freq=scale_grad_by_freq,
@@ -216,7 +223,9 @@ class EmbeddingBag(Module):
         made.weight.requires_grad = not freeze
         return made
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(
+        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
         """Indices (B, N), or (N,) with offsets of bags, give (B, embedding_dim)."""
         return F.embedding_bag(
             input,

@@ -139,7 +139,7 @@ class StateDictMixin:
                     if first not in (self._modules if rest else own):
                         unexpected_keys.append(key)
 
-    def _take(self, name: str, key: str, member: Any, given: Any, assign: bool) -> str | None:
+    def _take(self, name: str, key: str, member: Tensor, given: Any, assign: bool) -> str | None:
         """Copy, or with `assign` take over, one tensor; gives what is wrong with it."""
         if not isinstance(given, Tensor):
             return (

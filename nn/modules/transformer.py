@@ -10,10 +10,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dispatch.generated import functions as _ops
-from ...runtime.tensor_impl import TensorImpl
 from .. import functional as F
 from .. import init
 from ..multi_head import additive
@@ -24,6 +23,11 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
+
 __all__ = [
     "Transformer",
     "TransformerDecoder",
@@ -32,14 +36,14 @@ __all__ = [
     "TransformerEncoderLayer",
 ]
 
-Activation = str | Callable[[Any], Any]
+Activation: TypeAlias = "str | Callable[[Tensor], Tensor]"
 
 
-def _square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+def _square_subsequent_mask(sz: int, device: DeviceLike = None, dtype: ScalarType | None = None) -> Tensor:
     return _ops.triu(_ops.full((sz, sz), -math.inf, dtype=dtype, device=device), 1)
 
 
-def _is_causal(mask: Any, hint: bool | None, x: Any, batch_first: bool) -> bool:
+def _is_causal(mask: Tensor | None, hint: bool | None, x: Tensor, batch_first: bool) -> bool:
     """Whether a mask is the causal one: the hint where there is one, else its values are read."""
     if hint is not None or mask is None:
         return hint is True
@@ -48,18 +52,20 @@ def _is_causal(mask: Any, hint: bool | None, x: Any, batch_first: bool) -> bool:
     return mask.shape == causal.shape and bool((mask == causal).all())
 
 
-def _masks(mask: Any, padding: Any, dtype: Any, mask_name: str, padding_name: str) -> tuple[Any, Any]:
+def _masks(
+    mask: Tensor | None, padding: Tensor | None, dtype: ScalarType, mask_name: str, padding_name: str
+) -> tuple[Tensor | None, Tensor | None]:
     """Both masks as numbers that are added to scores."""
     padding = additive(padding, padding_name, dtype, mask)
     return additive(mask, mask_name, dtype), padding
 
 
-def _activation(given: Activation) -> Callable[[Any], Any]:
+def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
     if not isinstance(given, str):
         return given
     if given not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {given}")
-    found: Callable[[Any], Any] = getattr(F, given)
+    found: Callable[[Tensor], Tensor] = getattr(F, given)
     return found
 
 
@@ -77,12 +83,12 @@ class _Layer(Module):
         batch_first: bool,
         norm_first: bool,
         bias: bool,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike,
+        dtype: ScalarType | None,
         attentions: tuple[str, ...],
     ) -> None:
         super().__init__()
-        place = {"device": device, "dtype": dtype}
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in attentions:
             attention = MultiheadAttention(
                 d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
@@ -99,7 +105,16 @@ class _Layer(Module):
             setattr(self, f"dropout{step}", Dropout(dropout))
         self.activation = _activation(activation)
 
-    def _attend(self, attention: Any, x: Any, memory: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
+    def _attend(
+        self,
+        attention: Module,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        padding: Tensor | None,
+        is_causal: bool,
+    ) -> Tensor:
+        made: Tensor
         made, _ = attention(
             x,
             memory,
@@ -111,12 +126,14 @@ class _Layer(Module):
         )
         return made
 
-    def _feed_forward(self, x: Any) -> Any:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return made
 
-    def _residual(self, x: Any, step: int, block: Callable[[Any], Any]) -> Any:
+    def _residual(self, x: Tensor, step: int, block: Callable[[Tensor], Tensor]) -> Tensor:
         """x + dropout(block(x)), normalised before or after."""
-        norm, dropout = getattr(self, f"norm{step}"), getattr(self, f"dropout{step}")
+        norm: Callable[[Tensor], Tensor] = getattr(self, f"norm{step}")
+        dropout: Callable[[Tensor], Tensor] = getattr(self, f"dropout{step}")
         if self.norm_first:
             return x + dropout(block(norm(x)))
         return norm(x + dropout(block(x)))
@@ -156,8 +173,8 @@ class TransformerEncoderLayer(_Layer):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
             d_model,
@@ -175,8 +192,12 @@ class TransformerEncoderLayer(_Layer):
         )
 
     def forward(
-        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
-    ) -> Any:
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         """The layer's output; masks are those of `MultiheadAttention`, `is_causal` says that `src_mask` is causal."""
         mask, padding = _masks(src_mask, src_key_padding_mask, src.dtype, "src_mask", "src_key_padding_mask")
         x = self._residual(src, 1, lambda y: self._attend(self.self_attn, y, y, mask, padding, is_causal))
@@ -205,8 +226,8 @@ class TransformerDecoderLayer(_Layer):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
             d_model,
@@ -225,15 +246,15 @@ class TransformerDecoderLayer(_Layer):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The layer's output for targets, (T, N, E), and the encoder's output `memory`, (S, N, E)."""
         x = self._residual(
             tgt,
@@ -287,11 +308,11 @@ class TransformerEncoder(Module):
 
     def forward(
         self,
-        src: Any,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """The output of all layers; where `is_causal` is None, `mask` is looked at."""
         mask, padding = _masks(mask, src_key_padding_mask, src.dtype, "mask", "src_key_padding_mask")
         causal = _is_causal(mask, is_causal, src, self.layers[0].self_attn.batch_first)
@@ -324,15 +345,15 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The output of all layers; where `tgt_is_causal` is None, `tgt_mask` is looked at."""
         causal = _is_causal(tgt_mask, tgt_is_causal, tgt, self.layers[0].self_attn.batch_first)
         x = tgt
@@ -380,14 +401,14 @@ class Transformer(Module):
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
         activation: Activation = F.relu,
-        custom_encoder: Any = None,
-        custom_decoder: Any = None,
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
         layer_norm_eps: float = 1e-05,
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
     ) -> None:
         super().__init__()
         options = (
@@ -400,7 +421,7 @@ class Transformer(Module):
             batch_first,
             norm_first,
         )
-        place = {"bias": bias, "device": device, "dtype": dtype}
+        place: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
 
         def norm() -> LayerNorm:
             return LayerNorm(d_model, eps=layer_norm_eps, **place)
@@ -424,25 +445,26 @@ class Transformer(Module):
                 init.xavier_uniform_(parameter)
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> TensorImpl:
+    def generate_square_subsequent_mask(
+        sz: int, device: DeviceLike = None, dtype: ScalarType | None = None
+    ) -> Tensor:
         """The causal mask (sz, sz): minus infinity above the diagonal, else 0."""
-        mask: TensorImpl = _square_subsequent_mask(sz, device, dtype)
-        return mask
+        return _square_subsequent_mask(sz, device, dtype)
 
     def forward(
         self,
-        src: Any,
-        tgt: Any,
-        src_mask: Any = None,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        src_key_padding_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The decoder's output (T, N, E) for sources (S, N, E) and targets (T, N, E)."""
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
@@ -452,7 +474,7 @@ class Transformer(Module):
         memory = self.encoder(
             src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )
-        return self.decoder(
+        made: Tensor = self.decoder(
             tgt,
             memory,
             tgt_mask=tgt_mask,
@@ -462,3 +484,4 @@ class Transformer(Module):
             tgt_is_causal=tgt_is_causal,
             memory_is_causal=memory_is_causal,
         )
+        return made

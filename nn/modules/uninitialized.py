@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from ...dispatch.core.tensor_function import DisableTensorFunctionSubclass
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from .parameter import Buffer, Parameter
+
+if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
@@ -24,7 +28,9 @@ class _Uninitialized(Tensor):
 
     cls_to_become: type
 
-    def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
+    def materialize(
+        self, shape: Sequence[int], device: DeviceLike = None, dtype: ScalarType | None = None
+    ) -> None:
         """Become an ordinary one of this shape, without values; of the same device and dtype unless others are given.
 
         Example:
@@ -51,7 +57,7 @@ class _Uninitialized(Tensor):
         self._data, self._spec = made._data, made._spec
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Never:
         """There is none. Raises RuntimeError."""
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
@@ -64,7 +70,11 @@ class _Uninitialized(Tensor):
 
     @classmethod
     def __tensor_function__(
-        cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Raises ValueError for whatever needs a shape."""
         if getattr(func, "__name__", "") in ALLOWED:
@@ -77,7 +87,7 @@ class _Uninitialized(Tensor):
         )
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet (`torch.nn.UninitializedParameter`).
 
     It has a dtype and a device, which `Module.to` changes, and nothing else before `materialize`.
@@ -90,14 +100,18 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
     cls_to_become = Parameter
 
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+    def __new__(
+        cls, requires_grad: bool = True, device: DeviceLike = None, dtype: ScalarType | None = None
+    ) -> Self:
         return cls._make_subclass(cls, _ops.empty(0, device=device, dtype=dtype), requires_grad)
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, requires_grad: bool = True, device: DeviceLike = None, dtype: ScalarType | None = None
+    ) -> None:
         super().__init__()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = memo.get(id(self))
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made: Self | None = memo.get(id(self))
         if made is None:
             own = self.data
             made = memo[id(self)] = type(self)(self._spec.requires_grad, own.device, own.dtype)
@@ -108,7 +122,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
         return type(self), (self._spec.requires_grad, str(own.device), own.dtype)
 
 
-class UninitializedBuffer(_Uninitialized, Buffer):
+class UninitializedBuffer(_Uninitialized, Buffer):  # type: ignore[misc]
     """A buffer whose shape is not known yet (`torch.nn.UninitializedBuffer`).
 
     Example:
@@ -120,19 +134,27 @@ class UninitializedBuffer(_Uninitialized, Buffer):
     cls_to_become = Buffer
 
     def __new__(
-        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
-    ) -> Any:
+        cls,
+        requires_grad: bool = False,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
+        persistent: bool = True,
+    ) -> Self:
         made = cls._make_subclass(cls, _ops.empty(0, device=device, dtype=dtype), requires_grad)
         made.persistent = persistent
         return made
 
     def __init__(
-        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+        self,
+        requires_grad: bool = False,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
+        persistent: bool = True,
     ) -> None:
         super().__init__()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = memo.get(id(self))
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made: Self | None = memo.get(id(self))
         if made is None:
             own = self.data
             options = self._spec.requires_grad, own.device, own.dtype, self.persistent
@@ -144,7 +166,7 @@ class UninitializedBuffer(_Uninitialized, Buffer):
         return type(self), (self._spec.requires_grad, str(own.device), own.dtype, self.persistent)
 
 
-def is_lazy(param: Any) -> bool:
+def is_lazy(param: object) -> bool:
     """Whether a parameter or a buffer has no shape yet (`torch.nn.parameter.is_lazy`).
 
     Example:

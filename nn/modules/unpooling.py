@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from .. import functional as F
 from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 __all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
 
 
 class _MaxUnpool(Module):
-    function: Callable[..., Any]
+    function: Callable[..., Tensor]
     rank: int
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+    ) -> None:
         super().__init__()
         given = (kernel_size, kernel_size if stride is None else stride, padding)
         self.kernel_size, self.stride, self.padding = (
             (size,) * self.rank if isinstance(size, int) else tuple(size) for size in given
         )
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Maxima (N, C, *) or (C, *) and their places give what they were pooled from, zeros elsewhere."""
         return type(self).function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 

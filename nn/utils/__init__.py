@@ -7,6 +7,8 @@ its first use.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...runtime.lazy_import import lazy_names
 
 _SUBMODULES = ("parametrizations", "parametrize", "rnn")
@@ -18,4 +20,14 @@ _MODULES = {
     ".vectors": "parameters_to_vector vector_to_parameters",
 }
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)
+if TYPE_CHECKING:
+    from . import parametrizations as parametrizations
+    from . import parametrize as parametrize
+    from . import rnn as rnn
+    from .clipping import *
+    from .construction import *
+    from .fusion import *
+    from .norm_hooks import *
+    from .vectors import *
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from ...dispatch.autograd.grad_mode import no_grad
 from ...dispatch.generated import functions as _ops
-from ...runtime.tensor_impl import TensorImpl
+from ...dispatch.tensor import Tensor
 from ...runtime.traceback_filter import api_boundary
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
-def _gradients(parameters: Any) -> list[Any]:
-    given = [parameters] if isinstance(parameters, TensorImpl) else parameters
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    given: Iterable[Tensor] = [parameters] if isinstance(parameters, Tensor) else parameters
     return [parameter.grad for parameter in given if parameter.grad is not None]
 
 
 def get_total_norm(
-    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
-) -> Any:
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """The norm of all elements of several tensors (`torch.nn.utils.get_total_norm`).
 
     Args:
@@ -35,7 +37,7 @@ def get_total_norm(
         >>> tt.nn.utils.get_total_norm([tt.tensor([3.0]), tt.tensor([4.0])])
         tensor(5.)
     """
-    tensors = [tensors] if isinstance(tensors, TensorImpl) else list(tensors)
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not tensors:
         return _ops.scalar_tensor(0.0)
@@ -53,7 +55,7 @@ def get_total_norm(
 
 @no_grad()
 def clip_grads_with_norm_(
-    parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scale gradients by `max_norm` / `total_norm` where that is below 1 (`torch.nn.utils.clip_grads_with_norm_`).
 
@@ -73,12 +75,12 @@ def clip_grads_with_norm_(
 @api_boundary
 @no_grad()
 def clip_grad_norm_(
-    parameters: Any,
+    parameters: Tensor | Iterable[Tensor],
     max_norm: float,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Scale the gradients of parameters so that their norm is at most `max_norm` (`torch.nn.utils.clip_grad_norm_`).
 
     Args: those of `get_total_norm`, for parameters. Returns the norm before.
@@ -90,7 +92,7 @@ def clip_grad_norm_(
         >>> tt.nn.utils.clip_grad_norm_([weight], 1.0), weight.grad
         (tensor(5.), tensor([0.6000, 0.8000]))
     """
-    parameters = [parameters] if isinstance(parameters, TensorImpl) else list(parameters)
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
@@ -98,7 +100,9 @@ def clip_grad_norm_(
 
 @api_boundary
 @no_grad()
-def clip_grad_value_(parameters: Iterable[Any] | Any, clip_value: float, foreach: bool | None = None) -> None:
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
     """Hold every element of gradients within [-clip_value, clip_value] (`torch.nn.utils.clip_grad_value_`).
 
     Example:

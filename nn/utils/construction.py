@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ..modules.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
 
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
+Made = TypeVar("Made", bound=Module)
+
 __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format", "skip_init"]
 
 
-def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
+def skip_init(module_cls: type[Made], *args: Any, **kwargs: Any) -> Made:
     """A module whose parameters are uninitialised memory (`torch.nn.utils.skip_init`).
 
     Args:
@@ -31,18 +37,19 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     if "device" not in inspect.signature(module_cls).parameters:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
     device = kwargs.pop("device", "cpu")
-    return module_cls(*args, **kwargs, device="meta").to_empty(device=device)  # type: ignore[no-any-return]
+    make: Callable[..., Made] = module_cls
+    return make(*args, **kwargs, device="meta").to_empty(device=device)
 
 
-def _converted(module: Module, kinds: tuple[type, ...], memory_format: MemoryFormat) -> Module:
+def _converted(module: Made, kinds: tuple[type[Module], ...], memory_format: MemoryFormat) -> Made:
     for each in module.modules():
         if isinstance(each, kinds):
-            weight: Any = each.weight
+            weight: Tensor = each.weight
             weight.data = weight.detach().clone(memory_format=memory_format)
     return module
 
 
-def convert_conv2d_weight_memory_format(module: Module, memory_format: MemoryFormat) -> Module:
+def convert_conv2d_weight_memory_format(module: Made, memory_format: MemoryFormat) -> Made:
     """Put the weights of a module's convolutions in the plane into a memory format
     (`torch.nn.utils.convert_conv2d_weight_memory_format`).
 
@@ -56,6 +63,6 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: MemoryFor
     return _converted(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
-def convert_conv3d_weight_memory_format(module: Module, memory_format: MemoryFormat) -> Module:
+def convert_conv3d_weight_memory_format(module: Made, memory_format: MemoryFormat) -> Made:
     """`convert_conv2d_weight_memory_format` in space (`torch.nn.utils.convert_conv3d_weight_memory_format`)."""
     return _converted(module, (Conv3d, ConvTranspose3d), memory_format)

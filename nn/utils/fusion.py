@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ...dispatch.generated import functions as _ops
+from ..modules.module import Module
 from ..modules.parameter import Parameter
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
+Layer = TypeVar("Layer", bound=Module)
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
 
 def _folded(
-    weight: Any, bias: Any, mean: Any, variance: Any, eps: float, scale: Any, shift: Any, dim: int
-) -> Any:
+    weight: Tensor,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    eps: float,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    dim: int,
+) -> tuple[Parameter, Parameter]:
     """Weight and bias of a layer with the normalization of its outputs, which are along a dimension of the weight."""
     kept = weight.dtype, weight.dtype if bias is None else bias.dtype
     trained = weight.requires_grad, bias is not None and bias.requires_grad
@@ -22,20 +35,21 @@ def _folded(
     fused_bias = centred * factor + (0 if shift is None else shift)
     sizes = [-1 if d == dim else 1 for d in range(weight.ndim)]
     fused = weight * factor.reshape(sizes).to(weight.dtype)
-    return tuple(
+    made, made_bias = (
         Parameter(each.detach().to(dtype), requires_grad)
         for each, dtype, requires_grad in zip((fused, fused_bias), kept, trained, strict=True)
     )
+    return made, made_bias
 
 
 def fuse_conv_bn_weights(
-    conv_w: Any,
-    conv_b: Any,
-    bn_rm: Any,
-    bn_rv: Any,
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
     bn_eps: float,
-    bn_w: Any,
-    bn_b: Any,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
     """A convolution's weight and bias with a batch norm in them (`torch.nn.utils.fuse_conv_bn_weights`).
@@ -54,24 +68,26 @@ def fuse_conv_bn_weights(
         >>> weight.item(), bias.item()
         (0.5, -0.5)
     """
-    found: tuple[Parameter, Parameter] = _folded(
-        conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, int(transpose)
-    )
-    return found
+    return _folded(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, int(transpose))
 
 
 def fuse_linear_bn_weights(
-    linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
+    linear_w: Tensor,
+    linear_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
     """A linear layer's weight and bias with a batch norm in them (`torch.nn.utils.fuse_linear_bn_weights`).
 
     Arguments are those of `fuse_conv_bn_weights`.
     """
-    found: tuple[Parameter, Parameter] = _folded(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
-    return found
+    return _folded(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
 
-def _fused(layer: Any, bn: Any, dim: int) -> Any:
+def _fused(layer: Layer, bn: Module, dim: int) -> Layer:
     if layer.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if bn.running_mean is None or bn.running_var is None:
@@ -83,7 +99,7 @@ def _fused(layer: Any, bn: Any, dim: int) -> Any:
     return fused
 
 
-def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer:
     """A convolution that computes what it and a batch norm after it do (`torch.nn.utils.fuse_conv_bn_eval`).
 
     Both are in evaluation mode and stay as they are. Raises AssertionError for others, and without statistics.
@@ -98,7 +114,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     return _fused(conv, bn, int(transpose))
 
 
-def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
+def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
     """A linear layer that computes what it and a batch norm after it do (`torch.nn.utils.fuse_linear_bn_eval`).
 
     As `fuse_conv_bn_eval`; features are as many as the layer's outputs, or one.

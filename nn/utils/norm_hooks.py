@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
@@ -10,6 +10,11 @@ from .. import functional as F
 from ..modules.module import Module
 from ..modules.parameter import Parameter
 from .parametrizations import as_matrix, normed, output_dim
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
+Given = TypeVar("Given", bound=Module)
 
 __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
 
@@ -22,14 +27,14 @@ class NormHook:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def weight(self, module: Any) -> Any:
+    def weight(self, module: Module) -> Tensor:
         """The weight from what stands in its place."""
         raise NotImplementedError(f"{self.title} has no weight")
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.weight(module))
 
-    def attach(self, module: Any) -> None:
+    def attach(self, module: Module) -> None:
         """Have a module call the hook. Raises RuntimeError where another of its kind stands for the weight."""
         for hook in module._forward_pre_hooks.values():
             if type(hook) is type(self) and hook.name == self.name:
@@ -38,7 +43,7 @@ class NormHook:
                 )
         module.register_forward_pre_hook(self)
 
-    def detach(self, module: Any, suffixes: str) -> None:
+    def detach(self, module: Module, suffixes: str) -> None:
         """Make the weight a parameter again."""
         with no_grad():
             weight = self.weight(module).detach()
@@ -47,7 +52,7 @@ class NormHook:
         module.register_parameter(self.name, Parameter(weight))
 
 
-def _hook_of(module: Any, kind: type[NormHook], name: str) -> Any:
+def _hook_of(module: Module, kind: type[NormHook], name: str) -> NormHook:
     """Take a hook off a module. Raises ValueError where it has none."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
@@ -65,13 +70,13 @@ class WeightNorm(NormHook):
         super().__init__(name)
         self.dim = dim
 
-    def weight(self, module: Any) -> Any:
+    def weight(self, module: Module) -> Tensor:
         """The product."""
         magnitude, direction = (getattr(module, f"{self.name}_{part}") for part in "gv")
         return normed(direction, magnitude, self.dim)
 
 
-def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+def weight_norm(module: Given, name: str = "weight", dim: int | None = 0) -> Given:
     """A weight as ``<name>_g`` times the direction of ``<name>_v`` (`torch.nn.utils.weight_norm`).
 
     `tt.nn.utils.parametrizations.weight_norm` is newer. Raises RuntimeError for a second one of a weight.
@@ -84,7 +89,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """
     hook = WeightNorm(name, -1 if dim is None else dim)
     hook.attach(module)
-    weight: Any = getattr(module, name)
+    weight: Tensor = getattr(module, name)
     delattr(module, name)
     module.register_parameter(f"{name}_g", Parameter(_ops.norm_except_dim(weight.detach(), 2, hook.dim)))
     module.register_parameter(f"{name}_v", Parameter(weight.detach()))
@@ -92,7 +97,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return module
 
 
-def remove_weight_norm(module: Module, name: str = "weight") -> Module:
+def remove_weight_norm(module: Given, name: str = "weight") -> Given:
     """Undo `weight_norm` (`torch.nn.utils.remove_weight_norm`). Raises ValueError where there is none.
 
     Example:
@@ -118,8 +123,9 @@ class SpectralNorm(NormHook):
             )
         self.n_power_iterations, self.dim, self.eps = iterations, dim, eps
 
-    def weight(self, module: Any, iterations: int = 0) -> Any:
+    def weight(self, module: Module, iterations: int = 0) -> Tensor:
         """The quotient, after so many iterations."""
+        original: Tensor
         original, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(original, self.dim)
         with no_grad():
@@ -128,17 +134,17 @@ class SpectralNorm(NormHook):
                 u.copy_(F.normalize(matrix @ v, dim=0, eps=self.eps))
         return original / _ops.dot(u.clone(), matrix @ v.clone())
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.weight(module, self.n_power_iterations if module.training else 0))
 
 
 def spectral_norm(
-    module: Module,
+    module: Given,
     name: str = "weight",
     n_power_iterations: int = 1,
     eps: float = 1e-12,
     dim: int | None = None,
-) -> Module:
+) -> Given:
     """``<name>_orig`` over its largest singular value as a weight (`torch.nn.utils.spectral_norm`).
 
     Arguments are those of `tt.nn.utils.parametrizations.spectral_norm`, which is newer. Raises RuntimeError for a
@@ -167,7 +173,7 @@ def spectral_norm(
     return module
 
 
-def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
+def remove_spectral_norm(module: Given, name: str = "weight") -> Given:
     """Undo `spectral_norm` (`torch.nn.utils.remove_spectral_norm`). Raises ValueError where there is none.
 
     Example:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
@@ -12,15 +12,17 @@ from ..modules.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspos
 from ..modules.module import Module
 from .parametrize import register_parametrization
 
+Given = TypeVar("Given", bound=Module)
+
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
-def normed(direction: Any, magnitude: Any, dim: int) -> Any:
+def normed(direction: Tensor, magnitude: Tensor, dim: int) -> Tensor:
     """A direction of a magnitude for each index of a dimension, or of one for -1."""
     return direction * (magnitude / _ops.norm_except_dim(direction, 2, dim))
 
 
-def as_matrix(weight: Any, dim: int) -> Any:
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
     """A dimension against all others."""
     return _ops.flatten(_ops.movedim(weight, dim, 0), 1)
 
@@ -30,7 +32,7 @@ def output_dim(module: Module) -> int:
     return int(isinstance(module, ConvTranspose1d | ConvTranspose2d | ConvTranspose3d))
 
 
-def found_weight(module: Module, name: str) -> Any:
+def found_weight(module: Module, name: str) -> Tensor:
     """A tensor of a module. Raises ValueError where it has none of the name."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
@@ -43,14 +45,14 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, magnitude: Any, direction: Any) -> Any:
+    def forward(self, magnitude: Tensor, direction: Tensor) -> Tensor:
         return normed(direction, magnitude, self.dim)
 
-    def right_inverse(self, weight: Any) -> tuple[Any, Any]:
+    def right_inverse(self, weight: Tensor) -> tuple[Any, Any]:
         return _ops.norm_except_dim(weight, 2, self.dim), weight
 
 
-def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+def weight_norm(module: Given, name: str = "weight", dim: int | None = 0) -> Given:
     """A weight as a magnitude times a direction (`torch.nn.utils.parametrizations.weight_norm`).
 
     Args:
@@ -81,7 +83,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
-    def __init__(self, weight: Any, n_power_iterations: int, dim: int, eps: float) -> None:
+    def __init__(self, weight: Tensor, n_power_iterations: int, dim: int, eps: float) -> None:
         super().__init__()
         if not -weight.ndim <= dim < weight.ndim:
             raise IndexError(
@@ -99,16 +101,16 @@ class _SpectralNorm(Module):
                     self.register_buffer(vector, self._unit(matrix.new_empty(size).normal_()))
                 self._iterate(matrix, 15)
 
-    def _unit(self, vector: Any) -> Any:
+    def _unit(self, vector: Tensor) -> Tensor:
         return F.normalize(vector, dim=0, eps=self.eps)
 
-    def _iterate(self, matrix: Any, count: int) -> None:
+    def _iterate(self, matrix: Tensor, count: int) -> None:
         """Turn both vectors towards those of the largest singular value."""
         for _ in range(count):
             self._u.copy_(self._unit(matrix @ self._v))
             self._v.copy_(self._unit(matrix.mH @ self._u))
 
-    def forward(self, weight: Any) -> Any:
+    def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
             return self._unit(weight)
         matrix = as_matrix(weight, self.dim)
@@ -117,17 +119,17 @@ class _SpectralNorm(Module):
                 self._iterate(matrix, self.n_power_iterations)
         return weight / _ops.vdot(self._u.clone(), matrix @ self._v.clone())
 
-    def right_inverse(self, value: Any) -> Any:
+    def right_inverse(self, value: Tensor) -> Tensor:
         return value
 
 
 def spectral_norm(
-    module: Module,
+    module: Given,
     name: str = "weight",
     n_power_iterations: int = 1,
     eps: float = 1e-12,
     dim: int | None = None,
-) -> Module:
+) -> Given:
     """A weight over its largest singular value (`torch.nn.utils.parametrizations.spectral_norm`).
 
     Args:
@@ -157,7 +159,7 @@ MAPS = ("matrix_exp", "cayley", "householder")
 
 
 class _Orthogonal(Module):
-    def __init__(self, weight: Any, kind: str, use_trivialization: bool) -> None:
+    def __init__(self, weight: Tensor, kind: str, use_trivialization: bool) -> None:
         super().__init__()
         if weight.is_complex() and kind == "householder":
             raise ValueError("The householder parametrization does not support complex tensors.")
@@ -165,7 +167,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         wide = x.shape[-2] < x.shape[-1]
         x = x.mT if wide else x
         rows, columns = x.shape[-2:]
@@ -189,7 +191,7 @@ class _Orthogonal(Module):
             found = self.base @ found
         return found.mT if wide else found
 
-    def right_inverse(self, target: Any) -> Any:
+    def right_inverse(self, target: Tensor) -> Tensor:
         if target.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {target.shape}."
@@ -218,7 +220,7 @@ class _Orthogonal(Module):
         return start
 
 
-def _is_orthogonal(x: Any) -> bool:
+def _is_orthogonal(x: Tensor) -> bool:
     from ...runtime.scalar_type import finfo
 
     rows, columns = x.shape[-2:]
@@ -226,19 +228,19 @@ def _is_orthogonal(x: Any) -> bool:
     return bool(_ops.allclose(x.mH @ x, eye, atol=10.0 * rows * finfo(x.dtype).eps))
 
 
-def _orthogonalized(x: Any) -> Any:
+def _orthogonalized(x: Tensor) -> Tensor:
     """Q of the matrix whose R has a positive diagonal."""
     q, r = _ops.linalg_qr(x)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 def orthogonal(
-    module: Module,
+    module: Given,
     name: str = "weight",
     orthogonal_map: str | None = None,
     *,
     use_trivialization: bool = True,
-) -> Module:
+) -> Given:
     """A weight whose columns, or rows if fewer, are orthonormal (`torch.nn.utils.parametrizations.orthogonal`).
 
     Args:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ...autograd import no_grad
 from ...dispatch.tensor import Tensor
@@ -13,6 +13,8 @@ from ...runtime.traceback_filter import api_boundary
 from ..modules.containers import ModuleDict, ModuleList
 from ..modules.module import Module
 from ..modules.parameter import Parameter
+
+Given = TypeVar("Given", bound=Module)
 
 __all__ = [
     "ParametrizationList",
@@ -25,7 +27,7 @@ __all__ = [
 ]
 
 _depth = [0]
-_kept: dict[tuple[int, str], Any] = {}
+_kept: dict[tuple[int, str], Tensor] = {}
 
 
 @contextmanager
@@ -50,14 +52,14 @@ def cached() -> Iterator[None]:
             _kept.clear()
 
 
-def _register(module: Module, name: str, tensor: Any) -> None:
+def _register(module: Module, name: str, tensor: Tensor) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
         module.register_buffer(name, tensor)
 
 
-def _check_kept(what: str, found: Any, before: Any, shown: str) -> None:
+def _check_kept(what: str, found: Tensor, before: Tensor, shown: str) -> None:
     """Raises ValueError where a parametrization changes what it must not."""
     if not isinstance(found, Tensor):
         raise ValueError(f"{what} must return a tensor. Got {type(found).__name__}.")
@@ -82,7 +84,7 @@ class ParametrizationList(ModuleList):
     Raises ValueError for functions that do what they may not, or that give no tensor.
     """
 
-    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False) -> None:
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if not modules:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -126,7 +128,7 @@ class ParametrizationList(ModuleList):
         if not unsafe:
             _check_kept("A parametrization", self(), before, "unparametrized")
 
-    def right_inverse(self, value: Any) -> None:
+    def right_inverse(self, value: Tensor) -> None:
         """Set what the first function takes so that the last gives `value`.
 
         Raises RuntimeError where a function has no inverse, ValueError for an inverse of another kind than before.
@@ -164,11 +166,11 @@ class ParametrizationList(ModuleList):
             for name, each in parts.items():
                 getattr(self, name).data = each.detach().clone()
 
-    def forward(self) -> Any:
+    def forward(self) -> Tensor:
         """The tensor that the functions make of the originals."""
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
         first, *others = [*self]
-        found = first(*(getattr(self, name) for name in names))
+        found: Tensor = first(*(getattr(self, name) for name in names))
         for module in others:
             found = module(found)
         return found
@@ -186,8 +188,8 @@ def _copied(self: Module, memo: dict[int, Any]) -> Any:
 
 
 def _as_property(name: str) -> property:
-    def get(self: Any) -> Any:
-        functions = self.parametrizations[name]
+    def get(self: Any) -> Tensor:
+        functions: Callable[[], Tensor] = self.parametrizations[name]
         if not _depth[0]:
             return functions()
         key = (id(self), name)
@@ -195,7 +197,7 @@ def _as_property(name: str) -> property:
             _kept[key] = functions()
         return _kept[key]
 
-    def assign(self: Any, value: Any) -> None:
+    def assign(self: Any, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     return property(get, assign)
@@ -216,8 +218,8 @@ def type_before_parametrizations(module: Module) -> type:
 
 @api_boundary
 def register_parametrization(
-    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
-) -> Module:
+    module: Given, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Given:
     """Have a module compute a tensor of its own by a function (`torch.nn.utils.parametrize.register_parametrization`).
 
     What the function takes is trained and saved, under ``parametrizations.<name>.original``. A second function takes
@@ -276,7 +278,7 @@ def register_parametrization(
     return module
 
 
-def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
+def remove_parametrizations(module: Given, tensor_name: str, leave_parametrized: bool = True) -> Given:
     """Undo `register_parametrization` (`torch.nn.utils.parametrize.remove_parametrizations`).
 
     Args:
@@ -322,8 +324,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def transfer_parametrizations_and_params(
-    from_module: Module, to_module: Module, tensor_name: str | None = None
-) -> Module:
+    from_module: Module, to_module: Given, tensor_name: str | None = None
+) -> Given:
     """Parametrize a module as another is, and give it the other's originals
     (`torch.nn.utils.parametrize.transfer_parametrizations_and_params`).
 

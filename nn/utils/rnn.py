@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor_data import as_tensor
@@ -19,6 +19,9 @@ from ...runtime.scalar_type import (
 )
 from ...runtime.tensor_impl import TensorImpl
 
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
 __all__ = [
     "PackedSequence",
     "invert_permutation",
@@ -32,13 +35,13 @@ __all__ = [
 
 
 class _Fields(NamedTuple):
-    data: Any
-    batch_sizes: Any
-    sorted_indices: Any
-    unsorted_indices: Any
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
 
 
-def _moved(tensor: Any, move: Callable[[Any], Any]) -> Any:
+def _moved(tensor: Tensor | None, move: Callable[[Tensor], Tensor]) -> Tensor | None:
     return None if tensor is None else move(tensor)
 
 
@@ -65,7 +68,11 @@ class PackedSequence(_Fields):
     __slots__ = ()
 
     def __new__(
-        cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None
+        cls,
+        data: Tensor,
+        batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
     ) -> Self:
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
@@ -87,7 +94,7 @@ class PackedSequence(_Fields):
         if data is self.data:
             return self
 
-        def move(tensor: Any) -> Any:
+        def move(tensor: Tensor) -> Tensor:
             return tensor.to(data.device, non_blocking=bool(kwargs.get("non_blocking", False)))
 
         return type(self)(
@@ -113,8 +120,8 @@ class PackedSequence(_Fields):
 
     def pin_memory(self) -> Self:
         """In page-locked host memory."""
-        pinned = [_moved(tensor, lambda t: t.pin_memory()) for tensor in self]
-        return type(self)(pinned[0], self.batch_sizes, *pinned[2:])
+        indices = (_moved(tensor, lambda t: t.pin_memory()) for tensor in self[2:])
+        return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
     def double(self) -> Self:
         """As float64."""
@@ -158,7 +165,7 @@ class PackedSequence(_Fields):
         return bool(self.data.is_pinned())
 
 
-def invert_permutation(permutation: Any) -> Any:
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The inverse of a permutation; None of None (`torch.nn.utils.rnn.invert_permutation`).
 
     Example:
@@ -174,7 +181,7 @@ def invert_permutation(permutation: Any) -> Any:
 
 
 def pack_padded_sequence(
-    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack padded sequences (`torch.nn.utils.rnn.pack_padded_sequence`).
 
@@ -192,7 +199,7 @@ def pack_padded_sequence(
         tensor([4, 1, 3, 5, 2, 6])
     """
     if isinstance(lengths, TensorImpl):
-        known: Any = lengths
+        known: Tensor = lengths
         known = known.to(dtype=int64)
     else:
         known = as_tensor(lengths, dtype=int64, device="cpu")
@@ -210,7 +217,7 @@ def pad_packed_sequence(
     batch_first: bool = False,
     padding_value: float = 0.0,
     total_length: int | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Padded sequences and their lengths, the inverse of packing (`torch.nn.utils.rnn.pad_packed_sequence`).
 
     Args:
@@ -243,8 +250,11 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> Any:
+    sequences: Iterable[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
     """Sequences (L, ...) stacked, each padded to the longest (`torch.nn.utils.rnn.pad_sequence`).
 
     Args:
@@ -267,7 +277,7 @@ def pad_sequence(
     return _ops.pad_sequence(tuple(sequences), batch_first, padding_value, padding_side)
 
 
-def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """Each sequence at its own length (`torch.nn.utils.rnn.unpad_sequence`).
 
     Args:
@@ -285,7 +295,7 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     return [sequence[: max(length, 0)] for sequence, length in each]
 
 
-def pack_sequence(sequences: list[Any], enforce_sorted: bool = True) -> PackedSequence:
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences (L, ...) of different lengths (`torch.nn.utils.rnn.pack_sequence`).
 
     Args:
@@ -300,7 +310,7 @@ def pack_sequence(sequences: list[Any], enforce_sorted: bool = True) -> PackedSe
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
-def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences that were packed (`torch.nn.utils.rnn.unpack_sequence`).
 
     Example:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
 from ...runtime.tensor_impl import TensorImpl
 
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
-def _check_devices(parameters: list[Any]) -> None:
+def _check_devices(parameters: list[Tensor]) -> None:
     if len({parameter.device for parameter in parameters}) > 1:
         raise TypeError("Found two parameters on different devices, this is currently not supported.")
 
 
-def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """The elements of all parameters, one after another (`torch.nn.utils.parameters_to_vector`).
 
     Raises TypeError for parameters on several devices.
@@ -31,7 +34,7 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
     return _ops.cat([parameter.reshape((-1,)) for parameter in parameters])
 
 
-def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Let parameters be parts of a vector (`torch.nn.utils.vector_to_parameters`).
 
     Raises TypeError for what is no tensor, and for parameters on several devices.
@@ -48,8 +51,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     parameters = list(parameters)
     _check_devices(parameters)
     begin = 0
-    vector: Any = vec
     for parameter in parameters:
         count = parameter.numel()
-        parameter.data = vector[begin : begin + count].view_as(parameter).data
+        parameter.data = vec[begin : begin + count].view_as(parameter).data
         begin += count

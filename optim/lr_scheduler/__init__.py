@@ -6,6 +6,8 @@ imported with its first use.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...runtime.lazy_import import lazy_names
 
 _MODULES = {
@@ -19,4 +21,12 @@ _MODULES = {
     ".scheduler": "LRScheduler",
 }
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)
+if TYPE_CHECKING:
+    from .combined import *
+    from .cosine import *
+    from .cyclic import *
+    from .factors import *
+    from .plateau import *
+    from .scheduler import *
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..optimizer import Optimizer
-from .scheduler import LRScheduler, Rate
+from ..optimizer import Optimizer, Rate
+from .scheduler import LRScheduler
 
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts"]
 

@@ -6,11 +6,11 @@ Sources: L. Smith, "Cyclical learning rates for training neural networks", 2017;
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..optimizer import Optimizer
-from .scheduler import LRScheduler, Rate, assign, checked_optimizer, for_each_group, state_of_callable
+from ..optimizer import Optimizer, Rate
+from .scheduler import LRScheduler, assign, checked_optimizer, for_each_group, state_of_callable
 
 __all__ = ["CyclicLR", "OneCycleLR"]
 
@@ -21,7 +21,9 @@ class MomentumScheduler(LRScheduler):
     cycle_momentum: bool
     use_beta1: bool
 
-    def _begin_momenta(self, base: Any, most: Any, last_epoch: int) -> tuple[list[Any], list[Any]]:
+    def _begin_momenta(
+        self, base: float | Sequence[float], most: float | Sequence[float], last_epoch: int
+    ) -> tuple[list[float], list[float]]:
         """The bounds of each group's momentum, which begins at the upper one. Raises ValueError without momenta."""
         defaults = self.optimizer.defaults
         if "momentum" not in defaults and "betas" not in defaults:
@@ -35,7 +37,7 @@ class MomentumScheduler(LRScheduler):
                 group["max_momentum"], group["base_momentum"] = greatest, least
         return low, high
 
-    def _set_momentum(self, group: dict[str, Any], value: Any) -> None:
+    def _set_momentum(self, group: dict[str, Any], value: Rate) -> None:
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:
@@ -204,7 +206,7 @@ class OneCycleLR(MomentumScheduler):
             self._begin_momenta(base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
-    def _between(self, start: Any, end: Any, share: float) -> Any:
+    def _between(self, start: Rate, end: Rate, share: float) -> Rate:
         if self._anneal_func_type == "linear":
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..optimizer import Optimizer
-from .scheduler import LRScheduler, Rate, state_of_callable
+from ..optimizer import Optimizer, Rate
+from .scheduler import LRScheduler, state_of_callable
 
 __all__ = [
     "ConstantLR",

@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.tensor import Tensor
-from ..optimizer import Optimizer
+from ..optimizer import Optimizer, Rate
 
 __all__ = ["LRScheduler"]
-
-Rate = float | Tensor
 
 
 class LRScheduler:
@@ -132,7 +130,7 @@ class LRScheduler:
             )
 
 
-def _note_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+def _note_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
     optimizer.__dict__["step_taken"] = True
 
 
@@ -145,7 +143,7 @@ def warn_of_epoch() -> None:
     )
 
 
-def checked_optimizer(optimizer: Any) -> Optimizer:
+def checked_optimizer(optimizer: object) -> Optimizer:
     """An optimizer. Raises TypeError for anything else."""
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
@@ -162,7 +160,7 @@ def values_of(optimizer: Optimizer, key: str) -> list[Any]:
     return [own(group[key]) for group in optimizer.param_groups]
 
 
-def assign(group: dict[str, Any], key: str, value: Any) -> None:
+def assign(group: dict[str, Any], key: str, value: Rate) -> None:
     """Set a group's option; a tensor keeps its memory, which a captured step reads."""
     if isinstance(group[key], Tensor):
         group[key].fill_(value.item() if isinstance(value, Tensor) else value)
@@ -170,7 +168,7 @@ def assign(group: dict[str, Any], key: str, value: Any) -> None:
         group[key] = value
 
 
-def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+def for_each_group(name: str, optimizer: Optimizer, value: Rate | Sequence[Rate]) -> list[Any]:
     """A value for each group, or one for all. Raises ValueError for another number of values."""
     count = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from ..device import DeviceLike
 from ..device import device as Device
 from .driver import Driver, driver
-
-DeviceLike = Device | int | str | None
 
 
 def device_index(device: DeviceLike) -> int:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from ..device import DeviceLike
 from ..device import device as Device
 from . import driver as drivers
 from .device_properties import DeviceProperties
 from .driver import driver
 from .graph_capture import raise_faults
-
-DeviceLike = Device | int | str | None
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 """The architectures that this package's kernels are written for."""

@@ -6,9 +6,10 @@ import ctypes
 import sys
 from typing import Any
 
+from ..device import DeviceLike
 from ..device import device as Device
 from .device_guard import device_guard
-from .devices import DeviceLike, checked_index
+from .devices import checked_index
 from .driver import driver
 from .stream import Stream, current_stream
 

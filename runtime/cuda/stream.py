@@ -12,9 +12,10 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..device import DeviceLike
 from ..device import device as Device
 from .device_guard import device_guard
-from .devices import DeviceLike, device_index
+from .devices import device_index
 from .driver import Driver, driver
 from .graph_capture import raise_faults
 

@@ -120,6 +120,12 @@ def test_instance_norm_takes_samples_alone(rank):
     assert kept.running_mean.abs().max().item() > 0 and len(kept.state_dict()) == 5
 
 
+def test_instance_norm_without_momentum_leaves_its_statistics():
+    layer = nn.InstanceNorm1d(4, momentum=None, track_running_stats=True)
+    assert layer(tt.randn(2, 4, 5)).shape == (2, 4, 5)
+    assert tt.equal(layer.running_mean, tt.zeros(4)) and tt.equal(layer.running_var, tt.ones(4))
+
+
 ARGUMENTS = {"Conv": (4, 6, 3, 2, 1), "ConvTranspose": (4, 6, 3, 2, 1), "MaxPool": (3,), "AvgPool": (3,)}
 ARGUMENTS |= {"LPPool": (2, 3), "AdaptiveAvgPool": (3,), "AdaptiveMaxPool": ((3,),)}
 ARGUMENTS |= {"BatchNorm": (4,), "InstanceNorm": (4,)}

@@ -44,7 +44,7 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def default_collate(batch: Any) -> Any:
+def default_collate(batch: Sequence[Any]) -> Any:
     """Samples as a batch (`torch.utils.data.default_collate`).
 
     Tensors and arrays are stacked, numbers become a tensor, texts a list; containers are collated part by part.

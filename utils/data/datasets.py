@@ -7,13 +7,14 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ...dispatch.generated import functions as _ops
 from ...dispatch.random import Generator
 from ...dispatch.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)
+Sample = TypeVar("Sample")
 
 
 class Dataset(Generic[T_co]):
@@ -45,11 +46,11 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
 
-    def __add__(self, other: Dataset[T_co]) -> Any:
+    def __add__(self, other: Dataset[T_co]) -> ChainDataset:  # type: ignore[override]
         return ChainDataset([self, other])
 
 
-class TensorDataset(Dataset[tuple[Any, ...]]):
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Rows of tensors of one length (`torch.utils.data.TensorDataset`).
 
     Raises:
@@ -66,7 +67,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
 
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
@@ -110,21 +111,22 @@ class ConcatDataset(Dataset[T_co]):
         AssertionError: there is none, or one of them cannot be indexed.
     """
 
-    def __init__(self, datasets: Iterable[Any]) -> None:
-        self.datasets = list(datasets)
+    def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
+        self.datasets: list[Any] = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(each, IterableDataset) for each in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
         self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> T_co:
         if index < 0:
             if -index > len(self):
                 raise ValueError("absolute value of index should not exceed dataset length")
             index += len(self)
         place = bisect.bisect_right(self.cumulative_sizes, index)
-        return self.datasets[place][index - (self.cumulative_sizes[place - 1] if place else 0)]
+        found: T_co = self.datasets[place][index - (self.cumulative_sizes[place - 1] if place else 0)]
+        return found
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -133,7 +135,7 @@ class ConcatDataset(Dataset[T_co]):
 class ChainDataset(IterableDataset[Any]):
     """Iterable data sets one behind the other (`torch.utils.data.ChainDataset`)."""
 
-    def __init__(self, datasets: Iterable[Any]) -> None:
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = datasets
 
     def _iterable(self) -> Iterator[Any]:
@@ -146,14 +148,18 @@ class ChainDataset(IterableDataset[Any]):
         return itertools.chain.from_iterable(self._iterable())
 
     def __len__(self) -> int:
-        return sum(map(len, self._iterable()))  # type: ignore[arg-type]
+        return sum(map(len, self._iterable()))
+
+
+Source: TypeAlias = Dataset[T_co] | Sequence[T_co]
+"""What samples are taken from by their indices."""
 
 
 class Subset(Dataset[T_co]):
     """Some samples of a data set, by their indices (`torch.utils.data.Subset`)."""
 
-    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: Source[T_co], indices: Sequence[int]) -> None:
+        self.dataset: Any = dataset
         self.indices = indices
 
     def __getitem__(self, index: Any) -> Any:
@@ -161,19 +167,20 @@ class Subset(Dataset[T_co]):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
-    def __getitems__(self, indices: list[int]) -> list[Any]:
+    def __getitems__(self, indices: list[int]) -> list[T_co]:
         """Several samples at once, where the data set gives them at once."""
         chosen = [self.indices[i] for i in indices]
         at_once = getattr(self.dataset, "__getitems__", None)
-        return at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
+        found: list[T_co] = at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
+        return found
 
     def __len__(self) -> int:
         return len(self.indices)
 
 
 def random_split(
-    dataset: Any, lengths: Sequence[int | float], generator: Generator | None = None
-) -> list[Subset[Any]]:
+    dataset: Source[Sample], lengths: Sequence[int | float], generator: Generator | None = None
+) -> list[Subset[Sample]]:
     """Parts of a data set without samples in common, drawn at random (`torch.utils.data.random_split`).
 
     Args:
@@ -188,7 +195,7 @@ def random_split(
         [8, 2]
     """
     sizes = list(lengths)
-    whole = len(dataset)
+    whole = len(dataset)  # type: ignore[arg-type]  # what is split has a length
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
         for number, share in enumerate(sizes):
             if not 0 <= share <= 1:

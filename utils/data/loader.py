@@ -11,7 +11,7 @@ from ...dispatch.random import Generator
 from ...dispatch.tensor import Tensor
 from ...runtime.traceback_filter import hide_inner_frames
 from .collate import default_collate, default_convert
-from .datasets import IterableDataset
+from .datasets import IterableDataset, Source
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
 
 T_co = TypeVar("T_co", covariant=True)
@@ -61,7 +61,7 @@ class DataLoader(Generic[T_co]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Source[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -72,7 +72,7 @@ class DataLoader(Generic[T_co]):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: object = None,
         generator: Generator | None = None,
         *,
         prefetch_factor: int | None = None,
@@ -81,7 +81,7 @@ class DataLoader(Generic[T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.num_workers = num_workers
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
@@ -115,9 +115,8 @@ class DataLoader(Generic[T_co]):
             if self._is_iterable:
                 sampler = _Endless()
             else:
-                sampler = (
-                    RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
-                )
+                sized: Any = dataset
+                sampler = RandomSampler(sized, generator=generator) if shuffle else SequentialSampler(sized)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -180,7 +179,7 @@ class DataLoader(Generic[T_co]):
 
 
 def _check_workers(
-    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, context: Any
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, context: object
 ) -> None:
     if num_workers < 0:
         raise ValueError(

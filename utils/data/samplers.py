@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...dispatch.generated import functions as _ops
 from ...dispatch.random import Generator
 from ...dispatch.tensor_data import as_tensor
 from ...runtime.scalar_type import float64, int64
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -115,7 +118,11 @@ class WeightedRandomSampler(Sampler[int]):
     """
 
     def __init__(
-        self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
+        self,
+        weights: Tensor | Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
     ) -> None:
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(
@@ -141,7 +148,7 @@ class WeightedRandomSampler(Sampler[int]):
         return self.num_samples
 
 
-class BatchSampler(Sampler[list[int]]):
+class BatchSampler(Sampler[list[Any]]):
     """Indices of another sampler in lists (`torch.utils.data.BatchSampler`).
 
     Raises:

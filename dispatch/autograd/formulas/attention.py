@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import bool_
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def defined(bias: Any, query: Any) -> Any:
+
+def defined(bias: Tensor | None, query: Tensor) -> Tensor:
     """The mask, or a tensor without elements where there is none: the backward's schema has no optional there."""
     return query.new_empty((0,)) if bias is None else bias
 
 
 def attention_mask_backward(
-    grad: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
-) -> Any:
+) -> Tensor:
     """The gradient of a mask of numbers: that of the scores, which has a number for each query and key.
 
     Raises NotImplementedError with dropout, whose draws no ordinary operator repeats.
@@ -36,22 +40,22 @@ def attention_mask_backward(
     return weights * (change - _row_sum(change * weights))
 
 
-def _scale(query: Any, scale: float | None) -> float:
+def _scale(query: Tensor, scale: float | None) -> float:
     width = query.shape[3]
     return scale if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
 
 
 def attention_double_backward(
-    grads: Any,
-    grad_out: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
+    grads: Sequence[Tensor | None],
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
-) -> tuple[Any, Any, Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """How the gradients of query, key and value depend on `grad_out`, `query`, `key`, `value` and the mask.
 
     With weights P = softmax(S), S = scale q k^T + mask, the backward pass is dP = g v^T, dS = P (dP - sum(dP P)),
@@ -102,11 +106,11 @@ def attention_double_backward(
     return of_g, of_q, _over_heads(of_k, heads_k, group), _over_heads(of_v, heads_k, group), inner
 
 
-def _row_sum(x: Any) -> Any:
+def _row_sum(x: Tensor) -> Tensor:
     return ops.sum(x, -1, keepdim=True)
 
 
-def _weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: float) -> Tensor:
     scores = ops.matmul(q, k.mT) * scale
     if mask is not None and mask.shape != (0,):
         if mask.dtype is bool_:
@@ -120,7 +124,7 @@ def _weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
     return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
 
 
-def _for_each_head(x: Any, group: int) -> Any:
+def _for_each_head(x: Tensor, group: int) -> Tensor:
     """(B, G, S, E) as (B, G * group, S, E), each head repeated in place."""
     if group == 1:
         return x
@@ -128,7 +132,7 @@ def _for_each_head(x: Any, group: int) -> Any:
     return x.unsqueeze(2).expand(b, heads, group, length, width).reshape(b, heads * group, length, width)
 
 
-def _over_heads(x: Any, heads_k: int, group: int) -> Any:
+def _over_heads(x: Tensor | None, heads_k: int, group: int) -> Tensor | None:
     """The sum over the heads that share keys."""
     if x is None or group == 1:
         return x

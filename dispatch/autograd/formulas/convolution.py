@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 
 def convolution_of(
-    input: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Sequence[int]
-) -> Any:
+    input: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    sizes: Sequence[int],
+) -> Tensor:
     """The forward convolution, without bias, cut to `sizes`: a transposed one may lack the last positions."""
     none = (0,) * len(stride)
     out = ops.convolution(input, weight, None, stride, padding, dilation, False, none, groups)
@@ -20,21 +29,21 @@ def convolution_of(
     return out
 
 
-def convolution_bias_backward(grad: Any) -> Any:
+def convolution_bias_backward(grad: Tensor) -> Tensor:
     """The sum over everything but channels."""
     return grad.sum((0, *range(2, grad.ndim)))
 
 
 def convolution_input_gradient(
-    grad: Any,
-    weight: Any,
+    grad: Tensor,
+    weight: Tensor,
     sizes: Sequence[int],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
     groups: int,
-) -> Any:
+) -> Tensor:
     """The gradient of a convolution's input, which has `sizes`; of a transposed one it is a convolution."""
     if transposed:
         return convolution_of(grad, weight, stride, padding, dilation, groups, sizes)
@@ -42,15 +51,15 @@ def convolution_input_gradient(
 
 
 def convolution_weight_gradient(
-    grad: Any,
-    input: Any,
+    grad: Tensor,
+    input: Tensor,
     sizes: Sequence[int],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
     groups: int,
-) -> Any:
+) -> Tensor:
     """The gradient of a convolution's weight, which has `sizes`; of a transposed one the input is what gathers."""
     outer, inner = (input, grad) if transposed else (grad, input)
     return ops.convolution_backward_weight(outer, inner, sizes, stride, padding, dilation, groups)

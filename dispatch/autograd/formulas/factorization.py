@@ -9,7 +9,7 @@ functions (2010). Gradients are conjugate: the change of a real loss is Re tr(gr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import check
 from ....runtime.grad_mode import is_grad_enabled
@@ -18,21 +18,24 @@ from ...core.overload_packet import packets
 from ...generated import functions as ops
 from .pointwise import conjugated
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def adjoint(x: Any) -> Any:
+
+def adjoint(x: Tensor) -> Tensor:
     """The conjugate transpose of each matrix."""
     return conjugated(x).transpose(-2, -1)
 
 
-def _diagonal(x: Any) -> Any:
+def _diagonal(x: Tensor) -> Tensor:
     return ops.diagonal(x, 0, -2, -1)
 
 
-def _real(x: Any) -> Any:
+def _real(x: Tensor) -> Tensor:
     return ops.real(x) if x.dtype.is_complex else x
 
 
-def _sum(*terms: Any) -> Any:
+def _sum(*terms: Tensor | None) -> Any:
     """The sum of those terms that there are."""
     total = None
     for term in terms:
@@ -41,13 +44,13 @@ def _sum(*terms: Any) -> Any:
     return total
 
 
-def inverse_backward(grad: Any, inverse: Any) -> Any:
+def inverse_backward(grad: Tensor, inverse: Tensor) -> Tensor:
     """-A^-H grad A^-H."""
     back = adjoint(inverse)
     return -ops.matmul(back, ops.matmul(grad, back))
 
 
-def summed_to(x: Any, sizes: Sequence[int]) -> Any:
+def summed_to(x: Tensor, sizes: Sequence[int]) -> Tensor:
     """The sum over the batch dimensions that broadcasting added or stretched."""
     have = x._spec.sizes
     lead = len(have) - len(sizes)
@@ -55,14 +58,21 @@ def summed_to(x: Any, sizes: Sequence[int]) -> Any:
     return x if not dims else ops.sum(x, dims, True).reshape(tuple(sizes))
 
 
-def lu_solution_adjoint(LU: Any, pivots: Any, B: Any, left: bool) -> Any:
+def lu_solution_adjoint(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> Tensor:
     """A^-H B or B A^-H, by the factors of A."""
     return ops.linalg_lu_solve(LU, pivots, B, left=left, adjoint=True)
 
 
 def solve_backward(
-    grad: Any, result: Any, A: Any, B: Any, LU: Any, pivots: Any, left: bool, mask: Any
-) -> Any:
+    grad: Tensor | None,
+    result: Tensor,
+    A: Tensor,
+    B: Tensor,
+    LU: Tensor,
+    pivots: Tensor,
+    left: bool,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None]:
     """gB = A^-H grad, gA = -gB X^H; by the factors, or by A where a second derivative is asked for."""
     if grad is None:
         return None, None
@@ -83,8 +93,15 @@ def solve_backward(
 
 
 def lu_solve_backward(
-    grad: Any, X: Any, LU: Any, pivots: Any, B: Any, left: bool, adjoint_: bool, mask: Any
-) -> Any:
+    grad: Tensor | None,
+    X: Tensor,
+    LU: Tensor,
+    pivots: Tensor,
+    B: Tensor,
+    left: bool,
+    adjoint_: bool,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of the factors, in one matrix, and of the right-hand side."""
     if grad is None:
         return None, None
@@ -104,7 +121,7 @@ def lu_solve_backward(
     return gLU, summed_to(gB, B.shape) if mask[1] else None
 
 
-def lu_factor_backward(grad: Any, LU: Any, pivots: Any, pivot: bool) -> Any:
+def lu_factor_backward(grad: Tensor | None, LU: Tensor, pivots: Tensor, pivot: bool) -> Tensor | None:
     """The gradient of A from that of L below the diagonal and U above, of matrices of any shape."""
     if grad is None:
         return None
@@ -132,11 +149,11 @@ def lu_factor_backward(grad: Any, LU: Any, pivots: Any, pivot: bool) -> Any:
     return ops.matmul(P, inner) if pivot else inner
 
 
-def _solve(A: Any, B: Any, **options: Any) -> Any:
+def _solve(A: Tensor, B: Tensor, **options: Any) -> Tensor:
     return ops.linalg_solve_triangular(A, B, **options)
 
 
-def cholesky_backward(grad: Any, L: Any, upper: bool) -> Any:
+def cholesky_backward(grad: Tensor | None, L: Tensor, upper: bool) -> Tensor | None:
     """L^-H M L^-1, where M is half of L^H grad's lower triangle and of what mirrors it.
 
     A complex diagonal of M stays, as PyTorch has it: what it adds is orthogonal to every Hermitian change.
@@ -151,7 +168,7 @@ def cholesky_backward(grad: Any, L: Any, upper: bool) -> Any:
     return _solve(L, half, upper=False, left=False)
 
 
-def cholesky_jvp(A_t: Any, L: Any, upper: bool) -> Any:
+def cholesky_jvp(A_t: Tensor, L: Tensor, upper: bool) -> Tensor:
     """L Phi(L^-1 A_t L^-H); Phi keeps the lower triangle and half of the diagonal."""
     if upper:
         L = adjoint(L)
@@ -162,7 +179,9 @@ def cholesky_jvp(A_t: Any, L: Any, upper: bool) -> Any:
     return adjoint(made) if upper else made
 
 
-def cholesky_solve_backward(grad: Any, B: Any, L: Any, X: Any, upper: bool, mask: Any) -> Any:
+def cholesky_solve_backward(
+    grad: Tensor | None, B: Tensor, L: Tensor, X: Tensor, upper: bool, mask: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
     """gB = A^-1 grad; of the factor as a whole, though one triangle is read, as PyTorch has it."""
     if grad is None:
         return None, None
@@ -175,7 +194,7 @@ def cholesky_solve_backward(grad: Any, B: Any, L: Any, X: Any, upper: bool, mask
     return summed_to(gB, B.shape) if mask[0] else None, gL
 
 
-def cholesky_inverse_backward(grad: Any, L: Any, inverse: Any, upper: bool) -> Any:
+def cholesky_inverse_backward(grad: Tensor | None, L: Tensor, inverse: Tensor, upper: bool) -> Tensor | None:
     """The same for the inverse."""
     if grad is None:
         return None
@@ -184,8 +203,15 @@ def cholesky_inverse_backward(grad: Any, L: Any, inverse: Any, upper: bool) -> A
 
 
 def solve_triangular_backward(
-    grad: Any, A: Any, B: Any, X: Any, upper: bool, left: bool, unitriangular: bool, mask: Any
-) -> Any:
+    grad: Tensor | None,
+    A: Tensor,
+    B: Tensor,
+    X: Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None]:
     """gB = A^-H grad, and the triangle of -gB X^H."""
     if grad is None:
         return None, None
@@ -198,7 +224,7 @@ def solve_triangular_backward(
     return gA, summed_to(gB, B.shape) if mask[1] else None
 
 
-def _reflectors(input: Any, tau: Any) -> tuple[Any, Any, Any]:
+def _reflectors(input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """V, the reflectors with ones on the diagonal; T and M of Q = I - V T V^H, where T = M^-1 diag(tau).
 
     The compact form of R. Schreiber and C. Van Loan (1989), without divisions by tau.
@@ -212,7 +238,7 @@ def _reflectors(input: Any, tau: Any) -> tuple[Any, Any, Any]:
     return V, T, M
 
 
-def _reflectors_backward(gQ: Any, input: Any, tau: Any, columns: int) -> tuple[Any, Any]:
+def _reflectors_backward(gQ: Tensor, input: Tensor, tau: Tensor, columns: int) -> tuple[Tensor, Tensor]:
     """The gradients of reflectors and factors from that of the first `columns` columns of their product."""
     k = tau.shape[-1]
     V, T, M = _reflectors(input, tau)
@@ -239,14 +265,24 @@ def _reflectors_backward(gQ: Any, input: Any, tau: Any, columns: int) -> tuple[A
     return ginput, gtau
 
 
-def householder_product_backward(grad: Any, input: Any, tau: Any) -> Any:
+def householder_product_backward(
+    grad: Tensor | None, input: Tensor, tau: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of the reflectors and of their factors."""
     if grad is None or not input.numel():
         return None, None
     return _reflectors_backward(grad, input, tau, input.shape[-1])
 
 
-def ormqr_backward(grad: Any, self: Any, tau: Any, other: Any, left: bool, transpose: bool, mask: Any) -> Any:
+def ormqr_backward(
+    grad: Tensor | None,
+    self: Tensor,
+    tau: Tensor,
+    other: Tensor,
+    left: bool,
+    transpose: bool,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of the reflectors, their factors, and what they were multiplied by."""
     if grad is None:
         return None, None, None
@@ -262,7 +298,7 @@ def ormqr_backward(grad: Any, self: Any, tau: Any, other: Any, left: bool, trans
     return gself, gtau, gother
 
 
-def qr_backward(grads: Sequence[Any], Q: Any, R: Any, mode: str) -> Any:
+def qr_backward(grads: Sequence[Any], Q: Tensor, R: Tensor, mode: str) -> Tensor | None:
     """The gradient of A = Q R; wide matrices by their square part."""
     gQ, gR = grads
     check(
@@ -296,7 +332,7 @@ def qr_backward(grads: Sequence[Any], Q: Any, R: Any, mode: str) -> Any:
     return _square_qr_backward(gQ, gR, Q, R)
 
 
-def _square_qr_backward(gQ: Any, gR: Any, Q: Any, R: Any) -> Any:
+def _square_qr_backward(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
     M = _sum(
         None if gR is None else ops.matmul(R, adjoint(gR)),
         None if gQ is None else -ops.matmul(adjoint(gQ), Q),
@@ -307,7 +343,7 @@ def _square_qr_backward(gQ: Any, gR: Any, Q: Any, R: Any) -> Any:
     return _solve(adjoint(R), inner, upper=False, left=False)
 
 
-def _without_phase(name: str, X: Any, tolerance: float = 1e-2) -> None:
+def _without_phase(name: str, X: Tensor, tolerance: float = 1e-2) -> None:
     """Refuse a loss that depends on the phase of complex vectors, which is arbitrary."""
     if X.is_meta or not X.dtype.is_complex or not X.numel():
         return
@@ -320,7 +356,7 @@ def _without_phase(name: str, X: Any, tolerance: float = 1e-2) -> None:
     )
 
 
-def eigh_backward(grads: Sequence[Any], L: Any, V: Any, compute_v: bool) -> Any:
+def eigh_backward(grads: Sequence[Any], L: Tensor, V: Tensor, compute_v: bool) -> Tensor | None:
     """V (diag(gL) + S / E) V^H, where E_ij = L_j - L_i and S is the skew-Hermitian part of V^H gV.
 
     Only that part moves vectors that stay orthonormal, and the gradient is Hermitian by it.
@@ -342,7 +378,7 @@ def eigh_backward(grads: Sequence[Any], L: Any, V: Any, compute_v: bool) -> Any:
     return ops.matmul(V, ops.matmul(made, adjoint(V)))
 
 
-def eig_backward(grads: Sequence[Any], self: Any, L: Any, V: Any) -> Any:
+def eig_backward(grads: Sequence[Any], self: Tensor, L: Tensor, V: Tensor) -> Tensor | None:
     """V^-H (diag(gL) + (V^H gV - V^H V diag(Re(V^H gV))) / E^*) V^H for vectors of length 1."""
     gL, gV = grads
     if gL is None and gV is None:
@@ -364,7 +400,9 @@ def eig_backward(grads: Sequence[Any], self: Any, L: Any, V: Any) -> Any:
     return made if self.dtype.is_complex else ops.real(made)
 
 
-def svd_backward(grads: Sequence[Any], U: Any, S: Any, Vh: Any, full: bool, compute_uv: bool) -> Any:
+def svd_backward(
+    grads: Sequence[Any], U: Tensor, S: Tensor, Vh: Tensor, full: bool, compute_uv: bool
+) -> Tensor | None:
     """The gradient of A = U diag(S) V^H; of full bases only what spans A counts."""
     gU, gS, gVh = grads
     if gU is None and gS is None and gVh is None:
@@ -413,7 +451,7 @@ def svd_backward(grads: Sequence[Any], U: Any, S: Any, Vh: Any, full: bool, comp
     return made
 
 
-def _skew(x: Any) -> Any:
+def _skew(x: Tensor) -> Tensor:
     return x - adjoint(x)
 
 
@@ -428,7 +466,7 @@ def _is_square_basis(gU: Any, gVh: Any, U: Any, Vh: Any, k: int) -> bool:
     return True
 
 
-def det_backward(grad: Any, det: Any, A: Any, LU: Any, pivots: Any) -> Any:
+def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots: Tensor) -> Tensor | None:
     """grad times the conjugate cofactors of A: det^* A^-H, of singular matrices the limit of that."""
     if grad is None:
         return None
@@ -439,7 +477,8 @@ def det_backward(grad: Any, det: Any, A: Any, LU: Any, pivots: Any) -> Any:
         whole = ops.eye(n, dtype=A.dtype, device=A.device) * (grad * conjugated(det)).reshape(
             (*det.shape, 1, 1)
         )
-        return packets["_linalg_solve_ex"].call(adjoint(A), whole)[0]
+        solved: Tensor = packets["_linalg_solve_ex"].call(adjoint(A), whole)[0]
+        return solved
     # A zero among the pivots moved by a tiny number cancels in det^* A^-H, to first order.
     diagonal = _diagonal(LU)
     tiny = finfo(A.dtype.to_real() if A.dtype.is_complex else A.dtype).eps
@@ -450,18 +489,20 @@ def det_backward(grad: Any, det: Any, A: Any, LU: Any, pivots: Any) -> Any:
     return ops.linalg_lu_solve(LU, pivots, whole, adjoint=True)
 
 
-def _signed_product(LU: Any, pivots: Any) -> Any:
+def _signed_product(LU: Tensor, pivots: Tensor) -> Tensor:
     return ops.prod(_diagonal(LU), -1) * pivots_sign(pivots).to(LU.dtype)
 
 
-def pivots_sign(pivots: Any) -> Any:
+def pivots_sign(pivots: Tensor) -> Tensor:
     """1 or -1 by the number of rows that pivoting moved."""
     n = pivots.shape[-1]
     moved = ops.sum(ops.ne(pivots, ops.arange(1, n + 1, device=pivots.device)), [-1])
     return 1 - 2 * ops.remainder(moved, 2)
 
 
-def slogdet_backward(gsign: Any, glogabsdet: Any, A: Any, sign: Any, LU: Any, pivots: Any) -> Any:
+def slogdet_backward(
+    gsign: Tensor | None, glogabsdet: Tensor | None, A: Tensor, sign: Tensor, LU: Tensor, pivots: Tensor
+) -> Tensor | None:
     """(glogabsdet - i Im(gsign^* sign)) A^-H; the sign of a real matrix is locally constant."""
     if not A.dtype.is_complex:
         gsign = None
@@ -474,11 +515,12 @@ def slogdet_backward(gsign: Any, glogabsdet: Any, A: Any, sign: Any, LU: Any, pi
         g = ops.view_as_complex(ops.stack([real, -turned], -1))
     whole = ops.eye(A.shape[-1], dtype=A.dtype, device=A.device) * g.reshape((*g.shape, 1, 1))
     if is_grad_enabled() and A.requires_grad:
-        return packets["_linalg_solve_ex"].call(adjoint(A), whole.to(A.dtype))[0]
+        solved: Tensor = packets["_linalg_solve_ex"].call(adjoint(A), whole.to(A.dtype))[0]
+        return solved
     return ops.linalg_lu_solve(LU, pivots, whole.to(A.dtype), adjoint=True)
 
 
-def pinv_backward(grad: Any, pinv: Any, A: Any) -> Any:
+def pinv_backward(grad: Tensor | None, pinv: Tensor, A: Tensor) -> Tensor | None:
     """Golub and Pereyra's derivative of the pseudo-inverse, at constant rank."""
     if grad is None:
         return None
@@ -492,7 +534,9 @@ def pinv_backward(grad: Any, pinv: Any, A: Any) -> Any:
     return left + right - first
 
 
-def least_squares_backward(grads: Sequence[Any], A: Any, B: Any, X: Any, mask: Any) -> Any:
+def least_squares_backward(
+    grads: Sequence[Any], A: Tensor, B: Tensor, X: Tensor, mask: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of X = A^+ B, and of the residuals."""
     gX, gR = grads[0], grads[1]
     if gX is None and gR is None:
@@ -518,7 +562,7 @@ def least_squares_backward(grads: Sequence[Any], A: Any, B: Any, X: Any, mask: A
     return gA, gB
 
 
-def matrix_exp_jvp(A: Any, direction: Any) -> Any:
+def matrix_exp_jvp(A: Tensor, direction: Tensor) -> Tensor:
     """The derivative of exp(A) in a direction: the upper right block of exp([[A, direction], [0, A]]).
 
     Source: R. Mathias, A chain rule for matrix functions and applications (1996).
@@ -530,6 +574,6 @@ def matrix_exp_jvp(A: Any, direction: Any) -> Any:
     return ops.narrow(ops.narrow(whole, -2, 0, n), -1, n, n)
 
 
-def matrix_exp_backward(grad: Any, A: Any) -> Any:
+def matrix_exp_backward(grad: Tensor | None, A: Tensor) -> Tensor | None:
     """The derivative is self-adjoint but for the conjugate transpose of A."""
     return None if grad is None else matrix_exp_jvp(adjoint(A), grad)

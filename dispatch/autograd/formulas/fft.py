@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 
 def fft_r2c_backward(
-    grad: Any, dim: Sequence[int], normalization: int, onesided: bool, last_dim_size: int
-) -> Any:
+    grad: Tensor, dim: Sequence[int], normalization: int, onesided: bool, last_dim_size: int
+) -> Tensor:
     """The inverse direction over the whole dimension, what was left off being zero; its real part."""
     if onesided:
         rank = len(grad.shape)
@@ -21,7 +24,7 @@ def fft_r2c_backward(
     return ops.real(ops._fft_c2c(grad, dim, normalization, False))
 
 
-def fft_c2r_backward(grad: Any, dim: Sequence[int], normalization: int) -> Any:
+def fft_c2r_backward(grad: Tensor, dim: Sequence[int], normalization: int) -> Tensor:
     """The forward direction; what stands for two numbers counts twice."""
     made = ops._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
@@ -35,6 +38,6 @@ def fft_c2r_backward(grad: Any, dim: Sequence[int], normalization: int) -> Any:
     return made * counts.reshape([half if d == last % rank else 1 for d in range(rank)])
 
 
-def _between(half: int, twice: int, grad: Any) -> Any:
+def _between(half: int, twice: int, grad: Tensor) -> Tensor:
     place = ops.arange(half, device=grad.device)
     return (place >= 1) & (place <= twice)

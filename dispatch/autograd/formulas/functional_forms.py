@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...core.overload_packet import packets
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def restrided(grad: Any, strides: Sequence[int]) -> Any:
+
+def restrided(grad: Tensor, strides: Sequence[int]) -> Tensor:
     """The gradient under the strides that an input had, in which a strided view finds its elements."""
     return grad if grad._spec.strides == tuple(strides) else packets["_restride"].call(grad, strides)

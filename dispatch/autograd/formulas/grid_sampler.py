@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.scalar_type import float32, int64
 from ...generated import functions as ops
 from ...structured.meta.grid_sampler import BICUBIC, BORDER, NEAREST, REFLECTION
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 CUBIC = -0.75
 FAR = 2.0**31 - 2
@@ -27,7 +30,7 @@ class Axis(NamedTuple):
     factors: list[list[Any]]
 
 
-def _reflected(x: Any, n: int, align_corners: bool) -> tuple[Any, Any]:
+def _reflected(x: Tensor, n: int, align_corners: bool) -> tuple[Tensor, Tensor]:
     """Places mirrored at the edges until they lie between them, and the sign with which they move."""
     low, high = (0, 2 * (n - 1)) if align_corners else (-1, 2 * n - 1)
     if low == high:
@@ -41,18 +44,18 @@ def _reflected(x: Any, n: int, align_corners: bool) -> tuple[Any, Any]:
     return ops.where(even, extra + least, span - extra + least), ops.where(even, sign, -sign)
 
 
-def _clipped(x: Any, n: int) -> tuple[Any, Any]:
+def _clipped(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Places in [0, n - 1], a NaN at 0, and whether they move."""
     moving = ops.logical_and(ops.gt(x, 0), ops.lt(x, n - 1)).to(x.dtype)
     return ops.clamp(ops.where(ops.isnan(x), 0.0, x), min=0, max=n - 1), moving
 
 
-def _safe(x: Any) -> Any:
+def _safe(x: Tensor) -> Tensor:
     """Places that an integer holds: what none does lies outside everything."""
     return ops.where(ops.logical_and(ops.isfinite(x), ops.lt(ops.abs(x), FAR)), x, -100.0)
 
 
-def _padded(x: Any, n: int, padding: int, align_corners: bool) -> tuple[Any, Any]:
+def _padded(x: Tensor, n: int, padding: int, align_corners: bool) -> tuple[Tensor, Tensor]:
     """Places as the padding mode has them, and how fast they move."""
     if padding == REFLECTION:
         x, sign = _reflected(x, n, align_corners)
@@ -63,7 +66,7 @@ def _padded(x: Any, n: int, padding: int, align_corners: bool) -> tuple[Any, Any
     return x, ops.ones_like(x)
 
 
-def _keys(distance: Any, sign: int, far: bool) -> list[Any]:
+def _keys(distance: Tensor, sign: int, far: bool) -> list[Any]:
     """The kernel of R. Keys (1981) at a distance, and its derivatives by the place, of which the distance is `sign`
     times and a constant.
     """
@@ -77,7 +80,7 @@ def _keys(distance: Any, sign: int, far: bool) -> list[Any]:
     return [value, slope * sign, curvature]
 
 
-def _axis(grid: Any, n: int, interpolation: int, padding: int, align_corners: bool) -> Axis:
+def _axis(grid: Tensor, n: int, interpolation: int, padding: int, align_corners: bool) -> Axis:
     """The taps of coordinates in [-1, 1], by values that depend on them."""
     x = (grid + 1) * 0.5 * (n - 1) if align_corners else ((grid + 1) * n - 1) * 0.5
     speed = 0.5 * (n - 1) if align_corners else 0.5 * n
@@ -106,16 +109,16 @@ def _axis(grid: Any, n: int, interpolation: int, padding: int, align_corners: bo
     return Axis(index, factors)
 
 
-def _present(at: Any, n: int) -> Any:
+def _present(at: Tensor, n: int) -> Tensor:
     index = at.to(int64)
     return ops.where(ops.logical_and(ops.ge(index, 0), ops.lt(index, n)), index, -1)
 
 
-def _elements(axes: Sequence[Axis], size: Sequence[int]) -> Any:
+def _elements(axes: Sequence[Axis], size: Sequence[int]) -> Tensor:
     """(N, P, T): the numbers of each place's elements in a plane, its size for none."""
     count, found = math.prod(size), []
     for choice in _choices(axes):
-        flat: Any = 0
+        flat: int = 0
         absent: Any = None
         for axis, k, n in zip(axes, choice, size, strict=True):
             flat = flat * n + axis.elements[k]
@@ -129,7 +132,7 @@ def _choices(axes: Sequence[Axis]) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(len(axis.elements)) for axis in axes)))
 
 
-def _weights(axes: Sequence[Axis], orders: Sequence[int]) -> Any:
+def _weights(axes: Sequence[Axis], orders: Sequence[int]) -> Tensor:
     """(N, P, T): the weights' derivative of those orders, one for each dimension."""
     made = []
     for choice in _choices(axes):
@@ -143,13 +146,13 @@ def _weights(axes: Sequence[Axis], orders: Sequence[int]) -> Any:
 
 def grid_sampler_double_backward(
     grads: Sequence[Any],
-    grad_output: Any,
-    input: Any,
-    grid: Any,
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
     interpolation_mode: int,
     padding_mode: int,
     align_corners: bool,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How the gradients of image and grid depend on `grad_output`, `input` and `grid`.
 
     With x and y the gradients of the two, and D the derivative along y, they are sum of w_t x_t + D w_t input_t; for
@@ -172,7 +175,7 @@ def grid_sampler_double_backward(
     taps = len(_choices(axes))
     g = grad_output.to(dtype).reshape(n, c, places).permute(0, 2, 1)
 
-    def of_taps(image: Any) -> Any:
+    def of_taps(image: Tensor) -> Tensor:
         """(N, P, T, C): what an image has at each tap, 0 outside."""
         rows = image.to(dtype).reshape(n, c, count).permute(0, 2, 1)
         rows = ops.cat([rows, ops.zeros([n, 1, c], dtype=dtype, device=rows.device)], 1)
@@ -201,7 +204,7 @@ def grid_sampler_double_backward(
         of_input = planes.reshape(input.shape).to(input.dtype)
         shares = ops.sum(found * g.unsqueeze(2), -1)
         for d in range(rank):
-            bend: Any = 0
+            bend: int = 0
             for orders, step in zip(gradient, along, strict=True):
                 both = [one + two for one, two in zip(orders, gradient[d], strict=True)]
                 bend = bend + _weights(axes, both) * step.unsqueeze(-1)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
-def zeros_for(grad: Any, shape: Sequence[int]) -> Any:
+
+def zeros_for(grad: Tensor, shape: Sequence[int]) -> Tensor:
     """Zeros of a shape, with the gradient's dtype and device."""
     return grad.new_zeros(tuple(shape))
 
 
-def cat_backward(grad: Any, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
+def cat_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
     """The gradient's part for each tensor that was joined."""
     parts = []
     start = 0
@@ -30,34 +34,36 @@ def cat_backward(grad: Any, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
     return parts
 
 
-def index_backward(grad: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
+def index_backward(grad: Tensor, shape: Sequence[int], indices: Sequence[Any]) -> Tensor:
     """Zeros with the gradient added at the indices."""
     return zeros_for(grad, shape).index_put(indices, grad, True)
 
 
-def index_put_self_backward(grad: Any, indices: Sequence[Any], accumulate: bool) -> Any:
+def index_put_self_backward(grad: Tensor, indices: Sequence[Any], accumulate: bool) -> Tensor:
     """The gradient, zero where values were put in place of the tensor's own."""
     return grad if accumulate else grad.index_put(indices, zeros_for(grad, ()))
 
 
-def index_select_self_backward(grad: Any, shape: Sequence[int], dim: int, index: Any) -> Any:
+def index_select_self_backward(grad: Tensor, shape: Sequence[int], dim: int, index: Tensor) -> Tensor:
     """Zeros with the gradient's slices added at the indices."""
     return zeros_for(grad, shape).index_add(dim, index, grad)
 
 
-def index_add_source_backward(grad: Any, source: TensorSpec, dim: int, index: Any, alpha: Any) -> Any:
+def index_add_source_backward(
+    grad: Tensor, source: TensorSpec, dim: int, index: Tensor, alpha: Number
+) -> Tensor:
     """The slices of the gradient that `source` went to, times `alpha`."""
     part = grad.index_select(dim, index)
     part = part.expand(source.sizes) if source.ndim else part.reshape(())
     return part if alpha == 1 else part * alpha
 
 
-def gather_backward(grad: Any, shape: Sequence[int], dim: int, index: Any) -> Any:
+def gather_backward(grad: Tensor, shape: Sequence[int], dim: int, index: Tensor) -> Tensor:
     """Zeros with the gradient's elements added at the places gathered from."""
     return zeros_for(grad, shape).scatter_add(dim, index, grad)
 
 
-def scatter_src_backward(grad: Any, dim: int, index: Any, shape: Sequence[int]) -> Any:
+def scatter_src_backward(grad: Tensor, dim: int, index: Tensor, shape: Sequence[int]) -> Tensor:
     """The gradient where elements of the source went; zero for those beyond the index."""
     part = grad.gather(dim, index)
     if part._spec.sizes == tuple(shape):
@@ -70,23 +76,23 @@ def scatter_src_backward(grad: Any, dim: int, index: Any, shape: Sequence[int]) 
     return whole
 
 
-def take_backward(grad: Any, shape: Sequence[int], index: Any) -> Any:
+def take_backward(grad: Tensor, shape: Sequence[int], index: Tensor) -> Tensor:
     """Zeros with the gradient added at places of the flattened tensor."""
     return zeros_for(grad, shape).put(index, grad, True)
 
 
-def masked_fill_value_backward(grad: Any, mask: Any) -> Any:
+def masked_fill_value_backward(grad: Tensor, mask: Tensor) -> Tensor:
     """The sum of the gradient where the mask holds."""
     return ops.where(mask, grad, 0).sum()
 
 
-def embedding_double_backward(grad: Any, indices: Any, padding_idx: int) -> Any:
+def embedding_double_backward(grad: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
     """Rows of the gradient's gradient, zero for the padding."""
     rows = ops.embedding(grad, indices)
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows
 
 
-def _shares(self: Any, dim: int, index: Any, include_self: bool) -> Any:
+def _shares(self: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor:
     """How many elements a mean was made of, at least one."""
     ones = ops.ones_like(self) if include_self else ops.zeros_like(self)
     added = ops.ones(tuple(index._spec.sizes), dtype=self.dtype, device=self.device)
@@ -94,8 +100,8 @@ def _shares(self: Any, dim: int, index: Any, include_self: bool) -> Any:
 
 
 def _attaining(
-    self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
-) -> tuple[Any, Any, Any]:
+    self: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, result: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Which of both attain an extremum, as numbers, and how many share each place."""
     mine = ops.eq(self, result).to(self.dtype)
     if not include_self:
@@ -104,7 +110,7 @@ def _attaining(
     return mine, theirs, ops.clamp(mine.scatter_add(dim, index, theirs), min=1)
 
 
-def _part(src: Any, index: Any) -> Any:
+def _part(src: Tensor, index: Tensor) -> Tensor:
     """The elements of the source that the index reaches."""
     for d, size in enumerate(index._spec.sizes):
         src = src.slice(d, 0, size, 1)
@@ -112,8 +118,15 @@ def _part(src: Any, index: Any) -> Any:
 
 
 def scatter_reduce_self_backward(
-    grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
-) -> Any:
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
     """The gradient of what elements were combined with; none where they replaced it.
 
     Each element has a factor of its own, so that the tangent is made by it, too.
@@ -131,14 +144,21 @@ def scatter_reduce_self_backward(
     return out if include_self else out.scatter(dim, index, 0)
 
 
-def touched(like: Any, dim: int, index: Any) -> Any:
+def touched(like: Tensor, dim: int, index: Tensor) -> Tensor:
     """Whether an index names each place."""
     return ops.zeros_like(like).scatter(dim, index, 1) != 0
 
 
 def scatter_reduce_src_backward(
-    grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
-) -> Any:
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
     """The gradient of the elements that were combined."""
     if reduce == "sum":
         return scatter_src_backward(grad, dim, index, src.shape)
@@ -156,7 +176,9 @@ def scatter_reduce_src_backward(
     return _padded(found, src.shape)
 
 
-def _zeros_of_product(self: Any, dim: int, index: Any, part: Any, include_self: bool) -> tuple[Any, Any, Any]:
+def _zeros_of_product(
+    self: Tensor, dim: int, index: Tensor, part: Tensor, include_self: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Which factors are zero, which of them alone at their place, and the products without those."""
     zero = part == 0
     zeros = ops.zeros_like(self).scatter_add(dim, index, zero.to(self.dtype)).gather(dim, index)
@@ -166,12 +188,19 @@ def _zeros_of_product(self: Any, dim: int, index: Any, part: Any, include_self: 
 
 
 def scatter_reduce_src_jvp(
-    tangent: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
-) -> Any:
+    tangent: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
     """The tangent by the elements that were combined."""
     moved, part = _part(tangent, index), _part(src, index)
 
-    def added(values: Any) -> Any:
+    def added(values: Tensor) -> Tensor:
         return ops.zeros_like(self).scatter_add(dim, index, values)
 
     if reduce == "sum":
@@ -186,7 +215,7 @@ def scatter_reduce_src_jvp(
     return added(moved * theirs) / count
 
 
-def _padded(part: Any, shape: Sequence[int]) -> Any:
+def _padded(part: Tensor, shape: Sequence[int]) -> Tensor:
     """A part at the front of zeros."""
     for d, size in enumerate(shape):
         missing = size - part._spec.sizes[d]
@@ -196,7 +225,7 @@ def _padded(part: Any, shape: Sequence[int]) -> Any:
     return part
 
 
-def _of_slices(self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+def _of_slices(self: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
     """A vector that names slices as an index for each of their elements, and the slices with as many dimensions."""
     spec = self._spec
     sizes = [index._spec.numel if d == dim % spec.ndim else n for d, n in enumerate(spec.sizes)]
@@ -205,8 +234,15 @@ def _of_slices(self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
 
 
 def index_reduce_self_backward(
-    grad: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
-) -> Any:
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
     """The gradient of what slices were combined with: that of `scatter_reduce` with an index for each element."""
     if not self._spec.ndim:
         one = index_reduce_self_backward(
@@ -227,8 +263,15 @@ def index_reduce_self_backward(
 
 
 def index_reduce_source_backward(
-    grad: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
-) -> Any:
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
     """The gradient of the slices that were combined."""
     if not self._spec.ndim:
         grad, self, result = (x.reshape((1,)) for x in (grad, self, result))
@@ -238,8 +281,15 @@ def index_reduce_source_backward(
 
 
 def index_reduce_source_jvp(
-    tangent: Any, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
-) -> Any:
+    tangent: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
     """The tangent by the slices that were combined."""
     sizes = self._spec.sizes
     if not self._spec.ndim:

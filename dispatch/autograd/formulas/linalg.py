@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .pointwise import conjugated
 from .views import turned
 
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
-def times(grad: Any, scale: Any) -> Any:
+
+def times(grad: Tensor, scale: Number) -> Tensor:
     """grad * conj(scale); the gradient as it is where the scale is 1."""
     if scale.__class__ is complex:
         scale = scale.conjugate()
     return grad if scale == 1 else grad * scale
 
 
-def weighted(tangent: Any, scale: Any) -> Any:
+def weighted(tangent: Tensor, scale: Number) -> Tensor:
     """tangent * scale; the tangent as it is where the scale is 1."""
     return tangent if scale == 1 else tangent * scale
 
@@ -26,8 +30,8 @@ def _is_column_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def mm_mat1_backward(
-    grad: Any, mat2: Any, sizes: Sequence[int], strides: Sequence[int], alpha: Any = 1
-) -> Any:
+    grad: Tensor, mat2: Tensor, sizes: Sequence[int], strides: Sequence[int], alpha: Number = 1
+) -> Tensor:
     """grad @ mat2^H, in the layout of mat1: a transposed weight then has a gradient laid out as the weight is."""
     if _is_column_major(sizes, strides):
         return times(turned(conjugated(mat2).mm(grad.t())), alpha)
@@ -35,34 +39,34 @@ def mm_mat1_backward(
 
 
 def mm_mat2_backward(
-    grad: Any, mat1: Any, sizes: Sequence[int], strides: Sequence[int], alpha: Any = 1
-) -> Any:
+    grad: Tensor, mat1: Tensor, sizes: Sequence[int], strides: Sequence[int], alpha: Number = 1
+) -> Tensor:
     """mat1^H @ grad, in the layout of mat2."""
     if _is_column_major(sizes, strides):
         return times(turned(grad.t().mm(conjugated(mat1))), alpha)
     return times(conjugated(mat1).t().mm(grad), alpha)
 
 
-def bmm_mat1_backward(grad: Any, mat2: Any, alpha: Any = 1) -> Any:
+def bmm_mat1_backward(grad: Tensor, mat2: Tensor, alpha: Number = 1) -> Tensor:
     """grad @ mat2^H for each matrix of a batch."""
     return times(grad.bmm(conjugated(mat2).transpose(1, 2)), alpha)
 
 
-def bmm_mat2_backward(grad: Any, mat1: Any, alpha: Any = 1) -> Any:
+def bmm_mat2_backward(grad: Tensor, mat1: Tensor, alpha: Number = 1) -> Tensor:
     """mat1^H @ grad for each matrix of a batch."""
     return times(conjugated(mat1).transpose(1, 2).bmm(grad), alpha)
 
 
-def over_batch(grad: Any, batch: int) -> Any:
+def over_batch(grad: Tensor, batch: int) -> Tensor:
     """A matrix repeated for each member of a batch, without a copy."""
     return grad.unsqueeze(0).expand((batch, *grad.shape))
 
 
-def mv_mat_backward(grad: Any, vec: Any, alpha: Any = 1) -> Any:
+def mv_mat_backward(grad: Tensor, vec: Tensor, alpha: Number = 1) -> Tensor:
     """The outer product of the gradient and conj(vec)."""
     return times(grad.unsqueeze(1).mm(conjugated(vec).unsqueeze(0)), alpha)
 
 
-def mv_vec_backward(grad: Any, mat: Any, alpha: Any = 1) -> Any:
+def mv_vec_backward(grad: Tensor, mat: Tensor, alpha: Number = 1) -> Tensor:
     """mat^H @ grad."""
     return times(conjugated(mat).t().mv(grad), alpha)

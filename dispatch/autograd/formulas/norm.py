@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...generated import functions as ops
 from ...structured.meta.dims import reduced_dims
 from .reduction import restored
 
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
-def vector_norm_backward(grad: Any, self: Any, ord: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+
+def vector_norm_backward(
+    grad: Tensor, self: Tensor, ord: Number, result: Tensor, dim: Sequence[int] | None, keepdim: bool
+) -> Tensor:
     """0 where the norm is 0; an extremum's gradient is shared by the elements that attain it."""
     rank = self.dim()
     x = self if self.dtype is result.dtype or self.dtype.is_complex else self.to(result.dtype)

@@ -8,10 +8,13 @@ those dimensions, and without M(u) where nothing is subtracted. P is symmetric.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ....runtime.scalar_type import bfloat16, float16, float32
 from ...generated import functions as ops
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 View = Callable[[Any], Any]
 
@@ -20,26 +23,32 @@ class _Normalisation:
     """A normalised tensor in the dtype that is computed in, and its derivative; `fixed` statistics are constants."""
 
     def __init__(
-        self, x: Any, mean: Any, rstd: Any, dims: Sequence[int], centred: bool = True, fixed: bool = False
+        self,
+        x: Tensor,
+        mean: Any,
+        rstd: Any,
+        dims: Sequence[int],
+        centred: bool = True,
+        fixed: bool = False,
     ) -> None:
         self.dims, self.centred, self.fixed = list(dims), centred, fixed
-        self.rstd = rstd
-        self.hat = (x - mean) * rstd if centred else x * rstd
+        self.rstd: Tensor = rstd
+        self.hat: Tensor = (x - mean) * rstd if centred else x * rstd
 
-    def mean(self, u: Any) -> Any:
+    def mean(self, u: Tensor) -> Tensor:
         return ops.mean(u, self.dims, True)
 
-    def projected(self, u: Any) -> Any:
+    def projected(self, u: Tensor) -> Tensor:
         if self.fixed:
             return u
         out = u - self.hat * self.mean(u * self.hat)
         return out - self.mean(u) if self.centred else out
 
-    def tangent(self, x_t: Any) -> Any:
+    def tangent(self, x_t: Tensor) -> Tensor:
         """How the normalised tensor moves with the input."""
         return self.projected(x_t) * self.rstd
 
-    def second(self, u: Any, weighted: Any, direct: Any) -> Any:
+    def second(self, u: Tensor, weighted: Tensor, direct: Tensor | None) -> Tensor | None:
         """The gradient of the input of <u, r P(weighted)> + <direct, x^>, in which `direct` may be None."""
         if self.fixed:
             return None if direct is None else direct * self.rstd
@@ -53,19 +62,23 @@ class _Normalisation:
         return (self.projected(through_hat) - self.hat * spread * self.rstd) * self.rstd
 
 
-def _wide(x: Any) -> Any:
+@overload
+def _wide(x: Tensor) -> Tensor: ...
+@overload
+def _wide(x: Tensor | None) -> Tensor | None: ...
+def _wide(x: Tensor | None) -> Tensor | None:
     return x.to(float32) if x is not None and x.dtype in (float16, bfloat16) else x
 
 
 def _double_backward(
     n: _Normalisation,
-    grad: Any,
-    weight: Any,
+    grad: Tensor,
+    weight: Tensor | None,
     cotangents: Sequence[Any],
     over: Sequence[int],
     restored: View,
     shape: Sequence[int],
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of (grad_out, input, weight) of a backward operator.
 
     All are views as `n` has them: `over` are the dimensions that a weight's gradient is summed over, `restored` brings
@@ -97,19 +110,19 @@ def _double_backward(
     )
 
 
-def _trailing(x: Any, shape: Sequence[int]) -> list[int]:
+def _trailing(x: Tensor, shape: Sequence[int]) -> list[int]:
     return list(range(x.ndim - len(shape), x.ndim))
 
 
 def layer_norm_double_backward(
     grads: Sequence[Any],
-    grad_out: Any,
-    input: Any,
+    grad_out: Tensor,
+    input: Tensor,
     shape: Sequence[int],
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-) -> tuple[Any, Any, Any]:
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How `native_layer_norm_backward` depends on the output's gradient, the input and the weight."""
     n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
     over = range(input.ndim - len(shape))
@@ -118,8 +131,13 @@ def layer_norm_double_backward(
 
 
 def rms_norm_double_backward(
-    grads: Sequence[Any], grad_out: Any, input: Any, shape: Sequence[int], rstd: Any, weight: Any
-) -> tuple[Any, Any, Any]:
+    grads: Sequence[Any],
+    grad_out: Tensor,
+    input: Tensor,
+    shape: Sequence[int],
+    rstd: Tensor,
+    weight: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How `_fused_rms_norm_backward` depends on the output's gradient, the input and the weight."""
     n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
     over = range(input.ndim - len(shape))
@@ -131,12 +149,16 @@ def _groups(group: int, channels: int, spatial: int) -> View:
     return lambda x: None if x is None else _wide(x).reshape((-1, group, channels // group, spatial))
 
 
-def _of_channels(x: Any, group: int) -> Any:
+@overload
+def _of_channels(x: Tensor, group: int) -> Tensor: ...
+@overload
+def _of_channels(x: Tensor | None, group: int) -> Tensor | None: ...
+def _of_channels(x: Tensor | None, group: int) -> Tensor | None:
     return None if x is None else _wide(x).reshape((1, group, -1, 1))
 
 
 def _group_normalisation(
-    x: Any, mean: Any, rstd: Any, c: int, spatial: int, group: int
+    x: Tensor, mean: Tensor, rstd: Tensor, c: int, spatial: int, group: int
 ) -> tuple[_Normalisation, View]:
     grouped = _groups(group, c, spatial)
     mean, rstd = (_wide(s).reshape((-1, group, 1, 1)) for s in (mean, rstd))
@@ -145,16 +167,16 @@ def _group_normalisation(
 
 def group_norm_backward(
     grads: Sequence[Any],
-    input: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
     N: int,
     C: int,
     HxW: int,
     group: int,
     output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of group_norm from those of its output, of the means, and of the reciprocal deviations."""
     grad, of_mean, of_rstd = grads
     if grad is None:
@@ -175,15 +197,15 @@ def group_norm_backward(
 
 def group_norm_double_backward(
     grads: Sequence[Any],
-    grad_out: Any,
-    input: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any,
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
     C: int,
     HxW: int,
     group: int,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How `native_group_norm_backward` depends on the output's gradient, the input and the weight."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     given = [grouped(grads[0]), _of_channels(grads[1], group), _of_channels(grads[2], group)]
@@ -199,12 +221,22 @@ def group_norm_double_backward(
     )
 
 
-def _by_channel(x: Any, rank: int) -> Any:
+@overload
+def _by_channel(x: Tensor, rank: int) -> Tensor: ...
+@overload
+def _by_channel(x: Tensor | None, rank: int) -> Tensor | None: ...
+def _by_channel(x: Tensor | None, rank: int) -> Tensor | None:
     return None if x is None else _wide(x).reshape((1, -1, *(1,) * (rank - 2)))
 
 
 def _batch_normalisation(
-    x: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, training: bool, eps: float
+    x: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    rstd: Any,
+    training: bool,
+    eps: float,
 ) -> _Normalisation:
     if not training:
         mean, rstd = running_mean, ops.rsqrt(_wide(running_var) + eps)
@@ -216,16 +248,16 @@ def _batch_normalisation(
 
 def batch_norm_double_backward(
     grads: Sequence[Any],
-    grad_out: Any,
-    input: Any,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    save_mean: Any,
-    save_invstd: Any,
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
     train: bool,
     eps: float,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How `native_batch_norm_backward` depends on the output's gradient, the input and the weight."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, train, eps)
     rank = input.ndim
@@ -235,98 +267,115 @@ def batch_norm_double_backward(
     )
 
 
-def layer_norm_jvp(input: Any, x_t: Any, shape: Sequence[int], mean: Any, rstd: Any, weight: Any) -> Any:
+def layer_norm_jvp(
+    input: Tensor, x_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, weight: Tensor | None
+) -> Tensor:
     """The tangent of layer_norm that comes from the input."""
     n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
-def layer_norm_weight_jvp(input: Any, weight_t: Any, shape: Sequence[int], mean: Any, rstd: Any) -> Any:
+def layer_norm_weight_jvp(
+    input: Tensor, weight_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor
+) -> Tensor:
     """The tangent of layer_norm that comes from the weight."""
     n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
     return (n.hat * weight_t).to(input.dtype)
 
 
-def rms_norm_jvp(input: Any, x_t: Any, shape: Sequence[int], rstd: Any, weight: Any) -> Any:
+def rms_norm_jvp(
+    input: Tensor, x_t: Tensor, shape: Sequence[int], rstd: Tensor, weight: Tensor | None
+) -> Tensor:
     """The tangent of rms_norm that comes from the input."""
     n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
-def rms_norm_weight_jvp(input: Any, weight_t: Any, rstd: Any) -> Any:
+def rms_norm_weight_jvp(input: Tensor, weight_t: Tensor, rstd: Tensor) -> Tensor:
     """The tangent of rms_norm that comes from the weight."""
     return (_wide(input) * rstd * weight_t).to(input.dtype)
 
 
-def norm_bias_jvp(bias_t: Any, result: Any) -> Any:
+def norm_bias_jvp(bias_t: Tensor, result: Tensor) -> Tensor:
     """The tangent that comes from the bias of trailing dimensions."""
     return (bias_t + ops.zeros_like(result)).to(result.dtype)
 
 
-def channel_bias_jvp(bias_t: Any, result: Any) -> Any:
+def channel_bias_jvp(bias_t: Tensor, result: Tensor) -> Tensor:
     """The tangent that comes from the bias of channels."""
     return (bias_t.reshape((1, -1, *(1,) * (result.ndim - 2))) + ops.zeros_like(result)).to(result.dtype)
 
 
-def _scaled(x: Any, weight: Any) -> Any:
+def _scaled(x: Tensor, weight: Tensor | None) -> Tensor:
     return x if weight is None else x * weight
 
 
 def group_norm_jvp(
-    input: Any, x_t: Any, mean: Any, rstd: Any, weight: Any, C: int, HxW: int, group: int
-) -> Any:
+    input: Tensor,
+    x_t: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    C: int,
+    HxW: int,
+    group: int,
+) -> Tensor:
     """The tangent of group_norm that comes from the input."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     out = _scaled(n.tangent(grouped(x_t)), _of_channels(weight, group))
     return out.reshape(input.shape).to(input.dtype)
 
 
-def group_norm_mean_jvp(input: Any, x_t: Any, mean: Any, rstd: Any, C: int, HxW: int, group: int) -> Any:
+def group_norm_mean_jvp(
+    input: Tensor, x_t: Tensor, mean: Tensor, rstd: Tensor, C: int, HxW: int, group: int
+) -> Tensor:
     """The tangent of group_norm's means."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     return n.mean(grouped(x_t)).reshape(mean.shape).to(mean.dtype)
 
 
-def group_norm_rstd_jvp(input: Any, x_t: Any, mean: Any, rstd: Any, C: int, HxW: int, group: int) -> Any:
+def group_norm_rstd_jvp(
+    input: Tensor, x_t: Tensor, mean: Tensor, rstd: Tensor, C: int, HxW: int, group: int
+) -> Tensor:
     """The tangent of group_norm's reciprocal deviations."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     return (-n.rstd * n.rstd * n.mean(n.hat * grouped(x_t))).reshape(rstd.shape).to(rstd.dtype)
 
 
 def group_norm_weight_jvp(
-    input: Any, weight_t: Any, mean: Any, rstd: Any, C: int, HxW: int, group: int
-) -> Any:
+    input: Tensor, weight_t: Tensor, mean: Tensor, rstd: Tensor, C: int, HxW: int, group: int
+) -> Tensor:
     """The tangent of group_norm that comes from the weight."""
     n, _ = _group_normalisation(input, mean, rstd, C, HxW, group)
     return (n.hat * _of_channels(weight_t, group)).reshape(input.shape).to(input.dtype)
 
 
 def batch_norm_jvp(
-    input: Any,
-    x_t: Any,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    save_mean: Any,
-    save_invstd: Any,
+    input: Tensor,
+    x_t: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
     training: bool,
     eps: float,
-) -> Any:
+) -> Tensor:
     """The tangent of batch_norm that comes from the input."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, training, eps)
     return _scaled(n.tangent(_wide(x_t)), _by_channel(weight, input.ndim)).to(input.dtype)
 
 
 def batch_norm_weight_jvp(
-    input: Any,
-    weight_t: Any,
-    running_mean: Any,
-    running_var: Any,
-    save_mean: Any,
-    save_invstd: Any,
+    input: Tensor,
+    weight_t: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
     training: bool,
     eps: float,
-) -> Any:
+) -> Tensor:
     """The tangent of batch_norm that comes from the weight."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, training, eps)
     return (n.hat * _by_channel(weight_t, input.ndim)).to(input.dtype)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ...generated import functions as ops
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 INVERSE_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
@@ -13,11 +17,15 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
 
 
-def scaled(grad: Any, alpha: Any) -> Any:
+def scaled(grad: Tensor, alpha: Number) -> Tensor:
     """grad * alpha."""
     return grad if alpha.__class__ is int and alpha == 1 else grad * conjugated(alpha)
 
 
+@overload
+def conjugated(x: Tensor) -> Tensor: ...
+@overload
+def conjugated(x: Number) -> Number: ...
 def conjugated(x: Any) -> Any:
     """The complex conjugate of a tensor or number; a real one as it is."""
     try:
@@ -26,39 +34,39 @@ def conjugated(x: Any) -> Any:
         return x.conjugate() if x.__class__ is complex else x
 
 
-def threshold_backward(grad: Any, result: Any, threshold: Any = 0) -> Any:
+def threshold_backward(grad: Tensor, result: Tensor, threshold: Number = 0) -> Tensor:
     """grad where the result exceeds the threshold, else zero."""
     return ops.threshold_backward(grad, result, threshold)
 
 
-def div_backward_other(grad: Any, self: Any, other: Any) -> Any:
+def div_backward_other(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """The gradient of a quotient's divisor."""
     return -grad * conjugated(ops.div(ops.div(self, other), other))
 
 
-def div_mode_backward_self(grad: Any, other: Any, rounding_mode: str | None) -> Any:
+def div_mode_backward_self(grad: Tensor, other: Tensor, rounding_mode: str | None) -> Tensor:
     """The gradient of a dividend; a rounded quotient is flat."""
     return ops.div(grad, conjugated(other)) if rounding_mode is None else ops.zeros_like(grad)
 
 
-def div_mode_backward_other(grad: Any, self: Any, other: Any, rounding_mode: str | None) -> Any:
+def div_mode_backward_other(grad: Tensor, self: Tensor, other: Tensor, rounding_mode: str | None) -> Tensor:
     """The gradient of a divisor; a rounded quotient is flat."""
     return div_backward_other(grad, self, other) if rounding_mode is None else ops.zeros_like(grad)
 
 
-def pow_backward(grad: Any, self: Any, exponent: Any) -> Any:
+def pow_backward(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
     """The gradient of a power's base, for one exponent."""
     if exponent == 0:
         return ops.zeros_like(grad)
     return grad * conjugated(exponent * ops.pow(self, exponent - 1))
 
 
-def pow_backward_self(grad: Any, self: Any, exponent: Any) -> Any:
+def pow_backward_self(grad: Tensor, self: Tensor, exponent: Tensor) -> Tensor:
     """The gradient of a power's base; zero where the exponent is."""
     return ops.where(exponent == 0, 0, grad * conjugated(exponent * ops.pow(self, exponent - 1)))
 
 
-def pow_backward_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
+def pow_backward_exponent(grad: Tensor, self: Tensor | Number, exponent: Tensor, result: Tensor) -> Tensor:
     """The gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
     if not isinstance(self, int | float | complex):
         flat = ops.logical_and(self == 0, _real(exponent) >= 0)
@@ -72,22 +80,22 @@ def pow_backward_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> A
     return grad * conjugated(result * (math.nan if log.imag else log.real))
 
 
-def _real(x: Any) -> Any:
+def _real(x: Tensor) -> Tensor:
     return x.real if x._spec.dtype.is_complex else x
 
 
-def extremum_backward(grad: Any, loses: Any, ties: Any) -> Any:
+def extremum_backward(grad: Tensor, loses: Tensor, ties: Tensor) -> Tensor:
     """The gradient of one side of maximum or minimum: nothing where it loses, half where both are equal."""
     return ops.where(loses, 0, ops.where(ties, grad / 2, grad))
 
 
-def atan2_backward(grad: Any, numerator: Any, self: Any, other: Any) -> Any:
+def atan2_backward(grad: Tensor, numerator: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """grad * numerator / (self^2 + other^2), and zero where both are zero."""
     square = self * self + other * other
     return grad * ops.where(square == 0, 0, numerator / square)
 
 
-def abs_backward(grad: Any, self: Any) -> Any:
+def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
     """grad times the direction of the input."""
     if not self._spec.dtype.is_complex:
         return grad * ops.sign(self)
@@ -95,12 +103,12 @@ def abs_backward(grad: Any, self: Any) -> Any:
     return grad * ops.where(size == 0, 0, self / size)
 
 
-def erf_backward(grad: Any, self: Any) -> Any:
+def erf_backward(grad: Tensor, self: Tensor) -> Tensor:
     """grad * 2 / sqrt(pi) * exp(-x^2)."""
     return grad * (ops.exp(-(self * self)) * TWO_OVER_SQRT_PI)
 
 
-def gelu_double_backward(grad: Any, self: Any, approximate: str) -> Any:
+def gelu_double_backward(grad: Tensor, self: Tensor, approximate: str) -> Tensor:
     """grad times gelu's second derivative."""
     square = self * self
     if approximate == "none":
@@ -112,19 +120,19 @@ def gelu_double_backward(grad: Any, self: Any, approximate: str) -> Any:
     return grad * (first + 0.5 * self * second)
 
 
-def silu_double_backward(grad: Any, self: Any) -> Any:
+def silu_double_backward(grad: Tensor, self: Tensor) -> Tensor:
     """grad times silu's second derivative."""
     s = ops.sigmoid(self)
     return grad * conjugated(s * (1 - s) * (2 + self * (1 - 2 * s)))
 
 
-def softplus_double_backward(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
+def softplus_double_backward(grad: Tensor, self: Tensor, beta: Number, threshold: Number) -> Tensor:
     """grad times softplus's second derivative, zero above the threshold."""
     s = ops.sigmoid(self * beta)
     return ops.where(self * beta > threshold, 0, grad * (s * (1 - s) * beta))
 
 
-def clamp_backward(grad: Any, self: Any, min: Any, max: Any) -> Any:
+def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
     """grad where the input lies within the bounds."""
     if min is None:
         return ops.where(self <= max, grad, 0)
@@ -133,7 +141,7 @@ def clamp_backward(grad: Any, self: Any, min: Any, max: Any) -> Any:
     return ops.where(ops.logical_and(self >= min, self <= max), grad, 0)
 
 
-def clamp_backward_min(grad: Any, self: Any, min: Any, max: Any) -> Any:
+def clamp_backward_min(grad: Tensor, self: Tensor, min: Tensor, max: Tensor | None) -> Tensor:
     """grad where the lower bound is the result."""
     chosen = self < min
     if max is not None:
@@ -141,7 +149,7 @@ def clamp_backward_min(grad: Any, self: Any, min: Any, max: Any) -> Any:
     return ops.where(chosen, grad, 0)
 
 
-def clamp_backward_max(grad: Any, self: Any, min: Any, max: Any) -> Any:
+def clamp_backward_max(grad: Tensor, self: Tensor, min: Tensor | None, max: Tensor) -> Tensor:
     """grad where the upper bound is the result."""
     chosen = self > max
     if min is not None:

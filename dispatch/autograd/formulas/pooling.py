@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
-def at_maxima(x: Any, indices: Any, rank: int) -> Any:
+def at_maxima(x: Tensor, indices: Tensor, rank: int) -> Tensor:
     """What stands in `x` at the largest elements of windows over the last `rank` dimensions."""
     lead = tuple(indices.shape)[:-rank]
     planes, places = math.prod(tuple(x.shape)[-rank:]), math.prod(tuple(indices.shape)[-rank:])

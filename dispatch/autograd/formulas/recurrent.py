@@ -7,22 +7,25 @@ linear in those of its gates, whichever share of the gates they belong to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.grad_mode import is_grad_enabled
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 
 def lstm_cell_backward(
     grads: Sequence[Any],
-    input_gates: Any,
-    hidden_gates: Any,
-    cx: Any,
-    input_bias: Any,
-    hidden_bias: Any,
-    cy: Any,
-    workspace: Any,
-) -> tuple[Any, ...]:
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+    cy: Tensor,
+    workspace: Tensor,
+) -> tuple[Tensor | None, ...]:
     """The gradients of both kinds of gates, of the cell's state, and of both biases."""
     grad_hy, grad_cy = grads[:2]
     if is_grad_enabled():
@@ -33,14 +36,14 @@ def lstm_cell_backward(
 
 
 def gru_cell_backward(
-    grad: Any,
-    input_gates: Any,
-    hidden_gates: Any,
-    hx: Any,
-    input_bias: Any,
-    hidden_bias: Any,
-    workspace: Any,
-) -> tuple[Any, ...]:
+    grad: Tensor,
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+    workspace: Tensor,
+) -> tuple[Tensor | None, ...]:
     """The gradients of both kinds of gates, of the hidden state, and of both biases."""
     if is_grad_enabled():
         return ops._thnn_differentiable_gru_cell_backward(
@@ -50,8 +53,8 @@ def gru_cell_backward(
 
 
 def _lstm_gates(
-    input_gates: Any, hidden_gates: Any, input_bias: Any, hidden_bias: Any
-) -> tuple[Any, Any, Any, Any]:
+    input_gates: Tensor, hidden_gates: Tensor, input_bias: Any, hidden_bias: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     gates = input_gates + hidden_gates
     if input_bias is not None:
         gates = gates + input_bias + hidden_bias
@@ -59,33 +62,41 @@ def _lstm_gates(
     return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
 
 
-def lstm_cell_gates_cy_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, cx: Any) -> Any:
+def lstm_cell_gates_cy_jvp(
+    t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, cx: Tensor
+) -> Tensor:
     """The tangent of the cell's state where that of the gates, or of a bias, is t."""
     i, f, g, _ = _lstm_gates(x, h, x_bias, h_bias)
     ti, tf, tg, _ = t.chunk(4, -1)
     return ti * (i * (1 - i) * g) + tf * (f * (1 - f) * cx) + tg * (i * (1 - g * g))
 
 
-def lstm_cell_state_cy_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any) -> Any:
+def lstm_cell_state_cy_jvp(
+    t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None
+) -> Tensor:
     """The tangent of the cell's state where that of the state before is t."""
     return t * _lstm_gates(x, h, x_bias, h_bias)[1]
 
 
-def lstm_cell_gates_hy_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, cx: Any, cy: Any) -> Any:
+def lstm_cell_gates_hy_jvp(
+    t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, cx: Tensor, cy: Tensor
+) -> Tensor:
     """The tangent of the hidden state where that of the gates, or of a bias, is t."""
     o, out = _lstm_gates(x, h, x_bias, h_bias)[3], cy.tanh()
     through = lstm_cell_gates_cy_jvp(t, x, h, x_bias, h_bias, cx)
     return through * (o * (1 - out * out)) + t.chunk(4, -1)[3] * (o * (1 - o) * out)
 
 
-def lstm_cell_state_hy_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, cy: Any) -> Any:
+def lstm_cell_state_hy_jvp(
+    t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, cy: Tensor
+) -> Tensor:
     """The tangent of the hidden state where that of the cell's state before is t."""
     _, f, _, o = _lstm_gates(x, h, x_bias, h_bias)
     out = cy.tanh()
     return t * (f * o * (1 - out * out))
 
 
-def _gru_gates(x: Any, h: Any, x_bias: Any, h_bias: Any) -> tuple[Any, Any, Any, Any]:
+def _gru_gates(x: Tensor, h: Tensor, x_bias: Any, h_bias: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if x_bias is not None:
         x, h = x + x_bias, h + h_bias
     (xr, xi, xn), (hr, hi, hn) = x.chunk(3, 1), h.chunk(3, 1)
@@ -93,7 +104,9 @@ def _gru_gates(x: Any, h: Any, x_bias: Any, h_bias: Any) -> tuple[Any, Any, Any,
     return r, (xi + hi).sigmoid(), (xn + r * hn).tanh(), hn
 
 
-def gru_cell_gates_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, hx: Any, of_hidden: bool) -> Any:
+def gru_cell_gates_jvp(
+    t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, hx: Tensor, of_hidden: bool
+) -> Tensor:
     """The tangent of the hidden state where that of the input's gates is t, or of the hidden state's."""
     r, i, n, hn = _gru_gates(x, h, x_bias, h_bias)
     tr, ti, tn = t.chunk(3, -1)
@@ -101,6 +114,8 @@ def gru_cell_gates_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any, hx: Any
     return new * ((1 - n * n) * (1 - i)) + ti * (i * (1 - i) * (hx - n))
 
 
-def gru_cell_state_jvp(t: Any, x: Any, h: Any, x_bias: Any, h_bias: Any) -> Any:
+def gru_cell_state_jvp(
+    t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None
+) -> Tensor:
     """The tangent of the hidden state where that of the state before is t."""
     return t * _gru_gates(x, h, x_bias, h_bias)[1]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.scalar_type import bool_
 from ...generated import functions as ops
 from ...structured.meta.dims import reduced_dims, wrap_dim
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def restored(value: Any, rank: int, dim: Any, keepdim: bool) -> Any:
+
+def restored(value: Tensor, rank: int, dim: Sequence[int] | int | None, keepdim: bool) -> Tensor:
     """A reduced tensor with the reduced dimensions back, of size 1."""
     if not keepdim:
         for d in reduced_dims(dim, rank):
@@ -20,22 +23,22 @@ def restored(value: Any, rank: int, dim: Any, keepdim: bool) -> Any:
     return value
 
 
-def unreduced(grad: Any, shape: Sequence[int], dim: Any, keepdim: bool) -> Any:
+def unreduced(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
     """The gradient of a sum, spread over what was summed."""
     return restored(grad, len(shape), dim, keepdim).expand(shape)
 
 
-def reduced_count(shape: Sequence[int], dim: Any) -> int:
+def reduced_count(shape: Sequence[int], dim: Sequence[int] | None) -> int:
     """How many elements make one of the output."""
     return math.prod(shape[d] for d in reduced_dims(dim, len(shape)))
 
 
-def mean_backward(grad: Any, shape: Sequence[int], dim: Any, keepdim: bool) -> Any:
+def mean_backward(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
     """The gradient of a mean: its share for each element."""
     return unreduced(grad / max(reduced_count(shape, dim), 1), shape, dim, keepdim)
 
 
-def scale_by_ties(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+def scale_by_ties(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """The gradient of an extremum, shared evenly by the elements that attain it; NaN attains NaN."""
     rank = self.dim()
     result = restored(result, rank, dim, keepdim)
@@ -45,7 +48,9 @@ def scale_by_ties(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) ->
     return restored(grad, rank, dim, keepdim) / count * mask
 
 
-def aminmax_backward(grads: Sequence[Any], self: Any, low: Any, high: Any, dim: Any, keepdim: bool) -> Any:
+def aminmax_backward(
+    grads: Sequence[Any], self: Tensor, low: Tensor, high: Tensor, dim: int | None, keepdim: bool
+) -> Tensor | None:
     """The gradients of both extrema."""
     dims = () if dim is None else (dim,)
     out = None
@@ -56,14 +61,16 @@ def aminmax_backward(grads: Sequence[Any], self: Any, low: Any, high: Any, dim: 
     return out
 
 
-def index_select_backward(grad: Any, dim: int, indices: Any, shape: Sequence[int], keepdim: bool) -> Any:
+def index_select_backward(
+    grad: Tensor | None, dim: int, indices: Tensor, shape: Sequence[int], keepdim: bool
+) -> Tensor | None:
     """The gradient at the index that `max` or `min` chose."""
     return (
         None if grad is None else ops.value_selecting_reduction_backward(grad, dim, indices, shape, keepdim)
     )
 
 
-def prod_backward(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     """The gradient of a product: for each element the product of all others, zeros included.
 
     It is made of products of prefixes and suffixes, so that nothing is divided by an element.
@@ -78,7 +85,7 @@ def prod_backward(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
     return restored(grad, self.dim(), dim, keepdim) * products_of_others(self, wrap_dim(dim, self.dim()))
 
 
-def products_of_others(self: Any, dim: int) -> Any:
+def products_of_others(self: Tensor, dim: int) -> Tensor:
     """For each element the product of all others along `dim`: rows of a matrix whose diagonal is 1."""
     size = self.shape[dim]
     moved = self.transpose(dim, -1)
@@ -88,12 +95,14 @@ def products_of_others(self: Any, dim: int) -> Any:
     return others.conj() if others.is_complex() else others
 
 
-def _positions(self: Any, size: int) -> Any:
+def _positions(self: Tensor, size: int) -> Tensor:
     ones = ops.ones((size,), dtype=self.dtype.to_real(), device=self.device)
     return ones.cumsum(0)
 
 
-def var_backward(grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+def var_backward(
+    grad: Tensor, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
     """2 / (n - correction) * grad * (self - mean)."""
     count = reduced_count(self.shape, dim)
     freedom = max(count - (1 if correction is None else correction), 0)
@@ -103,15 +112,27 @@ def var_backward(grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool)
     return restored(grad, rank, dim, keepdim) * scale * (self - mean)
 
 
-def std_backward(result: Any, grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+def std_backward(
+    result: Tensor,
+    grad: Tensor,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    correction: float | None,
+    keepdim: bool,
+) -> Tensor:
     """The gradient of the variance over twice the deviation; 0 where the deviation is 0."""
     scaled = ops.masked_fill(grad / (result * 2), ops.eq(result, 0), 0)
     return var_backward(scaled, self, dim, correction, keepdim)
 
 
 def var_mean_backward(
-    grads: Sequence[Any], self: Any, dim: Any, correction: Any, keepdim: bool, deviation: Any = None
-) -> Any:
+    grads: Sequence[Any],
+    self: Tensor,
+    dim: Sequence[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    deviation: Tensor | None = None,
+) -> Tensor | None:
     """The gradients of a variance (or of the standard deviation `deviation`) and a mean."""
     out = None
     if grads[0] is not None:
@@ -125,19 +146,21 @@ def var_mean_backward(
     return out
 
 
-def logsumexp_backward(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+def logsumexp_backward(
+    grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool
+) -> Tensor:
     """grad * exp(self - result)."""
     rank = self.dim()
     share = ops.exp(self - restored(result, rank, dim, keepdim))
     return restored(grad, rank, dim, keepdim) * (share.conj() if share.is_complex() else share)
 
 
-def gathered(tangent: Any, dim: int, indices: Any) -> Any:
+def gathered(tangent: Tensor, dim: int, indices: Tensor) -> Tensor:
     """The tangents of the selected elements."""
     return ops.gather(tangent, dim, indices)
 
 
-def cumprod_jvp(tangent: Any, self: Any, result: Any, dim: int) -> Any:
+def cumprod_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
     """The tangent of `cumprod`; from a line's first zero on only that zero's tangent counts."""
     if self.dim() == 0 or self.numel() == 0:
         return tangent
@@ -151,14 +174,14 @@ def cumprod_jvp(tangent: Any, self: Any, result: Any, dim: int) -> Any:
     return ops.where(ops.eq(seen, 0), plain, at_zero * others)
 
 
-def _logarithms(factor: Any, sign: int, exponent: Any) -> Any:
+def _logarithms(factor: Tensor, sign: int, exponent: Tensor) -> Tensor:
     """log(factor) + exponent for the factors of one sign; the logarithm of nothing for the others. NaN stays."""
     value = factor * sign
     other = ops.le(value, 0)
     return ops.masked_fill(ops.log(ops.masked_fill(value, other, 1)) + exponent, other, -math.inf)
 
 
-def logcumsumexp_backward(grad: Any, self: Any, result: Any, dim: int) -> Any:
+def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
     """exp(self) times the suffix sums of grad / exp(result), each sign in logarithms so that nothing overflows.
 
     Logarithms of zeros have no derivative. Where that is wanted, every share is formed, in quadratic time and space.
@@ -175,27 +198,27 @@ def logcumsumexp_backward(grad: Any, self: Any, result: Any, dim: int) -> Any:
         shares = ops.exp(ops.masked_fill(x.unsqueeze(-1) - r.unsqueeze(-2), before, -math.inf))
         return ops.sum(shares * g.unsqueeze(-2), -1).movedim(-1, dim)
 
-    def part(sign: int) -> Any:
+    def part(sign: int) -> Tensor:
         shares = _logarithms(grad, sign, -result)
         return ops.exp(shares.flip((dim,)).logcumsumexp(dim).flip((dim,)) + self)
 
     return part(1) - part(-1)
 
 
-def logcumsumexp_jvp(tangent: Any, self: Any, result: Any, dim: int) -> Any:
+def logcumsumexp_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
     """The mean of the tangents seen, weighted by exp(self)."""
     if self.dim() == 0 or self.numel() == 0:
         return tangent
     if self.is_complex():
         return ops.exp((ops.log(tangent) + self).logcumsumexp(dim) - result)
 
-    def part(sign: int) -> Any:
+    def part(sign: int) -> Tensor:
         return ops.exp(_logarithms(tangent, sign, self).logcumsumexp(dim) - result)
 
     return part(1) - part(-1)
 
 
-def cumsum_backward(grad: Any, dim: int) -> Any:
+def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
     """Sums of suffixes."""
     if grad.dim() == 0 or grad.numel() <= 1:
         return grad

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def softmax_double_backward(grad: Any, grad_output: Any, dim: int, output: Any) -> Any:
+
+def softmax_double_backward(grad: Tensor, grad_output: Tensor, dim: int, output: Tensor) -> Tensor:
     """How `_softmax_backward_data` depends on the output."""
     inner = ops.sum(output * grad_output, dim, keepdim=True)
     outer = ops.sum(output * grad, dim, keepdim=True)
     return grad_output * grad - inner * grad - grad_output * outer
 
 
-def log_softmax_grad_backward(grad: Any, dim: int, output: Any) -> Any:
+def log_softmax_grad_backward(grad: Tensor, dim: int, output: Tensor) -> Tensor:
     """How `_log_softmax_backward_data` depends on the gradient of the output."""
     return grad - ops.sum(grad * ops.exp(output), dim, keepdim=True)
 
 
-def log_softmax_double_backward(grad: Any, grad_output: Any, dim: int, output: Any) -> Any:
+def log_softmax_double_backward(grad: Tensor, grad_output: Tensor, dim: int, output: Tensor) -> Tensor:
     """How `_log_softmax_backward_data` depends on the output."""
     return -(ops.exp(output) * ops.sum(grad_output, dim, keepdim=True) * grad)
 
 
-def softmax_jvp(tangent: Any, result: Any, dim: int) -> Any:
+def softmax_jvp(tangent: Tensor, result: Tensor, dim: int) -> Tensor:
     """The tangent of softmax."""
     weighted = result * tangent.to(result.dtype)
     return weighted - result * ops.sum(weighted, dim, keepdim=True)
 
 
-def log_softmax_jvp(tangent: Any, result: Any, dim: int) -> Any:
+def log_softmax_jvp(tangent: Tensor, result: Tensor, dim: int) -> Tensor:
     """The tangent of log_softmax."""
     tangent = tangent.to(result.dtype)
     return tangent - ops.sum(ops.exp(result) * tangent, dim, keepdim=True)

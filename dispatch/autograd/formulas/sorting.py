@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...generated import functions as ops
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def selected(x: Any, dim: int, indices: Any, keepdim: bool) -> Any:
+
+def selected(x: Tensor, dim: int, indices: Tensor, keepdim: bool) -> Tensor:
     """The elements that a selection along `dim` chose, with the dimension as it left it."""
     if keepdim or not x.dim():
         return ops.gather(x, dim, indices)
     return ops.gather(x, dim, indices.unsqueeze(dim)).squeeze(dim)
 
 
-def selected_median(x: Any, self: Any, result: Any) -> Any:
+def selected_median(x: Tensor, self: Tensor, result: Tensor) -> Tensor:
     """The tangent of the median of everything: the mean over the elements that attain it; NaN attains NaN."""
     attained = ops.logical_or(ops.eq(self, result), ops.logical_and(ops.isnan(self), ops.isnan(result)))
     return ops.sum(ops.where(attained, x, ops.zeros_like(x))) / ops.sum(attained)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,12 +15,12 @@ from ...tensor_data import from_numpy
 from ..reduce_to_spec import sum_to_size
 
 
-def sum_to(grad: Any, shape: Sequence[int]) -> Any:
+def sum_to(grad: Tensor, shape: Sequence[int]) -> Tensor:
     """The sum over dimensions that were expanded."""
     return sum_to_size(grad, tuple(shape))
 
 
-def turned(grad: Any) -> Any:
+def turned(grad: Tensor) -> Tensor:
     """The transpose of a matrix of gradients.
 
     Where nobody else has the gradient, it is no view of it but what takes its place, so that a leaf may keep it as it
@@ -34,7 +33,7 @@ def turned(grad: Any) -> Any:
     return made
 
 
-def permute_backward(grad: Any, dims: Sequence[int]) -> Any:
+def permute_backward(grad: Tensor, dims: Sequence[int]) -> Tensor:
     """The permutation undone."""
     rank = len(dims)
     inverse = [0] * rank
@@ -43,24 +42,26 @@ def permute_backward(grad: Any, dims: Sequence[int]) -> Any:
     return grad.permute(inverse)
 
 
-def select_backward(grad: Any, shape: Sequence[int], dim: int, index: int) -> Any:
+def select_backward(grad: Tensor, shape: Sequence[int], dim: int, index: int) -> Tensor:
     """Zeros with the gradient at one index."""
     return ops.select_backward(grad, shape, dim, index)
 
 
-def slice_backward(grad: Any, shape: Sequence[int], dim: int, start: Any, end: Any, step: int) -> Any:
+def slice_backward(
+    grad: Tensor, shape: Sequence[int], dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
     """Zeros with the gradient in a range."""
     return ops.slice_backward(grad, shape, dim, start, end, step)
 
 
 def as_strided_backward(
-    grad: Any,
+    grad: Tensor,
     sizes: Sequence[int],
     strides: Sequence[int],
     size: Sequence[int],
     stride: Sequence[int],
     offset: int,
-) -> Any:
+) -> Tensor:
     """The gradient put where the view's elements were in an input of these sizes and strides.
 
     Where elements of the view share an address their gradients are added; where elements of the input do, the
@@ -85,13 +86,13 @@ def as_strided_backward(
 
 
 def as_strided_of(
-    grad: Any,
+    grad: Tensor,
     sizes: Sequence[int],
     strides: Sequence[int],
     size: Sequence[int],
     stride: Sequence[int],
     offset: int,
-) -> Any:
+) -> Tensor:
     """The view that `_as_strided_backward` is the backward of, taken of a gradient laid out as its input was."""
     laid = grad.new_empty_strided(tuple(sizes), tuple(strides)).copy_(grad)
     return laid._strided_from(tuple(size), tuple(stride), offset)
@@ -110,7 +111,7 @@ def may_overlap(spec: TensorSpec) -> bool:
     return False
 
 
-def _places(spec: TensorSpec, offset: int) -> Any:
+def _places(spec: TensorSpec, offset: int) -> Tensor:
     """Where the elements of a tensor lie in its storage, in order, as an index on its device."""
     places = np.full(spec.sizes, offset, np.int64)
     for d, (n, stride) in enumerate(zip(spec.sizes, spec.strides, strict=True)):
@@ -118,7 +119,7 @@ def _places(spec: TensorSpec, offset: int) -> Any:
     return from_numpy(places.reshape(-1)).to(spec.device)
 
 
-def unfold_backward(grad: Any, shape: Sequence[int], dimension: int, size: int, step: int) -> Any:
+def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
     """Each window's gradient added to where the window lay."""
     if not shape:
         return grad.sum().reshape(())

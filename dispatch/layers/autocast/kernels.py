@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.device import device as Device
 from ....runtime.dispatch_key import (
@@ -36,6 +36,9 @@ from ...core.registration import RegistrationHandle
 from ...schema import ListType, OptionalType, Type, base_type
 from . import lists
 from .state import state
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 _PLAIN = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_BITS | AUTOCAST_BIT
 """The keys of calls that autograd alone may see below; modes and subclasses are asked for every cast too."""
@@ -202,7 +205,7 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
         positions = call.positions
         template = [None if i in positions else value for i, value in enumerate(args)]
 
-        def through_modes(*runtime: Any) -> Any:
+        def through_modes(*runtime: Tensor | None) -> Any:
             return _excluding(op.call, _filled(template, positions, runtime))
 
         return through_modes
@@ -272,7 +275,7 @@ def _caster(call: Call, value: Any, dtype: ScalarType, keep: bool) -> Caster | N
     return cast
 
 
-def _cast(value: Any, dtype: ScalarType, bits: int) -> Caster:
+def _cast(value: Tensor, dtype: ScalarType, bits: int) -> Caster:
     """What casts tensors that look like `value`."""
     if bits & ~_PLAIN:
         return lambda tensor: _excluding(tensor.to, (dtype,))
@@ -290,7 +293,7 @@ def _keeping(cast: Caster, dtype: ScalarType, recorded: bool) -> Caster:
     leaf meanwhile does not show, as in PyTorch.
     """
 
-    def kept(tensor: Any) -> Any:
+    def kept(tensor: Tensor) -> Any:
         if not state.cache_enabled or tensor._view_base is not None or not tensor.is_leaf:
             return cast(tensor)
         key = (id(tensor), dtype, recorded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _SUPPORTED = (bfloat16, float16)
 _BF16_CAPABILITY = 8
 """The major compute capability from which CUDA devices have bfloat16."""
 
-Function = Callable[..., Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class autocast:
@@ -154,7 +154,7 @@ class autocast:
             with self:
                 return func(*args, **kwargs)
 
-        return decorated
+        return decorated  # type: ignore[return-value]
 
 
 def _check_device_type(device_type: str) -> None:
@@ -181,9 +181,15 @@ def _cast(value: Any, device_type: str, dtype: ScalarType) -> Any:
     return value
 
 
+@overload
 def custom_fwd(
-    fwd: Function | None = None, *, device_type: str, cast_inputs: ScalarType | None = None
-) -> Any:
+    fwd: None = None, *, device_type: str, cast_inputs: ScalarType | None = None
+) -> Callable[[Function], Function]: ...
+@overload
+def custom_fwd(fwd: Function, *, device_type: str, cast_inputs: ScalarType | None = None) -> Function: ...
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: ScalarType | None = None
+) -> Callable[..., Any]:
     """Decorator of the `forward(ctx, ...)` of a `tt.autograd.Function` (`torch.amp.custom_fwd`).
 
     Called in a region where autocast is on for `device_type`, the tensors among its arguments are cast to `cast_inputs`
@@ -229,7 +235,11 @@ def custom_fwd(
     return decorated
 
 
-def custom_bwd(bwd: Function | None = None, *, device_type: str) -> Any:
+@overload
+def custom_bwd(bwd: None = None, *, device_type: str) -> Callable[[Function], Function]: ...
+@overload
+def custom_bwd(bwd: Function, *, device_type: str) -> Function: ...
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorator of the `backward(ctx, ...)` beside a `custom_fwd`: it runs in the autocast state of `forward`.
 
     Raises ValueError for a device type that is no string. Source: `torch.amp.custom_bwd`.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .layout import Batch, Dims, Rule, apart, folded, front, rank_of, sizes_of, whole
 from .random import refuse_same
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def _mask(x: Any, dim: int | None, batch: int, size: int) -> Any:
+
+def _mask(x: Tensor | None, dim: int | None, batch: int, size: int) -> Tensor | None:
     """A mask that broadcasts to (batch * b, h, l, s), where one example's broadcasts to (b, h, l, s)."""
     if x is None:
         return None
@@ -35,7 +39,15 @@ def _results(batch: Batch, b: int, results: Any) -> tuple[Any, Any]:
 
 
 def flash_attention_for_cpu(
-    batch: Batch, dims: Dims, query: Any, key: Any, value: Any, p: float, causal: bool, mask: Any, scale: Any
+    batch: Batch,
+    dims: Dims,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    p: float,
+    causal: bool,
+    mask: Tensor | None,
+    scale: float | None,
 ) -> tuple[Any, Any]:
     """`_scaled_dot_product_flash_attention_for_cpu`."""
     b = _batches(query, dims[0])
@@ -44,9 +56,19 @@ def flash_attention_for_cpu(
 
 
 def flash_attention_for_cpu_backward(
-    batch: Batch, dims: Dims, grad: Any, query: Any, key: Any, value: Any, out: Any, lse: Any, p: float, causal: bool,
-    mask: Any, scale: Any,
-) -> tuple[Any, Any]:  # fmt: skip
+    batch: Batch,
+    dims: Dims,
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    p: float,
+    causal: bool,
+    mask: Tensor | None,
+    scale: float | None,
+) -> tuple[Any, Any]:
     """`_scaled_dot_product_flash_attention_for_cpu_backward`."""
     b = _batches(query, dims[1])
     tensors = (grad, query, key, value, out, lse)
@@ -56,9 +78,17 @@ def flash_attention_for_cpu_backward(
 
 
 def efficient_attention(
-    batch: Batch, dims: Dims, query: Any, key: Any, value: Any, bias: Any, saves: bool, p: float, causal: bool,
-    scale: Any,
-) -> tuple[Any, Any]:  # fmt: skip
+    batch: Batch,
+    dims: Dims,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    saves: bool,
+    p: float,
+    causal: bool,
+    scale: float | None,
+) -> tuple[Any, Any]:
     """`_scaled_dot_product_efficient_attention`; each example drops weights of its own."""
     if p:
         refuse_same(batch)
@@ -69,9 +99,22 @@ def efficient_attention(
 
 
 def efficient_attention_backward(
-    batch: Batch, dims: Dims, grad: Any, query: Any, key: Any, value: Any, bias: Any, out: Any, lse: Any, seed: Any,
-    offset: Any, p: float, wanted: Any, causal: bool, scale: Any,
-) -> tuple[Any, Any]:  # fmt: skip
+    batch: Batch,
+    dims: Dims,
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    seed: Tensor,
+    offset: Tensor,
+    p: float,
+    wanted: Sequence[bool],
+    causal: bool,
+    scale: float | None,
+) -> tuple[Any, Any]:
     """`_scaled_dot_product_efficient_attention_backward`; what was drawn is that of all examples."""
     b = _batches(query, dims[1])
     places = (0, 1, 2, 3, 5, 6)
@@ -82,7 +125,7 @@ def efficient_attention_backward(
     return _results(batch, b, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
 
 
-def _batches(query: Any, dim: int | None) -> int:
+def _batches(query: Tensor, dim: int | None) -> int:
     """The batches of one example."""
     size: int = query._spec.sizes[0 if dim is None or dim > 0 else 1]
     return size

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, apart, as_channels, folded, from_channels, front, outline, whole
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 Window = Sequence[int]
 
@@ -14,9 +17,9 @@ Window = Sequence[int]
 def convolution(
     batch: Batch,
     dims: Dims,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
     stride: Window,
     padding: Window,
     dilation: Window,
@@ -30,7 +33,7 @@ def convolution(
         rest = (stride, padding, dilation, transposed, output_padding, groups)
         return outline(batch, dims, input, weight, bias, *rest), 0
 
-    def convolve(x: Any, w: Any, b: Any, g: int) -> Any:
+    def convolve(x: Tensor, w: Tensor, b: Tensor | None, g: int) -> Tensor:
         return ops.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, g)
 
     shared_bias = bias if dims[2] is None else None
@@ -57,8 +60,8 @@ def convolution(
 def backward_input(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    weight: Any,
+    grad: Tensor,
+    weight: Tensor,
     input_size: Sequence[int],
     stride: Window,
     padding: Window,
@@ -71,7 +74,7 @@ def backward_input(
         return outline(batch, dims, grad, weight, input_size, stride, padding, dilation, groups), 0
     n, channels, *spatial = input_size
 
-    def backward(g: Any, w: Any, sizes: tuple[int, ...], count: int) -> Any:
+    def backward(g: Tensor, w: Tensor, sizes: tuple[int, ...], count: int) -> Tensor:
         return ops.convolution_backward_input(g, w, sizes, stride, padding, dilation, count)
 
     if dims[1] is None:
@@ -85,8 +88,8 @@ def backward_input(
 def backward_weight(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    input: Any,
+    grad: Tensor,
+    input: Tensor,
     weight_size: Sequence[int],
     stride: Window,
     padding: Window,
@@ -99,7 +102,7 @@ def backward_weight(
         return outline(batch, dims, grad, input, weight_size, stride, padding, dilation, groups), 0
     out_channels, channels, *kernel = weight_size
 
-    def backward(g: Any, x: Any, sizes: tuple[int, ...], count: int) -> Any:
+    def backward(g: Tensor, x: Tensor, sizes: tuple[int, ...], count: int) -> Tensor:
         return ops.convolution_backward_weight(g, x, sizes, stride, padding, dilation, count)
 
     grads = as_channels(grad, dims[0], size) if dims[0] is not None else grad

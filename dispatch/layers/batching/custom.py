@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.tensor_impl import TensorImpl
 from ...custom_ops.custom_op import vmap_rules
 from .layout import Batch, Dims
 from .loop import loop, refuse_alias
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 class VmapInfo(NamedTuple):
@@ -56,7 +59,7 @@ def custom_rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     return output, out_dims
 
 
-def check_out_dims(name: str, output: Any, dim: Any) -> None:
+def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
     """Raise RuntimeError for an output whose mapped dimension is no dimension of it."""
     if dim is None:
         return

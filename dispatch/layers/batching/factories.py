@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.allocator import storage_size
 from ....runtime.memory_format import channels_last, channels_last_3d
 from .layout import Batch, Dims, Rule, front
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def like(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+
+def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """`empty_like`, `zeros_like`, `ones_like`; channels-last is the format of each example."""
     *others, memory_format = options
     if memory_format is channels_last or memory_format is channels_last_3d:
@@ -24,13 +27,13 @@ def like(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
     return batch.op.call(front(self, dims[0]), *others, memory_format), 0
 
 
-def new(batch: Batch, dims: Dims, self: Any, size: Sequence[int], *options: Any) -> tuple[Any, Any]:
+def new(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], *options: Any) -> tuple[Any, Any]:
     """`new_empty`, `new_zeros`, `new_ones`."""
     return batch.op.call(self, (batch.size, *size), *options), 0
 
 
 def new_strided(
-    batch: Batch, dims: Dims, self: Any, size: Sequence[int], stride: Sequence[int], *options: Any
+    batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], stride: Sequence[int], *options: Any
 ) -> tuple[Any, Any]:
     """`new_empty_strided`: the examples lie one after another."""
     reach = storage_size(tuple(size), tuple(stride))

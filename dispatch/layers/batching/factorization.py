@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, aligned, front, rank_of, whole
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 def _out_dims(results: Any, empty: Sequence[int] = ()) -> tuple[Any, Any]:
@@ -16,7 +19,7 @@ def _out_dims(results: Any, empty: Sequence[int] = ()) -> tuple[Any, Any]:
     return tuple(results), tuple([None if i in empty else 0 for i in range(len(results))])
 
 
-def leading(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+def leading(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
     """An operator of one batch of matrices."""
     return _out_dims(batch.op.call(front(self, dims[0]), *args))
 
@@ -31,27 +34,27 @@ def together(tensors: int) -> Rule:
     return rule
 
 
-def _broadcast(batch: Batch, a: Any, a_dim: Any, b: Any, b_dim: Any) -> tuple[Any, Any]:
+def _broadcast(batch: Batch, a: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> tuple[Any, Any]:
     """Two batches of matrices, lined up behind the mapped dimension."""
     rank = max(rank_of(a, a_dim), rank_of(b, b_dim))
     return aligned(a, a_dim, rank), aligned(b, b_dim, rank)
 
 
-def solve_triangular(batch: Batch, dims: Dims, self: Any, B: Any, *args: Any) -> tuple[Any, Any]:
+def solve_triangular(batch: Batch, dims: Dims, self: Tensor, B: Tensor, *args: Any) -> tuple[Any, Any]:
     """Triangular equations, whose batches broadcast."""
     A, right = _broadcast(batch, self, dims[0], B, dims[1])
     upper, left, unitriangular = args
     return ops.linalg_solve_triangular(A, right, upper=upper, left=left, unitriangular=unitriangular), 0
 
 
-def cholesky_solve(batch: Batch, dims: Dims, self: Any, input2: Any, upper: bool) -> tuple[Any, Any]:
+def cholesky_solve(batch: Batch, dims: Dims, self: Tensor, input2: Tensor, upper: bool) -> tuple[Any, Any]:
     """The same by a Cholesky factor."""
     right, factor = _broadcast(batch, self, dims[0], input2, dims[1])
     return ops.cholesky_solve(right, factor, upper), 0
 
 
 def lu_solve(
-    batch: Batch, dims: Dims, LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool
+    batch: Batch, dims: Dims, LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool
 ) -> tuple[Any, Any]:
     """The same by LU factors, whose pivots are mapped with them."""
     lu_dim = dims[0]
@@ -63,7 +66,7 @@ def lu_solve(
     return ops.linalg_lu_solve(factors, swaps, right, left=left, adjoint=adjoint), 0
 
 
-def _is_vector(A: Any, a_dim: Any, b: Any, b_dim: Any) -> bool:
+def _is_vector(A: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> bool:
     """Whether the right-hand side of one example is a vector, or one for each of its matrices."""
     have, given = rank_of(A, a_dim), rank_of(b, b_dim)
     if given == 1:
@@ -73,7 +76,9 @@ def _is_vector(A: Any, a_dim: Any, b: Any, b_dim: Any) -> bool:
     return have - 1 == given and a[:-1] == other
 
 
-def solve_ex(batch: Batch, dims: Dims, A: Any, B: Any, left: bool, check_errors: bool) -> tuple[Any, Any]:
+def solve_ex(
+    batch: Batch, dims: Dims, A: Tensor, B: Tensor, left: bool, check_errors: bool
+) -> tuple[Any, Any]:
     """Equations with a matrix or a vector on the right of each example."""
     vector = _is_vector(A, dims[0], B, dims[1])
     right, right_dim = (
@@ -90,24 +95,24 @@ def solve_ex(batch: Batch, dims: Dims, A: Any, B: Any, left: bool, check_errors:
 
 
 def svd(
-    batch: Batch, dims: Dims, A: Any, full_matrices: bool, compute_uv: bool, driver: Any
+    batch: Batch, dims: Dims, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Any, Any]:
     """Singular values; bases that were not asked for are empty."""
     made = batch.op.call(front(A, dims[0]), full_matrices, compute_uv, driver)
     return _out_dims(made, () if compute_uv else (0, 2))
 
 
-def eigh(batch: Batch, dims: Dims, A: Any, UPLO: str, compute_v: bool) -> tuple[Any, Any]:
+def eigh(batch: Batch, dims: Dims, A: Tensor, UPLO: str, compute_v: bool) -> tuple[Any, Any]:
     """Eigenvalues of Hermitian matrices."""
     return _out_dims(batch.op.call(front(A, dims[0]), UPLO, compute_v), () if compute_v else (1,))
 
 
-def qr(batch: Batch, dims: Dims, A: Any, mode: str) -> tuple[Any, Any]:
+def qr(batch: Batch, dims: Dims, A: Tensor, mode: str) -> tuple[Any, Any]:
     """QR; Q is empty where R alone was asked for."""
     return _out_dims(batch.op.call(front(A, dims[0]), mode), (0,) if mode == "r" else ())
 
 
-def pinv(batch: Batch, dims: Dims, self: Any, atol: Any, rtol: Any, hermitian: bool) -> tuple[Any, Any]:
+def pinv(batch: Batch, dims: Dims, self: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[Any, Any]:
     """Pseudo-inverses, with tolerances for each example or for all."""
     rank = rank_of(self, dims[0])
     matrices = whole(self, dims[0], batch.size)
@@ -117,7 +122,7 @@ def pinv(batch: Batch, dims: Dims, self: Any, atol: Any, rtol: Any, hermitian: b
     return ops.linalg_pinv(matrices, atol=tolerances[0], rtol=tolerances[1], hermitian=hermitian), 0
 
 
-def check_errors(batch: Batch, dims: Dims, info: Any, api_name: str, is_matrix: bool) -> tuple[Any, Any]:
+def check_errors(batch: Batch, dims: Dims, info: Tensor, api_name: str, is_matrix: bool) -> tuple[Any, Any]:
     """The flags of all examples at once."""
     batch.op.call(front(info, dims[0]), api_name, False)
     return None, None

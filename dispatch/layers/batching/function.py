@@ -6,7 +6,7 @@ Source: torch/_functorch/autograd_function.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
@@ -16,6 +16,9 @@ from ..batched_tensor import batched, level_of, refuse_escaped, unbatched
 from ..levels import VmapLevel, entered_vmap, run_below
 from ..pytree import tree_flatten, tree_unflatten
 from .custom import VmapInfo, check_out_dims
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
@@ -99,7 +102,7 @@ def _apply_at(cls: type[Function], level: VmapLevel, args: Sequence[Any]) -> Any
     return _wrapped(output, out_dims, level)
 
 
-def _wrapped(value: Any, dim: int | None, level: VmapLevel) -> Any:
+def _wrapped(value: Tensor, dim: int | None, level: VmapLevel) -> Tensor:
     return value if dim is None else batched(value, dim, level)
 
 
@@ -114,7 +117,7 @@ class _Generated(Function):
     out_dims: list[int | None]
 
     @classmethod
-    def forward(cls, ctx: FunctionCtx, *args: Any) -> Any:
+    def forward(cls, ctx: FunctionCtx, *args: Tensor) -> Any:
         source = cls.source
         with entered_vmap(cls.size, cls.randomness) as level:
             given = [_wrapped(a, d, level) for a, d in zip(args, cls.in_dims, strict=True)]
@@ -145,7 +148,7 @@ class _Generated(Function):
         return tree_unflatten([v for v, _ in opened], spec)
 
     @classmethod
-    def backward(cls, ctx: FunctionCtx, *grads: Any) -> tuple[Any, ...]:
+    def backward(cls, ctx: FunctionCtx, *grads: Tensor) -> tuple[Any, ...]:
         inner: FunctionCtx = ctx.__dict__["inner"]
         with entered_vmap(cls.size, cls.randomness) as level:
             saved = [
@@ -161,14 +164,14 @@ class _Generated(Function):
         return tuple([cls._fitting(g, d, own) for (g, d), own in zip(opened, dims, strict=True)])
 
     @classmethod
-    def _share(cls, grad: Any, dim: int | None, level: VmapLevel) -> Any:
+    def _share(cls, grad: Tensor | None, dim: int | None, level: VmapLevel) -> Tensor | None:
         """The gradient of an output as backward sees it: of an output of all examples together, each has its share."""
         if grad is None:
             return None
         return grad / max(cls.size, 1) if dim is None else batched(grad, dim, level)
 
     @classmethod
-    def _fitting(cls, grad: Any, dim: int | None, own: int | None) -> Any:
+    def _fitting(cls, grad: Tensor | None, dim: int | None, own: int | None) -> Tensor | None:
         """A gradient in the shape of its input: summed over the examples that share it, or repeated for each."""
         if grad is None:
             return None

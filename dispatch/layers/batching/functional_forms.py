@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import random, views
 from .layout import Batch, Dims, Rule, aligned, rank_of, whole
 from .pointwise import unary
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 def copied(view: Rule) -> Rule:
@@ -23,7 +26,7 @@ def copied(view: Rule) -> Rule:
 def scattered(view: Rule) -> Rule:
     """The rule of ``x_scatter``: a copy whose view is written to."""
 
-    def rule(batch: Batch, dims: Dims, self: Any, src: Any, *args: Any) -> tuple[Any, Any]:
+    def rule(batch: Batch, dims: Dims, self: Tensor, src: Tensor, *args: Any) -> tuple[Any, Any]:
         out = whole(self, dims[0], batch.size).clone()
         target, dim = view(batch, (0,), out, *args)
         target.copy_(aligned(src, dims[1], rank_of(target, dim)))
@@ -32,13 +35,13 @@ def scattered(view: Rule) -> Rule:
     return rule
 
 
-def written(batch: Batch, dims: Dims, self: Any, value: Any, *rest: Any) -> tuple[Any, Any]:
+def written(batch: Batch, dims: Dims, self: Tensor, value: Tensor, *rest: Any) -> tuple[Any, Any]:
     """`copy`, `fill` with a tensor: the value in the shape of the first."""
     out = whole(self, dims[0], batch.size).clone()
     return out.copy_(aligned(value, dims[1], rank_of(self, dims[0]))), 0
 
 
-def drawn(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+def drawn(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
     """`uniform` and its like, which draw as their in-place forms do."""
     if batch.level.randomness == "same":
         if any(d is not None for d in dims[1:]):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import bool_, int64, uint8
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, front, numel_of, rank_of, refuse_inplace, shifted, sizes_of, whole
 
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
-def cat(batch: Batch, dims: Dims, tensors: Sequence[Any], dim: int) -> tuple[Any, Any]:
+
+def cat(batch: Batch, dims: Dims, tensors: Sequence[Tensor], dim: int) -> tuple[Any, Any]:
     """`cat`; empty vectors among tensors of higher rank do not count."""
     of = dims[0] if dims[0].__class__ is tuple else (None,) * len(tensors)
     pairs = [(x, d) for x, d in zip(tensors, of, strict=True) if sizes_of(x, d) != (0,)]
@@ -19,14 +23,16 @@ def cat(batch: Batch, dims: Dims, tensors: Sequence[Any], dim: int) -> tuple[Any
     return ops.cat([whole(x, d, batch.size) for x, d in pairs], shifted(dim, rank)), 0
 
 
-def stepped(x: Any, dim: int | None, size: int, rank: int) -> Any:
+def stepped(x: Tensor, dim: int | None, size: int, rank: int) -> Tensor:
     """The tensor as (batch, *sizes) with at least `rank` dimensions behind the mapped one."""
     x = whole(x, dim, size)
     missing = rank + 1 - x._spec.ndim
     return x.reshape((*x._spec.sizes, *(1,) * missing)) if missing > 0 else x
 
 
-def gather(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, sparse_grad: bool) -> tuple[Any, Any]:
+def gather(
+    batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
+) -> tuple[Any, Any]:
     """`gather`; a number counts as a vector of one element."""
     rank = max(rank_of(self, dims[0]), rank_of(index, dims[2]), 1)
     x, where = stepped(self, dims[0], batch.size, 1), stepped(index, dims[2], batch.size, 1)
@@ -34,14 +40,14 @@ def gather(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, sparse_gra
     return out.reshape((batch.size, *sizes_of(index, dims[2]))), 0
 
 
-def scatter(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, *more: Any) -> tuple[Any, Any]:
+def scatter(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, *more: Any) -> tuple[Any, Any]:
     """`scatter`, `scatter_add`; `more` begins with the source, or a number."""
     x = stepped(self, dims[0], batch.size, 1)
     out = batch.op.call(x, shifted(dim, x._spec.ndim - 1), *_scattered(batch, dims, index, more))
     return out.reshape((batch.size, *sizes_of(self, dims[0]))), 0
 
 
-def scatter_(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, *more: Any) -> tuple[Any, Any]:
+def scatter_(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, *more: Any) -> tuple[Any, Any]:
     """The same in place."""
     if dims[0] is None:
         refuse_inplace(batch)
@@ -51,14 +57,14 @@ def scatter_(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, *more: A
     return None, None
 
 
-def _scattered(batch: Batch, dims: Dims, index: Any, more: Sequence[Any]) -> list[Any]:
+def _scattered(batch: Batch, dims: Dims, index: Tensor, more: Sequence[Any]) -> list[Any]:
     source = more[0]
     if hasattr(source, "_spec"):
         source = stepped(source, dims[3], batch.size, 1)
     return [stepped(index, dims[2], batch.size, 1), source, *more[1:]]
 
 
-def index_select(batch: Batch, dims: Dims, self: Any, dim: int, index: Any) -> tuple[Any, Any]:
+def index_select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor) -> tuple[Any, Any]:
     """`index_select`."""
     rank = rank_of(self, dims[0])
     if dims[2] is None:
@@ -78,7 +84,7 @@ def index_select(batch: Batch, dims: Dims, self: Any, dim: int, index: Any) -> t
     return out if rank else out.reshape((batch.size,)), 0
 
 
-def _along(index: Any, sizes: Sequence[int], d: int, count: int) -> Any:
+def _along(index: Tensor, sizes: Sequence[int], d: int, count: int) -> Tensor:
     """Index vectors (batch, count) as an index for all elements beside the dimension `d`."""
     spread = [sizes[0]] + [1] * (len(sizes) - 1)
     spread[d] = count
@@ -88,7 +94,7 @@ def _along(index: Any, sizes: Sequence[int], d: int, count: int) -> Any:
 
 
 def index_add(
-    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, alpha: Any
+    batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number
 ) -> tuple[Any, Any]:
     """`index_add`."""
     rank = rank_of(self, dims[0])
@@ -98,7 +104,7 @@ def index_add(
 
 
 def index_add_(
-    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, alpha: Any
+    batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number
 ) -> tuple[Any, Any]:
     """The same in place."""
     if dims[0] is None:
@@ -110,7 +116,9 @@ def index_add_(
     return None, None
 
 
-def _added(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any, alpha: Any) -> Any:
+def _added(
+    batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, source: Tensor, alpha: Number
+) -> Tensor:
     added = _source_of(batch, dims, x, d, index, source)
     if dims[2] is None:
         return ops.index_add(x, d, index, added, alpha=alpha)
@@ -121,7 +129,14 @@ def _added(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any, al
 
 
 def index_reduce(
-    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+    batch: Batch,
+    dims: Dims,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
 ) -> tuple[Any, Any]:
     """`index_reduce`."""
     rank = rank_of(self, dims[0])
@@ -132,7 +147,14 @@ def index_reduce(
 
 
 def index_reduce_(
-    batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+    batch: Batch,
+    dims: Dims,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
 ) -> tuple[Any, Any]:
     """The same in place."""
     if dims[0] is None:
@@ -147,10 +169,10 @@ def index_reduce_(
 def _reduced(
     batch: Batch,
     dims: Dims,
-    x: Any,
+    x: Tensor,
     d: int,
-    index: Any,
-    source: Any,
+    index: Tensor,
+    source: Tensor,
     reduce: str,
     include_self: bool,
     forms: tuple[Any, Any],
@@ -165,7 +187,7 @@ def _reduced(
     return forms[1](d, each, slices, reduce, include_self=include_self)
 
 
-def _source_of(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any) -> Any:
+def _source_of(batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, source: Tensor) -> Tensor:
     """The source with as many dimensions as the tensor that it goes to."""
     made = whole(source, dims[3], batch.size)
     if made._spec.ndim == x._spec.ndim:
@@ -175,7 +197,9 @@ def _source_of(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any
     return made.reshape(sizes)
 
 
-def index_copy(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+def index_copy(
+    batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor
+) -> tuple[Any, Any]:
     """`index_copy`."""
     rank = rank_of(self, dims[0])
     x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
@@ -183,7 +207,9 @@ def index_copy(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source
     return out if rank else out.reshape((batch.size,)), 0
 
 
-def index_copy_(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, source: Any) -> tuple[Any, Any]:
+def index_copy_(
+    batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor
+) -> tuple[Any, Any]:
     """The same in place."""
     if dims[0] is None:
         refuse_inplace(batch)
@@ -194,7 +220,7 @@ def index_copy_(batch: Batch, dims: Dims, self: Any, dim: int, index: Any, sourc
     return None, None
 
 
-def _copied(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any) -> Any:
+def _copied(batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, source: Tensor) -> Tensor:
     placed = _source_of(batch, dims, x, d, index, source)
     if dims[2] is None:
         return ops.index_copy(x, d, index, placed)
@@ -203,7 +229,7 @@ def _copied(batch: Batch, dims: Dims, x: Any, d: int, index: Any, source: Any) -
     return x.scatter(d, _along(place, placed._spec.sizes, d, count), placed)
 
 
-def take(batch: Batch, dims: Dims, self: Any, index: Any) -> tuple[Any, Any]:
+def take(batch: Batch, dims: Dims, self: Tensor, index: Tensor) -> tuple[Any, Any]:
     """`take` from the flattened example."""
     if dims[0] is None:
         return self.take(index), dims[1]
@@ -214,7 +240,7 @@ def take(batch: Batch, dims: Dims, self: Any, index: Any) -> tuple[Any, Any]:
     return flat.index((_numbers(batch, places._spec.ndim - 1, places.device), places)), 0
 
 
-def _numbers(batch: Batch, rank: int, device: Any) -> Any:
+def _numbers(batch: Batch, rank: int, device: Any) -> Tensor:
     """The examples' numbers, to broadcast with an index of `rank` dimensions behind the mapped one."""
     return ops.arange(batch.size, device=device).reshape((batch.size, *(1,) * rank))
 
@@ -256,14 +282,14 @@ class _Advanced:
         """The indices of a tensor that all examples share."""
         return [self._aligned(index, dim) for index, dim in self.indices]
 
-    def _aligned(self, index: Any, dim: int | None) -> Any:
+    def _aligned(self, index: Tensor | None, dim: int | None) -> Tensor | None:
         if index is None or dim is None:
             return index
         moved = front(index, dim)
         sizes = moved._spec.sizes
         return moved.reshape((sizes[0], *(1,) * (self.rank + 1 - len(sizes)), *sizes[1:]))
 
-    def placed(self, x: Any) -> Any:
+    def placed(self, x: Tensor) -> Tensor:
         """A result (batch, index dimensions, others) with the index dimensions where they belong."""
         if self.first == 0 or self.rank == 0:
             return x
@@ -271,7 +297,7 @@ class _Advanced:
         before = range(1 + self.rank, 1 + self.rank + self.first)
         return x.permute((0, *before, *index, *range(1 + self.rank + self.first, x._spec.ndim)))
 
-    def first_dims(self, x: Any) -> Any:
+    def first_dims(self, x: Tensor) -> Tensor:
         """The inverse of `placed`: (batch, index dimensions, others)."""
         if self.first == 0 or self.rank == 0:
             return x
@@ -280,7 +306,7 @@ class _Advanced:
         return x.permute((0, *index, *before, *range(1 + self.rank + self.first, x._spec.ndim)))
 
 
-def index(batch: Batch, dims: Dims, self: Any, indices: Sequence[Any]) -> tuple[Any, Any]:
+def index(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, Any]:
     """`index`: advanced indexing."""
     of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
     advanced = _Advanced(batch, _opened(indices, of))
@@ -291,7 +317,7 @@ def index(batch: Batch, dims: Dims, self: Any, indices: Sequence[Any]) -> tuple[
 
 
 def index_put(
-    batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: Any, accumulate: bool
+    batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> tuple[Any, Any]:
     """`index_put`."""
     x = whole(self, dims[0], batch.size)
@@ -299,7 +325,7 @@ def index_put(
 
 
 def index_put_(
-    batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: Any, accumulate: bool
+    batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> tuple[Any, Any]:
     """The same in place."""
     if dims[0] is None:
@@ -308,7 +334,7 @@ def index_put_(
     return None, None
 
 
-def _put(batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: Any) -> tuple[Any, Any]:
+def _put(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Any], values: Tensor) -> tuple[Any, Any]:
     """The indices of (batch, ...), and the values in the order of what these pick."""
     of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
     advanced = _Advanced(batch, _opened(indices, of))
@@ -323,7 +349,7 @@ def _put(batch: Batch, dims: Dims, self: Any, indices: Sequence[Any], values: An
 
 
 def embedding(
-    batch: Batch, dims: Dims, weight: Any, indices: Any, padding_idx: int, by_freq: bool, sparse: bool
+    batch: Batch, dims: Dims, weight: Tensor, indices: Tensor, padding_idx: int, by_freq: bool, sparse: bool
 ) -> tuple[Any, Any]:
     """`embedding`: tables of their own lie one after another in a single one."""
     if dims[0] is None:
@@ -338,14 +364,14 @@ def embedding(
     return out, 0
 
 
-def _shifted_rows(batch: Batch, indices: Any, dim: int | None, count: int) -> Any:
+def _shifted_rows(batch: Batch, indices: Tensor, dim: int | None, count: int) -> Tensor:
     """(batch, ...): rows of tables of `count` rows that lie one after another."""
     where = whole(indices, dim, batch.size).to(int64)
     return where + _numbers(batch, where._spec.ndim - 1, where.device) * count
 
 
 def embedding_backward(
-    batch: Batch, dims: Dims, grad: Any, indices: Any, count: int, padding_idx: int, by_freq: bool
+    batch: Batch, dims: Dims, grad: Tensor, indices: Tensor, count: int, padding_idx: int, by_freq: bool
 ) -> tuple[Any, Any]:
     """The gradients of the tables, of which padding gets none."""
     rows = whole(grad, dims[0], batch.size)

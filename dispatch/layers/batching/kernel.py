@@ -7,7 +7,7 @@ above the backends. A rule runs on behalf of its level: the operators that it ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.dispatch_key import BY_NAME
 from ....runtime.tensor_impl import TensorImpl
@@ -19,6 +19,9 @@ from ..batched_tensor import BatchedValue, batched, refuse_escaped
 from ..levels import VmapLevel, run_below
 from .layout import Batch, result_of_one
 from .table import rule_for
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 _KEY = BY_NAME["FuncTorchDynamicLayerBackMode"].bits
 
@@ -117,7 +120,7 @@ def _written(op: OperatorEntry, values: Sequence[Any], make: Any) -> Any:
     return results[0] if make is None else make(results)
 
 
-def _as_view(out: Any, base: Any) -> Any:
+def _as_view(out: Tensor, base: Tensor) -> Tensor:
     """A view's result, which shares its base's version and remembers it for autograd."""
     if out._spec.is_inference:
         return out

@@ -38,7 +38,7 @@ def _to_front(rank: int, dim: int) -> tuple[int, ...]:
     return (dim, *range(dim), *range(dim + 1, rank))
 
 
-def front(x: Any, dim: int | None) -> Any:
+def front(x: Tensor, dim: int | None) -> Tensor:
     """The tensor with its mapped dimension first; one without as it is."""
     if not dim:
         return x
@@ -51,13 +51,13 @@ def rank_of(x: Any, dim: int | None) -> int:
     return rank if dim is None else rank - 1
 
 
-def sizes_of(x: Any, dim: int | None) -> tuple[int, ...]:
+def sizes_of(x: Tensor, dim: int | None) -> tuple[int, ...]:
     """The sizes of one example."""
     sizes: tuple[int, ...] = x._spec.sizes
     return sizes if dim is None else sizes[:dim] + sizes[dim + 1 :]
 
 
-def numel_of(x: Any, dim: int | None) -> int:
+def numel_of(x: Tensor, dim: int | None) -> int:
     """The number of elements of one example."""
     count = 1
     for n in sizes_of(x, dim):
@@ -75,33 +75,34 @@ def aligned(x: Any, dim: int | None, rank: int) -> Any:
     return x.reshape((sizes[0], *(1,) * missing, *sizes[1:])) if missing > 0 else x
 
 
-def whole(x: Any, dim: int | None, size: int) -> Any:
+def whole(x: Any, dim: int | None, size: int) -> Tensor:
     """The tensor as (batch, *sizes): one without mapped dimension repeated, without a copy."""
     if dim is not None:
         return front(x, dim)
-    return x.expand((size, *x._spec.sizes))
+    repeated: Tensor = x.expand((size, *x._spec.sizes))
+    return repeated
 
 
-def folded(x: Any) -> Any:
+def folded(x: Tensor) -> Tensor:
     """(batch, n, ...) as (batch * n, ...)."""
     sizes = x._spec.sizes
     return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
 
 
-def apart(x: Any, size: int, each: int | None = None) -> Any:
+def apart(x: Tensor, size: int, each: int | None = None) -> Tensor:
     """(batch * n, ...) as (batch, n, ...); `each`, n, is given where there may be no examples."""
     sizes = x._spec.sizes
     return x.reshape((size, sizes[0] // size if each is None else each, *sizes[1:]))
 
 
-def as_channels(x: Any, dim: int | None, size: int) -> Any:
+def as_channels(x: Tensor, dim: int | None, size: int) -> Tensor:
     """(n, batch * channels, ...) from (batch, n, channels, ...)."""
     x = whole(x, dim, size)
     sizes = x._spec.sizes
     return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
 
 
-def from_channels(x: Any, size: int) -> Any:
+def from_channels(x: Tensor, size: int) -> Tensor:
     """(n, batch, channels, ...) from (n, batch * channels, ...)."""
     sizes = x._spec.sizes
     return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
@@ -147,7 +148,7 @@ def described(value: Any) -> Any:
     return value
 
 
-def outline(batch: Batch, dims: Dims, *args: Any) -> Any:
+def outline(batch: Batch, dims: Dims, *args: Any) -> Tensor:
     """An empty batch of what the operator returns for one example."""
     given = [
         value if dim is None else value.new_empty(sizes_of(value, dim))

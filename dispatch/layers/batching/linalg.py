@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, aligned, front, refuse_inplace, whole
 
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
-def _matrices(batch: Batch, a: Any, a_dim: int | None, b: Any, b_dim: int | None) -> Any:
+
+def _matrices(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int | None) -> Tensor:
     """(batch, n, m) from matrices, of which one side may be shared by all examples."""
     if b_dim is None:
         rows = front(a, a_dim)
@@ -22,12 +26,12 @@ def _matrices(batch: Batch, a: Any, a_dim: int | None, b: Any, b_dim: int | None
     return front(a, a_dim).bmm(front(b, b_dim))
 
 
-def mm(batch: Batch, dims: Dims, self: Any, mat2: Any) -> tuple[Any, Any]:
+def mm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
     """Matrix by matrix."""
     return _matrices(batch, self, dims[0], mat2, dims[1]), 0
 
 
-def mv(batch: Batch, dims: Dims, self: Any, vec: Any) -> tuple[Any, Any]:
+def mv(batch: Batch, dims: Dims, self: Tensor, vec: Tensor) -> tuple[Any, Any]:
     """Matrix by vector; a shared matrix meets all vectors as the rows of one."""
     if dims[0] is None:
         return front(vec, dims[1]).mm(self.t()), 0
@@ -38,7 +42,7 @@ def mv(batch: Batch, dims: Dims, self: Any, vec: Any) -> tuple[Any, Any]:
     return matrix.bmm(front(vec, dims[1]).unsqueeze(2)).squeeze(2), 0
 
 
-def dot(batch: Batch, dims: Dims, self: Any, tensor: Any) -> tuple[Any, Any]:
+def dot(batch: Batch, dims: Dims, self: Tensor, tensor: Tensor) -> tuple[Any, Any]:
     """Vector by vector."""
     if dims[0] is None:
         return front(tensor, dims[1]).mv(self), 0
@@ -48,13 +52,13 @@ def dot(batch: Batch, dims: Dims, self: Any, tensor: Any) -> tuple[Any, Any]:
     return left.unsqueeze(1).bmm(right.unsqueeze(2)).reshape((batch.size,)), 0
 
 
-def vdot(batch: Batch, dims: Dims, self: Any, other: Any) -> tuple[Any, Any]:
+def vdot(batch: Batch, dims: Dims, self: Tensor, other: Tensor) -> tuple[Any, Any]:
     """The conjugate of a vector by another."""
     left = ops.conj_physical(self) if self._spec.dtype.is_complex else self
     return dot(batch, dims, left, other)
 
 
-def _batches(batch: Batch, a: Any, a_dim: int | None, b: Any, b_dim: int | None) -> Any:
+def _batches(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int | None) -> Tensor:
     """(batch, p, n, m) from stacks of matrices."""
     left, right = whole(a, a_dim, batch.size), whole(b, b_dim, batch.size)
     size, p, n, k = left._spec.sizes
@@ -62,12 +66,12 @@ def _batches(batch: Batch, a: Any, a_dim: int | None, b: Any, b_dim: int | None)
     return left.reshape((size * p, n, k)).bmm(right.reshape((size * p, k, m))).reshape((size, p, n, m))
 
 
-def bmm(batch: Batch, dims: Dims, self: Any, mat2: Any) -> tuple[Any, Any]:
+def bmm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
     """Stacks of matrices."""
     return _batches(batch, self, dims[0], mat2, dims[1]), 0
 
 
-def _plus(self: Any, dim: int | None, product: Any, beta: Any, alpha: Any) -> Any:
+def _plus(self: Tensor, dim: int | None, product: Tensor, beta: Number, alpha: Number) -> Any:
     """beta * self + alpha * product; a beta of 0 ignores even what is not finite."""
     out = product if alpha == 1 else product * alpha
     if beta == 0:
@@ -77,7 +81,7 @@ def _plus(self: Any, dim: int | None, product: Any, beta: Any, alpha: Any) -> An
 
 
 def addmm(
-    batch: Batch, dims: Dims, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any
+    batch: Batch, dims: Dims, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
     """`addmm`; with a shared matrix and a shared row to add it is one `addmm` over all rows."""
     if dims[0] is None and dims[2] is None and self._spec.ndim == 1:
@@ -91,14 +95,23 @@ def addmm(
 
 
 def addmm_activation(
-    batch: Batch, dims: Dims, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, use_gelu: bool
+    batch: Batch,
+    dims: Dims,
+    self: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    beta: Number,
+    alpha: Number,
+    use_gelu: bool,
 ) -> tuple[Any, Any]:
     """`_addmm_activation`: the activation of what `addmm` gives."""
     out, dim = addmm(batch, dims, self, mat1, mat2, beta, alpha)
     return (ops.gelu(out) if use_gelu else ops.relu(out)), dim
 
 
-def addmv(batch: Batch, dims: Dims, self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> tuple[Any, Any]:
+def addmv(
+    batch: Batch, dims: Dims, self: Tensor, mat: Tensor, vec: Tensor, beta: Number, alpha: Number
+) -> tuple[Any, Any]:
     """`addmv`."""
     if dims[1] is None and dims[2] is None:
         product = mat.mv(vec).unsqueeze(0).expand((batch.size, -1))
@@ -108,14 +121,14 @@ def addmv(batch: Batch, dims: Dims, self: Any, mat: Any, vec: Any, beta: Any, al
 
 
 def baddbmm(
-    batch: Batch, dims: Dims, self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any
+    batch: Batch, dims: Dims, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
     """`baddbmm`."""
     return _plus(self, dims[0], _batches(batch, batch1, dims[1], batch2, dims[2]), beta, alpha), 0
 
 
 def addbmm(
-    batch: Batch, dims: Dims, self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any
+    batch: Batch, dims: Dims, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
     """`addbmm`: the products of a stack, summed."""
     product = _batches(batch, batch1, dims[1], batch2, dims[2]).sum(1)
@@ -125,7 +138,7 @@ def addbmm(
 def written(rule: Rule) -> Rule:
     """The rule of the in-place form of an operator, from that of the functional one."""
 
-    def rule_(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+    def rule_(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
         if dims[0] is None:
             refuse_inplace(batch)
         out, _ = rule(batch, dims, self, *args)

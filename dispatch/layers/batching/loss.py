@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import int64
 from ...generated import functions as ops
 from ...structured.meta.loss import MEAN, NONE
 from .layout import Batch, Dims, Rule, aligned, rank_of, whole
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def _reduced(loss: Any, reduction: int) -> Any:
+
+def _reduced(loss: Tensor, reduction: int) -> Tensor:
     """A loss of (batch, ...) as asked within each example."""
     if reduction == NONE:
         return loss
@@ -18,7 +21,7 @@ def _reduced(loss: Any, reduction: int) -> Any:
     return flat.mean(1) if reduction == MEAN else flat.sum(1)
 
 
-def mse_loss(batch: Batch, dims: Dims, self: Any, target: Any, reduction: int) -> tuple[Any, Any]:
+def mse_loss(batch: Batch, dims: Dims, self: Tensor, target: Tensor, reduction: int) -> tuple[Any, Any]:
     """`mse_loss`."""
     rank = max(rank_of(self, dims[0]), rank_of(target, dims[1]))
     loss = ops.mse_loss(aligned(self, dims[0], rank), aligned(target, dims[1], rank), NONE)
@@ -28,7 +31,7 @@ def mse_loss(batch: Batch, dims: Dims, self: Any, target: Any, reduction: int) -
 
 
 def mse_loss_backward(
-    batch: Batch, dims: Dims, grad: Any, self: Any, target: Any, reduction: int
+    batch: Batch, dims: Dims, grad: Tensor, self: Tensor, target: Tensor, reduction: int
 ) -> tuple[Any, Any]:
     """The gradient of `mse_loss`; the mean's is shared out among the elements of an example."""
     rank = max(rank_of(self, dims[1]), rank_of(target, dims[2]))
@@ -44,7 +47,7 @@ class _Samples:
     """The classes of (n, classes, ...) or (classes) of all examples, as samples of one loss."""
 
     def __init__(
-        self, batch: Batch, self_: Any, dim: int | None, target: Any, target_dim: int | None
+        self, batch: Batch, self_: Tensor, dim: int | None, target: Tensor, target_dim: int | None
     ) -> None:
         x, t = whole(self_, dim, batch.size), whole(target, target_dim, batch.size)
         self.is_single = x._spec.ndim == 2
@@ -56,11 +59,11 @@ class _Samples:
         self.targets = t.reshape((sizes[0] * sizes[1], *sizes[3:]))
         self.size = batch.size
 
-    def apart(self, value: Any) -> Any:
+    def apart(self, value: Tensor) -> Tensor:
         """A result of all samples as (batch, n, ...)."""
         return value.reshape((*self.lead, *value._spec.sizes[1:]))
 
-    def weights(self, weight: Any, dim: int | None, ignore_index: int) -> Any:
+    def weights(self, weight: Tensor | None, dim: int | None, ignore_index: int) -> Tensor:
         """The weight of each sample, (batch, n, ...): that of its class, 0 for an ignored one. It has no gradient."""
         counted = ops.ne(self.targets, ignore_index)
         if weight is None:
@@ -72,7 +75,13 @@ class _Samples:
 
 
 def nll_loss_forward(
-    batch: Batch, dims: Dims, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int
+    batch: Batch,
+    dims: Dims,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
 ) -> tuple[Any, Any]:
     """`nll_loss_forward` and `nll_loss2d_forward`: the loss and the sum of the weights that count."""
     samples = _Samples(batch, self, dims[0], target, dims[1])
@@ -92,7 +101,7 @@ def nll_loss_forward(
     return (out, total), (0, 0)
 
 
-def _count(x: Any) -> int:
+def _count(x: Tensor) -> int:
     count = 1
     for n in x._spec.sizes[1:]:
         count *= n
@@ -102,13 +111,13 @@ def _count(x: Any) -> int:
 def nll_loss_backward(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    self: Any,
-    target: Any,
-    weight: Any,
+    grad: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
     reduction: int,
     ignore_index: int,
-    total_weight: Any,
+    total_weight: Tensor,
 ) -> tuple[Any, Any]:
     """`nll_loss_backward` and `nll_loss2d_backward`: each sample's gradient at its target's class."""
     samples = _Samples(batch, self, dims[1], target, dims[2])

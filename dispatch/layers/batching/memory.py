@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .layout import Batch, Dims, Rule
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def whole(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+
+def whole(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """`is_pinned` and `record_stream`: of the tensor that holds all examples."""
     return batch.op.call(self, *options), None
 

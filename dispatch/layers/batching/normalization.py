@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 from .layout import (
@@ -21,6 +21,9 @@ from .layout import (
     sizes_of,
     whole,
 )
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 def _unless_empty(rule: Rule) -> Rule:
@@ -43,7 +46,7 @@ def _unless_empty(rule: Rule) -> Rule:
     return either
 
 
-def _behind(x: Any, dim: int | None, rank: int) -> Any:
+def _behind(x: Tensor | None, dim: int | None, rank: int) -> Tensor | None:
     """A parameter of the last dimensions such that it broadcasts with (batch, *rank dimensions)."""
     if x is None or dim is None:
         return x
@@ -52,7 +55,7 @@ def _behind(x: Any, dim: int | None, rank: int) -> Any:
     return x.reshape((sizes[0], *(1,) * (rank - len(sizes) + 1), *sizes[1:]))
 
 
-def _of_channels(x: Any, dim: int | None, rank: int) -> Any:
+def _of_channels(x: Tensor | None, dim: int | None, rank: int) -> Tensor | None:
     """A parameter of channels such that it broadcasts with (batch, n, channels, ...)."""
     if x is None:
         return None
@@ -60,7 +63,7 @@ def _of_channels(x: Any, dim: int | None, rank: int) -> Any:
     return front(x, dim).reshape((batch, 1, -1, *(1,) * (rank - 2)))
 
 
-def _applied(out: Any, weight: Any, bias: Any) -> Any:
+def _applied(out: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     dtype = out._spec.dtype
     if weight is not None:
         out = ops.mul(out, weight)
@@ -69,14 +72,20 @@ def _applied(out: Any, weight: Any, bias: Any) -> Any:
     return out.to(dtype)
 
 
-def _sum(x: Any, dims: Sequence[int], like: Any) -> Any:
+def _sum(x: Tensor, dims: Sequence[int], like: Tensor) -> Tensor:
     """A parameter's gradient of each example."""
     out = ops.sum(x, list(dims)) if dims else x
     return out.to(like._spec.dtype)
 
 
 def layer_norm(
-    batch: Batch, dims: Dims, input: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
+    batch: Batch,
+    dims: Dims,
+    input: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
 ) -> tuple[Any, Any]:
     """`native_layer_norm`: leading dimensions are rows anyway."""
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
@@ -88,7 +97,7 @@ def layer_norm(
 
 
 def rms_norm(
-    batch: Batch, dims: Dims, input: Any, shape: Sequence[int], weight: Any, eps: float | None
+    batch: Batch, dims: Dims, input: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None
 ) -> tuple[Any, Any]:
     """`_fused_rms_norm`."""
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
@@ -99,14 +108,14 @@ def rms_norm(
 
 
 def _weight_sums(
-    mask: Sequence[bool], grad: Any, hat: Any, over: Sequence[int], like: Any
+    mask: Sequence[bool], grad: Tensor, hat: Any, over: Sequence[int], like: Any
 ) -> tuple[list[Any], list[Any]]:
     sums = [ops.mul(grad, hat) if mask[1] else None, grad if len(mask) > 2 and mask[2] else None]
     made = [None if s is None else _sum(s, over, like) for s in sums][: len(mask) - 1]
     return made, [None if s is None else 0 for s in made]
 
 
-def _hat(x: Any, rstd: Any, over: Sequence[int], centred: bool = True) -> Any:
+def _hat(x: Tensor, rstd: Tensor, over: Sequence[int], centred: bool = True) -> Tensor:
     """The normalised input, such that a second derivative finds statistics that depend on the input."""
     gap = ops.sub(x, ops.mean(x, list(over), True)) if centred else x
     variance = ops.mean(ops.mul(gap, gap), list(over), True)
@@ -117,13 +126,13 @@ def _hat(x: Any, rstd: Any, over: Sequence[int], centred: bool = True) -> Any:
 def layer_norm_backward(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    input: Any,
+    grad: Tensor,
+    input: Tensor,
     shape: Sequence[int],
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-    bias: Any,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
     mask: Sequence[bool],
 ) -> tuple[Any, Any]:
     """`native_layer_norm_backward`; weights' gradients are sums within each example."""
@@ -146,11 +155,11 @@ def layer_norm_backward(
 def rms_norm_backward(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    input: Any,
+    grad: Tensor,
+    input: Tensor,
     shape: Sequence[int],
-    rstd: Any,
-    weight: Any,
+    rstd: Tensor,
+    weight: Tensor | None,
     mask: Sequence[bool],
 ) -> tuple[Any, Any]:
     """`_fused_rms_norm_backward`."""
@@ -173,9 +182,9 @@ def rms_norm_backward(
 def group_norm(
     batch: Batch,
     dims: Dims,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
     n: int,
     c: int,
     spatial: int,
@@ -196,11 +205,11 @@ def group_norm(
 def group_norm_backward(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    input: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any,
+    grad: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
     n: int,
     c: int,
     spatial: int,
@@ -227,7 +236,7 @@ def group_norm_backward(
     return (to, *sums), (None if to is None else 0, *places)
 
 
-def _parameter(x: Any, dim: int | None, size: int) -> Any:
+def _parameter(x: Tensor | None, dim: int | None, size: int) -> Any:
     """(batch * channels) from (batch, channels)."""
     return None if x is None else whole(x, dim, size).reshape((-1,))
 
@@ -235,9 +244,9 @@ def _parameter(x: Any, dim: int | None, size: int) -> Any:
 def _batch_norm(
     batch: Batch,
     dims: Dims,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
     mean: Any,
     var: Any,
     training: bool,
@@ -264,11 +273,11 @@ def _batch_norm(
 def native_batch_norm(
     batch: Batch,
     dims: Dims,
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     *numbers: float,
 ) -> tuple[Any, Any]:
@@ -277,14 +286,27 @@ def native_batch_norm(
 
 
 def no_stats(
-    batch: Batch, dims: Dims, input: Any, weight: Any, bias: Any, training: bool, *numbers: float
+    batch: Batch,
+    dims: Dims,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    *numbers: float,
 ) -> tuple[Any, Any]:
     """`_native_batch_norm_legit.no_stats`."""
     return _batch_norm(batch, (*dims[:3], None, None), input, weight, bias, None, None, training, numbers)
 
 
 def no_training(
-    batch: Batch, dims: Dims, input: Any, weight: Any, bias: Any, mean: Any, var: Any, *numbers: float
+    batch: Batch,
+    dims: Dims,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    *numbers: float,
 ) -> tuple[Any, Any]:
     """`_native_batch_norm_legit_no_training`."""
     return _batch_norm(batch, dims, input, weight, bias, mean, var, False, numbers)
@@ -293,13 +315,13 @@ def no_training(
 def batch_norm_backward(
     batch: Batch,
     dims: Dims,
-    grad: Any,
-    input: Any,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    save_mean: Any,
-    save_invstd: Any,
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
     train: bool,
     eps: float,
     mask: Sequence[bool],

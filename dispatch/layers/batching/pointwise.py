@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.memory_format import channels_last, channels_last_3d, contiguous_format
 from ....runtime.scalar_type import dtype as ScalarType
@@ -13,6 +13,11 @@ from ...generated import functions as ops
 from ...iterator.type_promotion import result_type_of
 from ..batched_tensor import logical_spec
 from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, whole
+
+if TYPE_CHECKING:
+    from ....runtime.memory_format import memory_format as MemoryFormat
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 
 def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
@@ -74,7 +79,9 @@ def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     return None, None
 
 
-def where(batch: Batch, dims: Dims, condition: Any, self: Any, other: Any) -> tuple[Any, Any]:
+def where(
+    batch: Batch, dims: Dims, condition: Tensor, self: Tensor | Number, other: Tensor | Number
+) -> tuple[Any, Any]:
     """`where`: the condition takes no part in promotion."""
     choices = (self, other)
     places = [i for i, a in enumerate(choices) if isinstance(a, TensorImpl)]
@@ -93,13 +100,17 @@ def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     return batch.op.call(*given), 0
 
 
-def masked_fill(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+def masked_fill(
+    batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor | Number
+) -> tuple[Any, Any]:
     """`masked_fill` with a number that all examples share; the mask takes no part in promotion."""
     top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
     return batch.op.call(aligned(self, dims[0], top), aligned(mask, dims[1], top), value), 0
 
 
-def masked_fill_tensor(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+def masked_fill_tensor(
+    batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor
+) -> tuple[Any, Any]:
     """`masked_fill` with a number for each example."""
     if dims[2] is None:
         return masked_fill(batch, dims, self, mask, value)
@@ -110,7 +121,9 @@ def masked_fill_tensor(batch: Batch, dims: Dims, self: Any, mask: Any, value: An
     ), 0
 
 
-def masked_fill_tensor_(batch: Batch, dims: Dims, self: Any, mask: Any, value: Any) -> tuple[Any, Any]:
+def masked_fill_tensor_(
+    batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor
+) -> tuple[Any, Any]:
     """The same in place."""
     if dims[2] is None:
         return pointwise_(batch, dims, self, mask, value)
@@ -132,7 +145,7 @@ def unary_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     return None, None
 
 
-def _in_format(x: Any, dim: int, memory_format: Any, copy: Any) -> tuple[Any, Any]:
+def _in_format(x: Tensor, dim: int, memory_format: Any, copy: Callable[..., Any]) -> tuple[Any, Any]:
     """``copy(x, memory_format)`` of each example; channels-last is that of an example, which has a rank less."""
     if memory_format is channels_last or memory_format is channels_last_3d:
         rank = x._spec.ndim
@@ -143,12 +156,12 @@ def _in_format(x: Any, dim: int, memory_format: Any, copy: Any) -> tuple[Any, An
     return copy(x, memory_format), dim
 
 
-def clone(batch: Batch, dims: Dims, self: Any, memory_format: Any) -> tuple[Any, Any]:
+def clone(batch: Batch, dims: Dims, self: Tensor, memory_format: MemoryFormat | None) -> tuple[Any, Any]:
     """`clone`, the memory format being that of each example."""
     return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, fmt))
 
 
-def to_copy(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+def to_copy(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """`_to_copy`, the memory format being that of each example."""
     *others, memory_format = options
     return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, *others, fmt))

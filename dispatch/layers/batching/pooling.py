@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .layout import Batch, Dims, Rule, whole
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
@@ -30,7 +33,9 @@ def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
 def fractional(rank: int) -> Rule:
     """The rule of pooling at random places, whose numbers may be for more images than there are."""
 
-    def rule(batch: Batch, dims: Dims, self: Any, kernel: Any, out: Any, samples: Any) -> tuple[Any, Any]:
+    def rule(
+        batch: Batch, dims: Dims, self: Tensor, kernel: Any, out: Any, samples: Tensor
+    ) -> tuple[Any, Any]:
         x, numbers = (whole(given, dim, batch.size) for given, dim in ((self, dims[0]), (samples, dims[3])))
         lead = x._spec.sizes[:-rank]
         if len(lead) == 2:  # Examples without a dimension of images take the numbers of one.

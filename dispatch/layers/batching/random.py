@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.dispatch_key import DispatchKey
 from ....runtime.scalar_type import bool_
@@ -22,6 +22,9 @@ from ..batched_tensor import batched, level_of
 from ..levels import VmapLevel, innermost_vmap, run_outside
 from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, sizes_of, whole
 from .pointwise import pointwise
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 TAG = "nondeterministic_seeded"
 _MAYBE_RANDOM = {
@@ -113,7 +116,7 @@ def refuse_same(batch: Batch) -> None:
         )
 
 
-def like(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
+def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """`rand_like`, `randn_like`: with "same" one draw, which is not mapped."""
     *others, _ = options
     if batch.level.randomness == "same":
@@ -122,7 +125,7 @@ def like(batch: Batch, dims: Dims, self: Any, *options: Any) -> tuple[Any, Any]:
     return batch.op.call(front(self, dims[0]), *others, None), 0
 
 
-def inplace(batch: Batch, dims: Dims, self: Any, *args: Any) -> tuple[Any, Any]:
+def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
     """``normal_`` and its like; "same" draws once and copies."""
     if dims[0] is None:
         refuse_inplace(batch)
@@ -144,7 +147,7 @@ def functional(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     return pointwise(batch, dims, *args)
 
 
-def multinomial(batch: Batch, dims: Dims, self: Any, count: int, *rest: Any) -> tuple[Any, Any]:
+def multinomial(batch: Batch, dims: Dims, self: Tensor, count: int, *rest: Any) -> tuple[Any, Any]:
     """`multinomial` over rows."""
     refuse_same(batch)
     x = whole(self, dims[0], batch.size)
@@ -156,7 +159,7 @@ def multinomial(batch: Batch, dims: Dims, self: Any, count: int, *rest: Any) -> 
     return drawn.reshape((*lead, count)), 0
 
 
-def native_dropout(batch: Batch, dims: Dims, input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+def native_dropout(batch: Batch, dims: Dims, input: Tensor, p: float, train: bool | None) -> tuple[Any, Any]:
     """`native_dropout`; with "same" one mask for all examples."""
     if train is False or batch.level.randomness != "same":
         return batch.op.call(input, p, train), (dims[0], dims[0])

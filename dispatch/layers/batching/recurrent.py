@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, apart, folded, front, sizes_of, whole
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def _rows(x: Any, dim: int | None, size: int) -> Any:
+
+@overload
+def _rows(x: Tensor, dim: int | None, size: int) -> Tensor: ...
+@overload
+def _rows(x: Tensor | None, dim: int | None, size: int) -> Tensor | None: ...
+def _rows(x: Tensor | None, dim: int | None, size: int) -> Tensor | None:
     """(batch * n, ...) of (n, ...) for each example; None stays."""
     if x is None:
         return None
     return folded(whole(x, dim, size))
 
 
-def _with_bias(gates: Any, dim: int | None, bias: Any, bias_dim: int | None, size: int) -> Any:
+def _with_bias(gates: Tensor, dim: int | None, bias: Tensor, bias_dim: int | None, size: int) -> Tensor:
     """Gates (batch, n, width) with a bias of each example."""
     gates = whole(gates, dim, size)
     return gates + (bias if bias_dim is None else front(bias, bias_dim).unsqueeze(1))
@@ -40,7 +47,7 @@ def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
     return rule
 
 
-def _bias_of(gates: Any, has_bias: bool) -> Any:
+def _bias_of(gates: Tensor, has_bias: bool) -> Tensor | None:
     """A bias' gradient for each example."""
     return gates.sum(1) if has_bias else None
 
@@ -52,15 +59,15 @@ def _placed(results: Sequence[Any]) -> tuple[Any, Any]:
 def lstm_cell_backward(
     batch: Batch,
     dims: Dims,
-    grad_hy: Any,
-    grad_cy: Any,
-    cx: Any,
-    cy: Any,
-    workspace: Any,
+    grad_hy: Tensor | None,
+    grad_cy: Tensor | None,
+    cx: Tensor,
+    cy: Tensor,
+    workspace: Tensor,
     has_bias: bool,
 ) -> tuple[Any, Any]:
     """`_thnn_fused_lstm_cell_backward_impl`."""
-    given = (grad_hy, grad_cy, cx, cy, workspace)
+    given: tuple[Any, ...] = (grad_hy, grad_cy, cx, cy, workspace)
     if grad_hy is None and grad_cy is None:
         return (None,) * 3, (None,) * 3
     rows = [_rows(t, d, batch.size) for t, d in zip(given, dims, strict=False)]
@@ -73,7 +80,7 @@ def lstm_cell_backward(
 
 
 def gru_cell_backward(
-    batch: Batch, dims: Dims, grad_hy: Any, workspace: Any, has_bias: bool
+    batch: Batch, dims: Dims, grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Any, Any]:
     """`_thnn_fused_gru_cell_backward`."""
     grad, kept = (_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, front, numel_of, rank_of, shifted, whole
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 
 def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
@@ -45,14 +48,14 @@ def inner_dims(dim: int | Sequence[int] | None, rank: int) -> int | tuple[int, .
     return tuple([shifted(d, rank) for d in dim])
 
 
-def scan_(batch: Batch, dims: Dims, self: Any, dim: int, *more: Any) -> tuple[Any, Any]:
+def scan_(batch: Batch, dims: Dims, self: Tensor, dim: int, *more: Any) -> tuple[Any, Any]:
     """`cumsum_`, `cumprod_`: in place, so never without mapped dimension."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     batch.op.call(x if rank else x.unsqueeze(1), shifted(dim, rank), *more)
     return None, None
 
 
-def _flat(x: Any, dim: int) -> Any:
+def _flat(x: Tensor, dim: int) -> Tensor:
     """(batch, elements of one example)."""
     return front(x, dim).reshape((x._spec.sizes[dim], numel_of(x, dim)))
 
@@ -61,25 +64,27 @@ _TOTALS: dict[str, Callable[..., Any]] = {"sum": ops.sum, "mean": ops.mean, "pro
 _EXTREMA: dict[str, Callable[..., Any]] = {"max": ops.amax, "min": ops.amin, "any": ops.any, "all": ops.all}
 
 
-def total(batch: Batch, dims: Dims, self: Any, *dtype: Any) -> tuple[Any, Any]:
+def total(batch: Batch, dims: Dims, self: Tensor, *dtype: Any) -> tuple[Any, Any]:
     """`sum`, `mean` and `prod` of all elements of an example."""
     name = batch.op.name.removeprefix("aten::")
     return _TOTALS[name](_flat(self, dims[0]), 1, dtype=dtype[0]), 0
 
 
-def extremum(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+def extremum(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
     """`max`, `min`, `any`, `all` of all elements of an example."""
     name = batch.op.name.removeprefix("aten::")
     return _EXTREMA[name](_flat(self, dims[0]), 1), 0
 
 
-def deviation(batch: Batch, dims: Dims, self: Any, unbiased: bool) -> tuple[Any, Any]:
+def deviation(batch: Batch, dims: Dims, self: Tensor, unbiased: bool) -> tuple[Any, Any]:
     """`var` and `std` of all elements of an example."""
     reduce: Callable[..., Any] = ops.var if batch.op.name == "aten::var" else ops.std
     return reduce(_flat(self, dims[0]), 1, correction=int(unbiased)), 0
 
 
-def place_of_extremum(batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
+def place_of_extremum(
+    batch: Batch, dims: Dims, self: Tensor, dim: int | None, keepdim: bool
+) -> tuple[Any, Any]:
     """`argmax`, `argmin`: without `dim` the place in the flattened example."""
     if dim is not None:
         return _ARG(batch, dims, self, dim, keepdim)
@@ -87,7 +92,7 @@ def place_of_extremum(batch: Batch, dims: Dims, self: Any, dim: int | None, keep
     return out.reshape((out._spec.sizes[0], *(1,) * rank_of(self, dims[0]))) if keepdim else out, 0
 
 
-def extrema(batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
+def extrema(batch: Batch, dims: Dims, self: Tensor, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
     """`aminmax`."""
     if dim is not None:
         return _ARG(batch, dims, self, dim, keepdim)
@@ -98,13 +103,13 @@ def extrema(batch: Batch, dims: Dims, self: Any, dim: int | None, keepdim: bool)
     return (low, high), (0, 0)
 
 
-def middle(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+def middle(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
     """`median` and `nanmedian` of all elements of an example."""
     select: Callable[..., Any] = ops.median if batch.op.name == "aten::median" else ops.nanmedian
     return select(_flat(self, dims[0]), 1)[0], 0
 
 
-def flip(batch: Batch, dims: Dims, self: Any, over: Sequence[int]) -> tuple[Any, Any]:
+def flip(batch: Batch, dims: Dims, self: Tensor, over: Sequence[int]) -> tuple[Any, Any]:
     """`flip`; over no dimension it is a copy."""
     if not over:
         return self.clone(), dims[0]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .layout import Batch, Dims, Rule, whole
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 
 def over_last(rank: int, tensors: tuple[int, ...] = (0,), sizes_at: int | None = None) -> Rule:
@@ -33,7 +38,9 @@ def over_last(rank: int, tensors: tuple[int, ...] = (0,), sizes_at: int | None =
     return rule
 
 
-def constant_pad_nd(batch: Batch, dims: Dims, self: Any, pad: Any, value: Any) -> tuple[Any, Any]:
+def constant_pad_nd(
+    batch: Batch, dims: Dims, self: Tensor, pad: Sequence[int], value: Number
+) -> tuple[Any, Any]:
     """Dimensions are padded from the last one on."""
     return batch.op.call(whole(self, dims[0], batch.size), pad, value), 0
 

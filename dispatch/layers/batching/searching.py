@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 from .layout import Batch, Dims, Rule, front, rank_of, sizes_of, whole
 from .reduction import along
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 
 def searchsorted(
-    batch: Batch, dims: Dims, sequence: Any, self: Any, out_int32: bool, right: bool, side: Any, sorter: Any
+    batch: Batch,
+    dims: Dims,
+    sequence: Tensor,
+    self: Tensor,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: Tensor | None,
 ) -> tuple[Any, Any]:
     """`searchsorted`: a sequence that all examples share is searched once, others become rows."""
-    options = {"out_int32": out_int32, "right": right, "side": side}
+    options: dict[str, Any] = {"out_int32": out_int32, "right": right, "side": side}
     shared = dims[0] is None and dims[5] is None
     if shared and rank_of(sequence, None) == 1:
         return ops.searchsorted(sequence, front(self, dims[1]), **options, sorter=sorter), 0

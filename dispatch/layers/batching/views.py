@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.allocator import storage_size
 from ...generated import functions as ops
 from ...structured.meta.views import RANGE, infer_size
 from .layout import Batch, Dims, Rule, front, numel_of, rank_of, shifted
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def view(batch: Batch, dims: Dims, self: Any, size: Sequence[int]) -> tuple[Any, Any]:
+
+def view(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int]) -> tuple[Any, Any]:
     """`view` by sizes."""
     sizes = infer_size(size, numel_of(self, dims[0]))
     return front(self, dims[0]).view((batch.size, *sizes)), 0
 
 
-def reshaped(batch: Batch, dims: Dims, self: Any, size: Sequence[int]) -> tuple[Any, Any]:
+def reshaped(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int]) -> tuple[Any, Any]:
     """`_unsafe_view`, of examples that need not lie one after another."""
     sizes = infer_size(size, numel_of(self, dims[0]))
     return front(self, dims[0]).reshape((batch.size, *sizes)), 0
 
 
-def expand(batch: Batch, dims: Dims, self: Any, size: Sequence[int], implicit: bool) -> tuple[Any, Any]:
+def expand(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], implicit: bool) -> tuple[Any, Any]:
     """`expand`; new dimensions come after the mapped one."""
     x = front(self, dims[0])
     have = x._spec.sizes[1:]
@@ -34,20 +37,20 @@ def expand(batch: Batch, dims: Dims, self: Any, size: Sequence[int], implicit: b
 
 
 def strided_from(
-    batch: Batch, dims: Dims, self: Any, size: Sequence[int], stride: Sequence[int], offset: int
+    batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> tuple[Any, Any]:
     """`as_strided`: the same geometry from the first element of each example."""
     x = front(self, dims[0])
     return x._strided_from((batch.size, *size), (x._spec.strides[0], *stride), offset), 0
 
 
-def permute(batch: Batch, dims: Dims, self: Any, order: Sequence[int]) -> tuple[Any, Any]:
+def permute(batch: Batch, dims: Dims, self: Tensor, order: Sequence[int]) -> tuple[Any, Any]:
     """`permute`."""
     rank = rank_of(self, dims[0])
     return front(self, dims[0]).permute((0, *[shifted(d, rank) for d in order])), 0
 
 
-def transpose(batch: Batch, dims: Dims, self: Any, dim0: int, dim1: int) -> tuple[Any, Any]:
+def transpose(batch: Batch, dims: Dims, self: Tensor, dim0: int, dim1: int) -> tuple[Any, Any]:
     """`transpose`; that of a number is the number."""
     rank = rank_of(self, dims[0])
     if rank == 0:
@@ -55,19 +58,19 @@ def transpose(batch: Batch, dims: Dims, self: Any, dim0: int, dim1: int) -> tupl
     return front(self, dims[0]).transpose(shifted(dim0, rank), shifted(dim1, rank)), 0
 
 
-def t(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+def t(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
     """`t`."""
     if rank_of(self, dims[0]) < 2:
         return self.alias(), dims[0]
     return front(self, dims[0]).transpose(1, 2), 0
 
 
-def select(batch: Batch, dims: Dims, self: Any, dim: int, index: int) -> tuple[Any, Any]:
+def select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: int) -> tuple[Any, Any]:
     """`select`."""
     return front(self, dims[0]).select(shifted(dim, rank_of(self, dims[0])), index), 0
 
 
-def select_first(batch: Batch, dims: Dims, self: Any, index: int) -> tuple[Any, Any]:
+def select_first(batch: Batch, dims: Dims, self: Tensor, index: int) -> tuple[Any, Any]:
     """``x[i]``."""
     x = front(self, dims[0])
     size = x._spec.sizes[1]
@@ -77,20 +80,20 @@ def select_first(batch: Batch, dims: Dims, self: Any, index: int) -> tuple[Any, 
 
 
 def slice_(
-    batch: Batch, dims: Dims, self: Any, dim: int, start: int | None, end: int | None, step: int
+    batch: Batch, dims: Dims, self: Tensor, dim: int, start: int | None, end: int | None, step: int
 ) -> tuple[Any, Any]:
     """`slice`."""
     return front(self, dims[0]).slice(shifted(dim, rank_of(self, dims[0])), start, end, step), 0
 
 
 def slice_first(
-    batch: Batch, dims: Dims, self: Any, start: int | None, end: int | None, step: int
+    batch: Batch, dims: Dims, self: Tensor, start: int | None, end: int | None, step: int
 ) -> tuple[Any, Any]:
     """``x[start:end:step]``."""
     return front(self, dims[0]).slice(1, start, end, step), 0
 
 
-def squeeze(batch: Batch, dims: Dims, self: Any, *dim: Any) -> tuple[Any, Any]:
+def squeeze(batch: Batch, dims: Dims, self: Tensor, *dim: Any) -> tuple[Any, Any]:
     """`squeeze` in its three forms; the mapped dimension stays, whatever its size."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     if not dim:
@@ -103,33 +106,33 @@ def squeeze(batch: Batch, dims: Dims, self: Any, *dim: Any) -> tuple[Any, Any]:
     return x.squeeze(gone) if gone else x.alias(), 0
 
 
-def unsqueeze(batch: Batch, dims: Dims, self: Any, dim: int) -> tuple[Any, Any]:
+def unsqueeze(batch: Batch, dims: Dims, self: Tensor, dim: int) -> tuple[Any, Any]:
     """`unsqueeze`."""
     return front(self, dims[0]).unsqueeze(shifted(dim, rank_of(self, dims[0]) + 1)), 0
 
 
-def same(batch: Batch, dims: Dims, self: Any) -> tuple[Any, Any]:
+def same(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
     """`alias` and `detach`, wherever the mapped dimension lies."""
     return batch.op.call(self), dims[0]
 
 
-def behind(batch: Batch, dims: Dims, self: Any, *rest: Any) -> tuple[Any, Any]:
+def behind(batch: Batch, dims: Dims, self: Tensor, *rest: Any) -> tuple[Any, Any]:
     """Views that concern the last dimension, or new ones after it."""
     return batch.op.call(front(self, dims[0]), *rest), 0
 
 
-def basic_index(batch: Batch, dims: Dims, self: Any, index: Sequence[int]) -> tuple[Any, Any]:
+def basic_index(batch: Batch, dims: Dims, self: Tensor, index: Sequence[int]) -> tuple[Any, Any]:
     """``x[...]`` with numbers, ranges and new dimensions."""
     return front(self, dims[0])._basic_index((RANGE, 0, batch.size, 1, *index)), 0
 
 
-def diagonal(batch: Batch, dims: Dims, self: Any, offset: int, dim1: int, dim2: int) -> tuple[Any, Any]:
+def diagonal(batch: Batch, dims: Dims, self: Tensor, offset: int, dim1: int, dim2: int) -> tuple[Any, Any]:
     """`diagonal`."""
     rank = rank_of(self, dims[0])
     return front(self, dims[0]).diagonal(offset, shifted(dim1, rank), shifted(dim2, rank)), 0
 
 
-def unfold(batch: Batch, dims: Dims, self: Any, dimension: int, size: int, step: int) -> tuple[Any, Any]:
+def unfold(batch: Batch, dims: Dims, self: Tensor, dimension: int, size: int, step: int) -> tuple[Any, Any]:
     """`unfold`; of a number it gives one window."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     if rank == 0:
@@ -138,7 +141,7 @@ def unfold(batch: Batch, dims: Dims, self: Any, dimension: int, size: int, step:
 
 
 def select_backward(
-    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], dim: int, index: int
+    batch: Batch, dims: Dims, grad: Tensor, sizes: Sequence[int], dim: int, index: int
 ) -> tuple[Any, Any]:
     """Zeros with the gradient at one index."""
     whole = (batch.size, *sizes)
@@ -146,7 +149,14 @@ def select_backward(
 
 
 def slice_backward(
-    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], dim: int, start: Any, end: Any, step: int
+    batch: Batch,
+    dims: Dims,
+    grad: Tensor,
+    sizes: Sequence[int],
+    dim: int,
+    start: int | None,
+    end: int | None,
+    step: int,
 ) -> tuple[Any, Any]:
     """Zeros with the gradient in a range."""
     whole = (batch.size, *sizes)
@@ -154,7 +164,7 @@ def slice_backward(
 
 
 def diagonal_backward(
-    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], offset: int, dim1: int, dim2: int
+    batch: Batch, dims: Dims, grad: Tensor, sizes: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> tuple[Any, Any]:
     """Zeros with the gradient on a diagonal."""
     rank, whole = len(sizes), (batch.size, *sizes)
@@ -165,7 +175,7 @@ def diagonal_backward(
 
 
 def basic_index_backward(
-    batch: Batch, dims: Dims, grad: Any, sizes: Sequence[int], index: Sequence[int]
+    batch: Batch, dims: Dims, grad: Tensor, sizes: Sequence[int], index: Sequence[int]
 ) -> tuple[Any, Any]:
     """Zeros with the gradient where a basic index points."""
     whole = (batch.size, *sizes)
@@ -175,7 +185,7 @@ def basic_index_backward(
 def strided_backward(
     batch: Batch,
     dims: Dims,
-    grad: Any,
+    grad: Tensor,
     sizes: Sequence[int],
     strides: Sequence[int],
     size: Sequence[int],
@@ -195,12 +205,12 @@ def strided_backward(
     return made, 0
 
 
-def triangle(batch: Batch, dims: Dims, self: Any, diagonal: int) -> tuple[Any, Any]:
+def triangle(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any, Any]:
     """`tril` and `triu` of the last two dimensions."""
     return batch.op.call(front(self, dims[0]), diagonal), 0
 
 
-def triangle_(batch: Batch, dims: Dims, self: Any, diagonal: int) -> tuple[Any, Any]:
+def triangle_(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any, Any]:
     """The same in place."""
     batch.op.call(front(self, dims[0]), diagonal)
     return None, None

@@ -126,7 +126,7 @@ class Layer:
             return OpOverload(entry)(*positional, **named, **kwargs)
         return entry.call(*args)
 
-    def enter(self, tensor: Any) -> Any:
+    def enter(self, tensor: Any) -> Tensor:
         """The handle of an argument: the same tensor to autograd, with a value in place of memory."""
         if tensor._spec.requires_grad:
             # The end of the graph must hold the caller's tensor, not the handle.
@@ -145,7 +145,7 @@ class Layer:
         self._inputs.append((tensor, handle, saved))
         return handle
 
-    def _handle_of(self, tensor: Any) -> Any:
+    def _handle_of(self, tensor: Tensor) -> Tensor:
         """A handle of a tensor from outside, in the storage of its memory."""
         spec = tensor._spec
         address = address_of(tensor._data)
@@ -161,13 +161,13 @@ class Layer:
         data = FunctionalData(address, nbytes, storage.root, storage, steps)
         return self._made(data, spec, None if spec.is_inference else tensor.version_cell())
 
-    def _storage_of(self, tensor: Any) -> FunctionalStorage | None:
+    def _storage_of(self, tensor: Tensor) -> FunctionalStorage | None:
         """The storage that has some of a tensor's memory, which comes from outside."""
         known = self._storages.get(id(root_of(tensor._data)))
         return None if known is None else next((s for s in known if _overlap(tensor, s.origin)), None)
 
-    def _made(self, data: FunctionalData, spec: TensorSpec, version: list[int] | None) -> Any:
-        made: Any = object.__new__(FunctionalTensor)
+    def _made(self, data: FunctionalData, spec: TensorSpec, version: list[int] | None) -> Tensor:
+        made: Tensor = object.__new__(FunctionalTensor)
         self.live.append(weakref.ref(made))
         made._data = data
         made._spec = spec.replace(requires_grad=False, keys=FUNCTIONALIZE_BIT)
@@ -175,12 +175,12 @@ class Layer:
         made._autograd = made._view_base = None
         return made
 
-    def owns(self, tensor: Any) -> bool:
+    def owns(self, tensor: TensorImpl) -> bool:
         """Whether a tensor is a handle of this layer."""
         data = tensor._data
         return isinstance(data, FunctionalData) and data.storage.layer is self
 
-    def handle_of(self, tensor: Any) -> Any:
+    def handle_of(self, tensor: Tensor) -> Tensor:
         """The handle of any tensor of the program: itself, or one of a tensor from outside."""
         if self.owns(tensor):
             return tensor
@@ -193,7 +193,7 @@ class Layer:
             known = self._handles[id(tensor)] = (tensor, self._handle_of(tensor))
         return known[1]
 
-    def value_of(self, tensor: Any) -> Any:
+    def value_of(self, tensor: Tensor) -> Any:
         """The current value of a handle, or of a tensor from outside. Called below the layer."""
         if not self.owns(tensor):
             storage = self._storage_of(tensor)
@@ -202,7 +202,7 @@ class Layer:
             tensor = self.handle_of(tensor)
         return tensor._data.value(self.call, self.copies)
 
-    def fresh(self, value: Any, spec: TensorSpec) -> Any:
+    def fresh(self, value: Any, spec: TensorSpec) -> Tensor:
         """The handle of a new value, which looks like `spec`."""
         plain = spec.replace(requires_grad=False, keys=0)
         root = fresh_root(plain)
@@ -323,7 +323,7 @@ class Layer:
         op.runtime_roles()
         metas: dict[int, Any] = {}
 
-        def stand_in(tensor: Any) -> Any:
+        def stand_in(tensor: Tensor) -> Tensor:
             made = metas.get(id(tensor))
             if made is None:
                 made = metas[id(tensor)] = _stand_in(tensor)
@@ -340,7 +340,7 @@ class Layer:
         with without_modes(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS | FUNCTIONALIZE_BIT):
             return op.call_with_keys(META_KEYS, replaced), metas
 
-    def _view(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+    def _view(self, op: OperatorEntry, values: Sequence[Any]) -> Tensor:
         """A view: the same storage by one step more."""
         schema = op.schema
         source = self.handle_of(values[_aliased(schema)])
@@ -437,7 +437,7 @@ class Layer:
             )
         return tensor
 
-    def _assign(self, target: Any, new: Any) -> None:
+    def _assign(self, target: Tensor, new: Tensor) -> None:
         """Make `new`, cast to its dtype and device, the value of a handle."""
         spec = target._spec
         if new._spec.dtype is not spec.dtype or new._spec.device is not spec.device:
@@ -470,7 +470,7 @@ class Layer:
             f"functionalize: {op.name} gives a tensor other memory, which a program without memory cannot express"
         )
 
-    def _resized(self, op: OperatorEntry, target: Any, spec: TensorSpec) -> None:
+    def _resized(self, op: OperatorEntry, target: Tensor, spec: TensorSpec) -> None:
         """Give a tensor of the function's own other sizes; its elements are as good as new."""
         data: FunctionalData = target._data
         storage = data.storage
@@ -496,7 +496,7 @@ class Layer:
         target._spec = plain.replace(keys=FUNCTIONALIZE_BIT)
 
 
-def _steps_within(storage: FunctionalStorage, tensor: Any) -> tuple[Step, ...]:
+def _steps_within(storage: FunctionalStorage, tensor: Tensor) -> tuple[Step, ...]:
     """The way from a storage's value to a tensor from outside that shares its memory.
 
     Raises RuntimeError where the one is no view of the other.
@@ -523,14 +523,14 @@ def _reach(spec: TensorSpec) -> int:
 class _Saved:
     """What autograd kept of an input when the call began."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         meta = tensor._autograd
         self.meta = meta
         self.edge = None if meta is None else meta.edge
         self.grad = None if meta is None else meta.grad
         self.version = None if tensor._version_cell is None else tensor._version_cell[0]
 
-    def restore(self, tensor: Any) -> None:
+    def restore(self, tensor: Tensor) -> None:
         """Put it back."""
         tensor._autograd = self.meta
         if self.meta is not None:
@@ -540,7 +540,7 @@ class _Saved:
             tensor._version_cell[0] = self.version or 0
 
 
-def _adopt(tensor: Any) -> None:
+def _adopt(tensor: Tensor) -> None:
     """Have the layer or tracer around this one give the tensor its own class back in its time."""
     if isinstance(tensor._data, FunctionalData):
         tensor._data.storage.layer.live.append(weakref.ref(tensor))
@@ -580,7 +580,7 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _stand_in(tensor: Any) -> Any:
+def _stand_in(tensor: Tensor) -> Tensor:
     """A meta tensor where a tensor would lie."""
     spec = tensor._spec
     meta = Tensor()
@@ -595,10 +595,10 @@ def _stand_in(tensor: Any) -> Any:
     return meta
 
 
-def _overlap(a: Any, b: Any) -> bool:
+def _overlap(a: Tensor, b: Tensor) -> bool:
     """Whether the memory between the first and the last element of one tensor has some of another's."""
 
-    def extent(tensor: Any) -> tuple[int, int]:
+    def extent(tensor: Tensor) -> tuple[int, int]:
         first = address_of(tensor._data)
         return first, first + (_reach(tensor._spec) + 1) * tensor._spec.itemsize
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.allocator import storage_size
 from ....runtime.data_ptr import DataPtr
 from ....runtime.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
 _ALIGNMENT = 64
 _addresses = itertools.count(1 << 48, 1 << 40)
@@ -57,12 +60,14 @@ class FunctionalStorage:
         "value",
     )
 
-    def __init__(self, layer: Any, value: Any, spec: TensorSpec, root: DataPtr, origin: Any = None) -> None:
+    def __init__(
+        self, layer: Any, value: Tensor, spec: TensorSpec, root: DataPtr, origin: Tensor | None = None
+    ) -> None:
         self.layer = layer
         self.value = value
         self.spec = spec
         self.root = root
-        self.origin = origin
+        self.origin: Any = origin
         self.is_input = False
         self.generation = 0
         self.handles: weakref.WeakSet[FunctionalData] = weakref.WeakSet()
@@ -72,13 +77,13 @@ class FunctionalStorage:
         """Whether anything was written since the storage was made."""
         return self.generation > 0
 
-    def laid_out(self, call: Call, copies: bool) -> Any:
+    def laid_out(self, call: Call, copies: bool) -> Tensor:
         """The value; under the strides that the tensor would have, unless views of it are copies anyway."""
         if not copies:
             self.lay_out(call)
         return self.value
 
-    def lay_out(self, call: Call) -> Any:
+    def lay_out(self, call: Call) -> Tensor:
         """The value under the strides that the tensor would have, as strided views need it."""
         if self.value._spec.strides != self.spec.strides and self.spec.numel > 1:
             self.value = call("aten::_restride", self.value, self.spec.strides)
@@ -115,13 +120,13 @@ class FunctionalData(DataPtr):
             self.generation = storage.generation
         return self.cached
 
-    def _replayed(self, call: Call, copies: bool) -> Any:
+    def _replayed(self, call: Call, copies: bool) -> Tensor:
         value = self.storage.laid_out(call, copies)
         for step in self.steps:
             value = forward(step, value, self.storage, call, copies)
         return value
 
-    def write(self, new: Any, call: Call, copies: bool) -> None:
+    def write(self, new: Tensor, call: Call, copies: bool) -> None:
         """Replace the value, and with it the storage's. `new` has the sizes and dtype of this handle."""
         storage = self.storage
         whole = self._whole_of(new, call, copies)
@@ -136,7 +141,7 @@ class FunctionalData(DataPtr):
             if copies or (new._spec.sizes, new._spec.strides) == (last.sizes, last.strides):
                 self.cached, self.generation = new, storage.generation
 
-    def _whole_of(self, new: Any, call: Call, copies: bool) -> Any:
+    def _whole_of(self, new: Tensor, call: Call, copies: bool) -> Any:
         """The storage's value with `new` in this handle's place: the views backward."""
         steps = self.steps
         if not steps:
@@ -170,14 +175,14 @@ def copy_name(name: str) -> str:
     return f"{base}_copy{dot}{overload}"
 
 
-def forward(step: Step, value: Any, storage: FunctionalStorage, call: Call, copies: bool) -> Any:
+def forward(step: Step, value: Tensor, storage: FunctionalStorage, call: Call, copies: bool) -> Any:
     """The view of a value. A strided view is taken of the whole, whose strides are known."""
     if step.name == "aten::_strided_from":
         value = storage.lay_out(call)
     return call(copy_name(step.name) if copies else step.name, value, *step.args)
 
 
-def _reshape(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+def _reshape(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
     sizes = step.source.sizes
     if copies:
         return call("aten::view_copy", new, sizes)
@@ -204,13 +209,13 @@ def _expand(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
 def _same_view(name: str) -> Callable[..., Any]:
     """The inverse of a view that undoes itself."""
 
-    def undo(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    def undo(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
         return call(copy_name(name) if copies else name, new, *step.args)
 
     return undo
 
 
-def _permute(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+def _permute(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
     dims: Sequence[int] = step.args[0]
     inverse = [0] * len(dims)
     for position, d in enumerate(dims):
@@ -218,12 +223,12 @@ def _permute(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any
     return call("aten::permute_copy" if copies else "aten::permute", new, tuple(inverse))
 
 
-def _view_dtype(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+def _view_dtype(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
     new = call("aten::clone", new, memory_format=_contiguous())
     return call("aten::view_copy.dtype" if copies else "aten::view.dtype", new, step.source.dtype)
 
 
-def _as_real(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+def _as_real(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
     if copies:
         return call("aten::view_as_complex_copy", new)
     if not new._spec.is_contiguous:
@@ -231,12 +236,12 @@ def _as_real(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any
     return call("aten::view_as_complex", new)
 
 
-def _as_complex(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+def _as_complex(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
     return call("aten::view_as_real_copy" if copies else "aten::view_as_real", new)
 
 
 def _scatter(name: str) -> Callable[..., Any]:
-    def scatter(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+    def scatter(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
         return call(name, source, new, *step.args)
 
     return scatter
@@ -267,13 +272,13 @@ def inverse_of(step: Step) -> Callable[..., Any] | None:
     return _INVERSES.get(step.name)
 
 
-def backward(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
+def backward(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
     """The value of what the view was taken of, with `new` where the view is."""
     inverse = _INVERSES[step.name]
     return inverse(step, source, new, call, copies)
 
 
-def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Any, call: Call) -> Any:
+def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Tensor, call: Call) -> Any:
     """The storage's value with `new` where a strided view is.
 
     Raises RuntimeError for a view of another dtype than the whole, and for one that reaches beyond it.

@@ -74,7 +74,7 @@ class FakeTracer(Tracer):
         self._fakes: dict[int, Any] = {}
         self._grads: list[tuple[Any, Any]] = []
 
-    def enter_input(self, tensor: Any, name: str) -> Any:
+    def enter_input(self, tensor: Any, name: str) -> Tensor:
         made = self._fake_of(tensor)
         self._inputs.append((tensor, made))
         from .make_graph import described
@@ -89,8 +89,8 @@ class FakeTracer(Tracer):
             tensor._autograd.grad = grad
         self._inputs.clear()
 
-    def _fake_of(self, tensor: Any) -> Any:
-        made: Any = FakeTensor()
+    def _fake_of(self, tensor: Tensor) -> Tensor:
+        made: Tensor = FakeTensor()
         spec = tensor._spec
         made._spec = spec.replace(keys=PYTHON_BIT)
         made._data = phantom(made._spec)
@@ -99,12 +99,12 @@ class FakeTracer(Tracer):
         made._view_base = None
         return made
 
-    def _constant(self, tensor: Any) -> Any:
+    def _constant(self, tensor: TensorImpl) -> Any:
         if tensor._spec.requires_grad and tensor._autograd is not None:
             self._grads.append((tensor, tensor._autograd.grad))
         return super()._constant(tensor)
 
-    def _refuse_alias(self, tensor: Any) -> None:
+    def _refuse_alias(self, tensor: TensorImpl) -> None:
         super()._refuse_alias(tensor)
         if isinstance(tensor, FakeTensor):
             raise RuntimeError("make_graph: a fake tensor of another recording reached this one")
@@ -144,7 +144,7 @@ class FakeTracer(Tracer):
             origin = origins.get(id(result))
             if origin is not None:
                 return origin
-            made: Any = FakeTensor()
+            made: Tensor = FakeTensor()
             self.made.append(weakref.ref(made))
             made._data = result._data
             made._spec = result._spec.replace(device=device, keys=PYTHON_BIT, requires_grad=False)
@@ -189,7 +189,7 @@ _ACROSS_DEVICES = frozenset({"copy_", "copy", "index", "index_put", "index_put_"
 """Operators that take tensors on several devices, and compute on the first one's."""
 
 
-def _meta_of(tensor: Any) -> Any:
+def _meta_of(tensor: TensorImpl) -> Tensor:
     """A meta tensor over a fake one's phantom memory, or like a real one."""
     spec = tensor._spec
     meta = Tensor()

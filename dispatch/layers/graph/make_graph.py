@@ -94,7 +94,7 @@ def make_graph(
         raise TypeError(f"make_graph(): f must be callable, got {type(f).__name__}")
 
     @api_boundary
-    def record(*args: Any, **kwargs: Any) -> Traced:
+    def record(*args: Tensor, **kwargs: Any) -> Traced:
         checker = check_against(f, args, kwargs) if check else None
         traced = _record(f, tracing_mode, not _error_on_data_dependent_ops, args, kwargs)
         if checker is not None:
@@ -165,7 +165,7 @@ def _input_names(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     return names
 
 
-def _leaf_names(name: str, value: Any) -> list[str]:
+def _leaf_names(name: str, value: Tensor) -> list[str]:
     leaves, spec = tree_flatten(value)
     return [name] if spec.is_leaf() else [f"{name}_{i}" for i in range(len(leaves))]
 
@@ -219,12 +219,12 @@ def innermost_tracer() -> Tracer | None:
     return found[-1] if found else None
 
 
-def _reader_of(tensor: Any) -> Tracer | None:
+def _reader_of(tensor: Tensor) -> Tracer | None:
     """A recording tracer that cannot tell what the tensor's value will be, or None."""
     return next((t for t in tracers() if not t.may_read and t.depends_on_inputs(tensor)), None)
 
 
-def _check_readable(tensor: Any, what: str) -> None:
+def _check_readable(tensor: Tensor, what: str) -> None:
     tracer = _reader_of(tensor)
     if tracer is not None:
         node = tracer.find(tensor)
@@ -368,7 +368,7 @@ class Tracer(TensorDispatchMode):
             return Attribute(self.graph.add_constant(value, "_constant") if held is None else held)
         return value
 
-    def _constant(self, tensor: Any) -> Node:
+    def _constant(self, tensor: TensorImpl) -> Node:
         """The node of a tensor that comes from outside."""
         self._refuse_alias(tensor)
         name = self.graph.add_constant(tensor)
@@ -377,7 +377,7 @@ class Tracer(TensorDispatchMode):
         self._constants.append(tensor)
         return node
 
-    def _refuse_alias(self, tensor: Any) -> None:
+    def _refuse_alias(self, tensor: TensorImpl) -> None:
         """Refuse a closed-over tensor in an input's memory, which another run would not find there."""
         first, last = _extent(tensor)
         for original, stand_in in self._inputs:
@@ -390,13 +390,13 @@ class Tracer(TensorDispatchMode):
                     f"input{name}; make it an argument too, or take the view inside the function"
                 )
 
-    def enter_input(self, tensor: Any, name: str) -> Any:
+    def enter_input(self, tensor: Any, name: str) -> Tensor:
         """The stand-in that the function gets for an input: the same tensor as an object of its own."""
         node = self.graph.placeholder(name, described(tensor._spec))
         if tensor._spec.requires_grad:
             # The end of the graph must hold the caller's tensor, not its stand-in.
             edge_of(tensor)
-        made: Any = tensor
+        made: Tensor = tensor
         if type(tensor) in (Tensor, TracedTensor):
             made = TracedTensor()
             self.made.append(weakref.ref(made))
@@ -422,7 +422,7 @@ class Tracer(TensorDispatchMode):
         originals = {id(made): tensor for tensor, made in self._inputs}
         outer = innermost_tracer()
         for reference in self.made:
-            made: Any = reference()
+            made: Tensor | None = reference()
             if made is None:
                 continue
             base = made._view_base
@@ -450,7 +450,7 @@ def _geometry(tensor: TensorImpl) -> tuple[Any, ...]:
     return spec.sizes, spec.strides, spec.dtype
 
 
-def _extent(tensor: Any) -> tuple[int, int]:
+def _extent(tensor: TensorImpl) -> tuple[int, int]:
     """The addresses between which a tensor's elements lie."""
     spec = tensor._spec
     if not spec.numel:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.generator import Generator
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from .graph import Graph, Node, map_nodes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...tensor import Tensor
 
 
 def packed_graph(graph: Graph) -> tuple[Any, ...]:
@@ -81,7 +86,7 @@ class _PackedTensor:
 
     __slots__ = ("array", "spec")
 
-    def __init__(self, array: Any, spec: _Spec) -> None:
+    def __init__(self, array: NDArray[Any], spec: _Spec) -> None:
         self.array, self.spec = array, spec
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -121,7 +126,7 @@ def unpacked_constant(value: Any) -> Any:
     from ...tensor_data import from_numpy
 
     spec = unpacked(value.spec)
-    tensor: Any = from_numpy(value.array).to(spec.device)
+    tensor: Tensor = from_numpy(value.array).to(spec.device)
     if tensor._spec.strides != spec.strides:
         strided = tensor.new_empty_strided(spec.sizes, spec.strides)
         tensor = strided.copy_(tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ....runtime.written_code import defined
 from ..pytree import TreeSpec, tree_flatten, tree_unflatten
 from .graph import Graph
 from .pickling import packed, unpacked
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 
 class InputLeaf(NamedTuple):
@@ -123,7 +127,7 @@ class _Constants:
         self.__dict__ = constants
 
 
-def _check_leaf(leaf: Any, expected: InputLeaf) -> None:
+def _check_leaf(leaf: Tensor | Number, expected: InputLeaf) -> None:
     spec = expected.spec
     if spec is None:
         if isinstance(leaf, TensorImpl):
@@ -220,7 +224,7 @@ def _set_random_state(states: list[tuple[Generator, bytes]]) -> None:
         generator.set_state_bytes(state)
 
 
-def _same_elements(a: Any, b: Any) -> bool:
+def _same_elements(a: Any, b: Tensor) -> bool:
     if a._spec.is_meta:
         return True
     x, y = np.ascontiguousarray(a.detach().host_array()), np.ascontiguousarray(b.detach().host_array())

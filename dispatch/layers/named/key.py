@@ -80,7 +80,7 @@ def without_names(value: Any) -> Any:
     return value
 
 
-def twin_of(tensor: Any) -> Any:
+def twin_of(tensor: TensorImpl) -> Any:
     """The same tensor to everybody but the user: bytes, version counter, history; its names alone are missing."""
     spec = tensor._spec
     if spec.requires_grad:
@@ -88,7 +88,7 @@ def twin_of(tensor: Any) -> Any:
         edge_of(tensor)
     cls = tensor.__class__
     if cls is Tensor:
-        twin = Tensor()
+        twin: Any = Tensor()
     else:
         twin = object.__new__(cls)
         if hasattr(tensor, "__dict__"):
@@ -152,7 +152,7 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
         return type(result)([_named_result(r, names, own) for r in result])
     if not isinstance(result, TensorImpl):
         return result
-    tensor: Any = own.get(id(result))
+    tensor: Tensor | None = own.get(id(result))
     if tensor is not None:
         return tensor
     made: Any = result
@@ -162,9 +162,9 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
     return made
 
 
-def renamed(tensor: Any, names: Names) -> Any:
+def renamed(tensor: Tensor, names: Names) -> Tensor:
     """A view of a tensor with other names; gradients pass as through `alias`."""
-    view = (twin_of(tensor) if tensor._spec.__class__ is NamedSpec else tensor).alias()
+    view: Tensor = (twin_of(tensor) if tensor._spec.__class__ is NamedSpec else tensor).alias()
     if view._view_base is not None and tensor._view_base is None:
         view._view_base = tensor
     view._spec = named(view._spec, names)

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import EllipsisType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.dimname import Names, checked_names, describe
 from ....runtime.named_spec import named
 from ....runtime.tensor_impl import TensorImpl
 from .key import renamed
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
 
-def assign_names(tensor: Any, names: Any) -> None:
+
+def assign_names(tensor: Tensor, names: Any) -> None:
     """``tensor.names = names``: a sequence of names, or None for none."""
     if names is None:
         tensor._spec = tensor._spec.unnamed
@@ -25,19 +28,19 @@ def assign_names(tensor: Any, names: Any) -> None:
     rename_(tensor, tuple(names), {})
 
 
-def rename(tensor: Any, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Any:
+def rename(tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Tensor:
     """`Tensor.rename`."""
     return renamed(tensor, _new_names("rename", tensor, names, rename_map))
 
 
-def rename_(tensor: Any, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Any:
+def rename_(tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Tensor:
     """`Tensor.rename_`."""
     tensor._spec = named(tensor._spec, _new_names("rename_", tensor, names, rename_map))
     return tensor
 
 
 def _new_names(
-    function: str, tensor: Any, names: Sequence[Any], rename_map: Mapping[str, str | None]
+    function: str, tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str | None]
 ) -> Names:
     """What `rename` makes of a tensor's names."""
     before: Names = tensor._spec.names
@@ -96,7 +99,7 @@ def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
     return list(names)
 
 
-def refine_names(tensor: Any, names: Sequence[Any]) -> Any:
+def refine_names(tensor: Tensor, names: Sequence[Any]) -> Tensor:
     """`Tensor.refine_names`."""
     before: Names = tensor._spec.names
     wanted = _typed("refine_names", _with_ellipsis("refine_names", names, before))
@@ -114,7 +117,7 @@ def refine_names(tensor: Any, names: Sequence[Any]) -> Any:
     return renamed(tensor, after)
 
 
-def align_to(tensor: Any, names: Sequence[Any]) -> Any:
+def align_to(tensor: Tensor, names: Sequence[Any]) -> Tensor:
     """`Tensor.align_to`."""
     place = _one_ellipsis("align_to", names)
     if place is None:
@@ -138,7 +141,7 @@ def _refuse_unnamed(before: Names) -> None:
     )
 
 
-def align(tensor: Any, wanted: Names) -> Any:
+def align(tensor: Tensor, wanted: Names) -> Tensor:
     """A tensor with its dimensions in the order of `wanted`, new ones of size 1."""
     before: Names = tensor._spec.names
     if None in before:
@@ -152,7 +155,7 @@ def align(tensor: Any, wanted: Names) -> Any:
     return _arranged(tensor, list(wanted))
 
 
-def _arranged(tensor: Any, order: Sequence[str | int | None]) -> Any:
+def _arranged(tensor: Tensor, order: Sequence[str | int | None]) -> Tensor:
     """A view whose dimensions are those of `order`: by name or position; what the tensor has not is new, of size 1."""
     before: Names = tensor._spec.names
     places = [d if isinstance(d, int) else before.index(d) if d in before else None for d in order]
@@ -175,5 +178,5 @@ def align_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
             )
     if not given:
         return ()
-    longest: Any = max(given, key=lambda tensor: tensor._spec.ndim)
+    longest: Tensor = max(given, key=lambda tensor: tensor._spec.ndim)
     return tuple([align(tensor, longest._spec.names) for tensor in given])

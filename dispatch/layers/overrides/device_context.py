@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import TracebackType
 from typing import Any
@@ -45,7 +45,7 @@ class DeviceContext(TensorFunctionMode):
         self.device = device
 
     def __tensor_function__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         if func in factories() and kwargs.get("device") is None:

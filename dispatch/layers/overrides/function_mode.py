@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -33,7 +33,7 @@ class TensorFunctionMode:
     """
 
     def __tensor_function__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Handle one call.
 
@@ -75,7 +75,7 @@ class BaseTensorFunctionMode(TensorFunctionMode):
     """A mode that calls what it sees (`torch.overrides.BaseTorchFunctionMode`)."""
 
     def __tensor_function__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         return func(*args, **(kwargs or {}))
 

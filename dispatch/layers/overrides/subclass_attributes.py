@@ -54,7 +54,7 @@ def is_operator(name: str) -> bool:
     return name in BINARY_OPERATORS
 
 
-def _overridden(func: Any, original: Any, operator: bool) -> Callable[..., Any]:
+def _overridden(func: Callable[..., Any], original: Callable[..., Any], operator: bool) -> Callable[..., Any]:
     """A function that asks first; `func` is what handlers get, `original` what serves where there are none to ask."""
 
     call_handlers = handle_operator if operator else handle

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.cuda.driver import current_driver
 from ....runtime.dispatch_key import DispatchKey
@@ -26,6 +26,10 @@ from ...structured.stub import recorders
 from .devices import DeviceRecorder, DeviceWork
 from .log import KernelSite, LaunchSite, MemorySite, OperatorSite, RangeSite, Stack, ThreadLog
 from .memory import record_allocations
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 _lock = threading.RLock()
 _active: list[Session] = []
@@ -249,7 +253,7 @@ def written_down(site: OperatorSite, plan: Plan, count: int, owner: int, log: li
         return one
     if count == 2:
 
-        def two(value: Any, other: Any) -> Any:
+        def two(value: Tensor, other: Tensor | Number) -> Any:
             if ident() != owner:
                 return plan(value, other)
             place = len(log)

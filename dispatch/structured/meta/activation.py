@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .pointwise import refuse_integral, unary
 
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
-def activation(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
+
+def activation(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
     """Any numbers beside the input."""
     if meta.name.rstrip("_") != "threshold":
         refuse_integral(meta, self)
     unary(meta, self)
 
 
-def shrink(meta: MetaBase, self: TensorSpec, lambd: Any) -> None:
+def shrink(meta: MetaBase, self: TensorSpec, lambd: NumberKind) -> None:
     """`softshrink` and `hardshrink`."""
     refuse_integral(meta, self)
     unary(meta, self)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.generator import default_generator
 from ....runtime.memory_format import contiguous_strides
@@ -38,6 +38,11 @@ from ...tensor import Tensor
 from ..allocation import allocator_of
 from ..stub import StructuredCall, find_kernel
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ....runtime.data_ptr import DataPtr
 
 LARGEST_HEAD = 256
 """The largest head that the fused operators of CUDA take: PyTorch's flash backend has the same bound."""
@@ -120,7 +125,7 @@ def _kernel(
     return find_kernel(stub, device.type, name)(call).into
 
 
-def _specs(*values: Any) -> tuple[TensorSpec | None, ...]:
+def _specs(*values: Tensor | None) -> tuple[TensorSpec | None, ...]:
     return tuple([None if value is None else value._spec.detached for value in values])
 
 
@@ -129,12 +134,12 @@ def _statistics(query: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous(query.sizes[:3], dtype, query.device)
 
 
-def _scale(width: int, scale: Any) -> float:
+def _scale(width: int, scale: float | None) -> float:
     """The scale of a call, by default 1 / sqrt(width); of heads without elements scores are 0 with any."""
     return float(scale) if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
 
 
-def _data(value: Any) -> Any:
+def _data(value: Tensor | None) -> DataPtr | NDArray[Any] | None:
     return None if value is None else value._data
 
 
@@ -155,7 +160,9 @@ def flash_attention_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]
     )
     allocate, allocate_statistics, width = allocator_of(out), allocator_of(statistics), query.sizes[3]
 
-    def plan(query: Any, key: Any, value: Any, dropout_p: Any, mask: Any, scale: Any) -> Any:
+    def plan(
+        query: Tensor, key: Tensor, value: Tensor, dropout_p: float, mask: Tensor | None, scale: float | None
+    ) -> tuple[Tensor, Tensor]:
         if dropout_p:
             raise RuntimeError(f"{name}: Currently do not support dropout > 0")
         data, logsumexp = allocate(), allocate_statistics()
@@ -192,7 +199,7 @@ def flash_attention_for_cpu_backward(op: OperatorEntry, key_set: int, args: Sequ
     )
     allocators, width = [allocator_of(spec) for spec in outputs], query.sizes[3]
 
-    def plan(*values: Any) -> Any:
+    def plan(*values: Any) -> tuple[Tensor, ...]:
         *tensors, dropout_p, mask, scale = values
         if dropout_p:
             raise RuntimeError(f"{name}: Currently do not support dropout > 0")
@@ -256,7 +263,9 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     width, device = query.sizes[3], query.device
     counters = math.prod(query.sizes[:3]) * -(-key.sizes[2] // 4)
 
-    def plan(query: Any, key: Any, value: Any, bias: Any, dropout_p: Any, scale: Any) -> Any:
+    def plan(
+        query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout_p: float, scale: Any
+    ) -> tuple[Tensor, ...]:
         _check_probability(dropout_p)
         made = [allocate() for allocate in allocators]
         drops = dropout_p and counters and device.type != "meta"
@@ -323,7 +332,7 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
     undefined = TensorSpec.contiguous((0,), query.dtype, query.device)
     allocate_nothing, width = allocator_of(undefined), query.sizes[3]
 
-    def plan(*values: Any) -> Any:
+    def plan(*values: Any) -> tuple[Tensor, ...]:
         *tensors, dropout_p, scale = values
         _check_probability(dropout_p)
         made = [None if allocate is None else allocate() for allocate in allocators]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from ...tensor import Tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import OWN, StructuredCall, find_kernel, has_kernel
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
 
 _OF_ONE = FunctionalForm((TENSOR,), None)
 _OF_NUMBERS: dict[type, ScalarType] = {bool: bool_, int: int64, float: float64, complex: complex128}
@@ -160,14 +163,14 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if number is not None:
         element_type = number.np
 
-        def plan_of_number(self: Any, src: Any) -> Any:
+        def plan_of_number(self: Tensor, src: Number) -> Tensor:
             copy(self._data, np.array(src, element_type))
             self.bump_version()
             return self
 
         return plan_of_number
 
-    def plan(self: Any, src: Any) -> Any:
+    def plan(self: Tensor, src: Tensor) -> Tensor:
         if src is self:
             self.bump_version()
             return self
@@ -209,7 +212,7 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return _OF_ONE.plan(kernel, (target,))
     copy = copier(target, source, non_blocking)
 
-    def plan(self: Any) -> Any:
+    def plan(self: Tensor) -> Tensor:
         data = allocate()
         copy(data, self._data)
         return Tensor.from_data(data, target)

@@ -110,7 +110,7 @@ def in_place(
     into = None if spec.is_meta else kernel_of(name, stub, (spec,), names, extra)
     if into is None or not count:
 
-        def nothing(self: Any, *values: Any) -> Any:
+        def nothing(self: Tensor, *values: Any) -> Tensor:
             if check is not None:
                 check(*values[:-1])
             self.bump_version()
@@ -120,7 +120,7 @@ def in_place(
     if numbers == 2 and check is not None:
         check_two = check
 
-        def plan_two(self: Any, one: Any, other: Any, generator: Any) -> Any:
+        def plan_two(self: Tensor, one: float, other: float, generator: Generator | None) -> Tensor:
             check_two(one, other)
             if generator is None:
                 generator = default_generator(device)
@@ -139,7 +139,7 @@ def in_place(
     if numbers == 1 and check is not None:
         check_one = check
 
-        def plan_one(self: Any, number: Any, generator: Any) -> Any:
+        def plan_one(self: Tensor, number: float, generator: Generator | None) -> Tensor:
             check_one(number)
             if generator is None:
                 generator = default_generator(device)
@@ -156,7 +156,7 @@ def in_place(
 
         return plan_one
 
-    def plan(self: Any, generator: Any) -> Any:
+    def plan(self: Tensor, generator: Generator | None) -> Tensor:
         if generator is None:
             generator = default_generator(device)
         else:
@@ -187,7 +187,7 @@ def fresh(
     if into is None or not count:
         return lambda *_: Tensor.from_data(allocate(), spec)
 
-    def drawn(generator: Any = None) -> Any:
+    def drawn(generator: Generator | None = None) -> Tensor:
         if generator is None:
             generator = default_generator(device)
         else:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import int32, int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 
 def embedding(
@@ -34,7 +37,7 @@ def embedding(
 
 
 def embedding_renorm(
-    meta: MetaBase, self: TensorSpec, indices: TensorSpec, max_norm: Any, norm_type: Any
+    meta: MetaBase, self: TensorSpec, indices: TensorSpec, max_norm: NumberKind, norm_type: NumberKind
 ) -> None:
     """The named rows scaled down to a norm, in place."""
     if self.ndim != 2:

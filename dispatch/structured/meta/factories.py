@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel, has_kernel
 from .copy import resolve_device
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -63,7 +66,7 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
     """A plan that allocates, in page-locked memory where `pin` is true."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
 
-    def plan(*_: Any) -> Any:
+    def plan(*_: object) -> Tensor:
         out = Tensor()
         out._data = allocate()
         out._spec = spec
@@ -80,7 +83,7 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
         make: Callable[..., Any] = np.zeros if value == 0 else np.ones
         sizes, np_dtype = spec.sizes, spec.np_dtype
 
-        def small(*_: Any) -> Any:
+        def small(*_: object) -> Tensor:
             out = Tensor()
             out._data = make(sizes, np_dtype)
             out._spec = spec
@@ -96,7 +99,7 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
     call = StructuredCall("fill", {"self": spec, "value": int}, ("value",), (spec,), None, spec.device, {})
     fill = find_kernel(stub, spec.device.type, "fill_")(call).into
 
-    def plan(*_: Any) -> Any:
+    def plan(*_: object) -> Tensor:
         data = allocate()
         fill(data, value)
         return Tensor.from_data(data, spec)
@@ -199,12 +202,12 @@ def new_ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return filled(new_spec("new_ones", args), "fill_stub", 1, args[5])
 
 
-def fill(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
+def fill(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
     """The meta of operators that write one value to every element of `self`, which may be expanded."""
     meta.may_overlap = True
     by_place(meta, self, *numbers)
 
 
-def by_place(meta: MetaBase, self: TensorSpec, *numbers: Any) -> None:
+def by_place(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
     """The meta of operators that write every element of `self` from numbers and its place alone."""
     meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)

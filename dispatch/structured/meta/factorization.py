@@ -6,7 +6,7 @@ Results are column-major, as LAPACK and cuSOLVER write them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.scalar_type import bfloat16, float16, int32, int64
 from ....runtime.scalar_type import dtype as ScalarType
@@ -14,6 +14,9 @@ from ....runtime.tensor_spec import TensorSpec
 from ...iterator.broadcast import infer_size
 from ..meta_base import MetaBase
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 
 def check_matrix(name: str, A: TensorSpec, argument: str = "A") -> None:
@@ -274,7 +277,7 @@ def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
     return (*strides[:-2], strides[-1], strides[-2])
 
 
-def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: Any, driver: str) -> None:
+def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: NumberKind, driver: str) -> None:
     """What LAPACK leaves in the place of B, the singular values, the rank and the flag of failure."""
     *batch, m, n = A.sizes
     _columns(meta, 0, (*batch, max(m, n), B.sizes[-1]), A.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import bool_, int32, int64
@@ -10,6 +10,9 @@ from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .dims import wrap_dim
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 
 def _check_index_vector(name: str, self: TensorSpec, index: TensorSpec) -> None:
@@ -74,7 +77,7 @@ def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: Te
 
 
 def index_add(
-    meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, alpha: Any
+    meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, alpha: NumberKind
 ) -> None:
     """`self` with slices of `source`, times `alpha`, added where a vector of numbers says."""
     meta.extra["dim"] = _slices("index_add_", self, dim, index, source)

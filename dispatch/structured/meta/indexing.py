@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.memory_format import contiguous_strides, dense_strides_like, preserve_format, strides_for
 from ....runtime.scalar_type import bool_, dtype_of_number, int32, int64, uint8
@@ -31,6 +31,10 @@ from .index_rows import index_add, index_copy, index_reduce, index_select
 from .joining import can_cast, cat
 from .linalg import check_same_device
 from .scattering import gather, scatter, scatter_add, scatter_reduce, scatter_value, take
+
+if TYPE_CHECKING:
+    from ....runtime.device import device as Device
+    from ...iterator.type_promotion import PromotedOperand
 
 __all__ = [
     "can_cast",
@@ -181,11 +185,11 @@ def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
         d += spec.ndim
 
 
-def _spec_or_none(value: Any) -> TensorSpec | None:
+def _spec_or_none(value: Tensor | None) -> TensorSpec | None:
     return None if value is None else value._spec
 
 
-def _numbered(indices: Sequence[Any], device: Any) -> list[Any]:
+def _numbered(indices: Sequence[Any], device: Device) -> list[Any]:
     """Masks as the places where they hold, a tensor for each dimension; host indices on `device`."""
     from ...generated.functions import nonzero
 
@@ -233,7 +237,7 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         pick = find_kernel("index_masked_stub", device.type, "index")(call).fresh
         assert pick is not None
 
-        def masked(self: Any, indices: Any) -> Any:
+        def masked(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             data = pick(self._data, data_of(indices))
             return Tensor.from_data(data, TensorSpec.contiguous(data.shape, self._spec.dtype, device))
 
@@ -264,7 +268,7 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     # One value where masks hold is a fill: it may be an element of what is filled.
     fills = not accumulate and values.numel == 1 and all(spec is None or is_mask(spec) for spec in indices)
 
-    def plan(self: Any, indices: Any, values: Any) -> Any:
+    def plan(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Any:
         if move:
             values = values.to(device)
         elif fills and shares_memory(self, values):
@@ -284,7 +288,7 @@ def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     find = find_kernel("nonzero_stub", device.type, "nonzero")(call).fresh
     assert find is not None
 
-    def plan(self: Any) -> Any:
+    def plan(self: Tensor) -> Tensor:
         data, count = find(self._data)
         return Tensor.from_data(data, TensorSpec.of((count, rank), (1, max(count, 1)), int64, device))
 
@@ -305,7 +309,7 @@ def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=int64, device=self.device)
 
 
-def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Any) -> None:
+def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: PromotedOperand) -> None:
     """`self` with a number where the mask holds; both are broadcast."""
     if mask.dtype is not bool_:
         raise RuntimeError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.memory_format import contiguous_strides, strides_for
 from ....runtime.scalar_type import bool_
@@ -13,8 +13,12 @@ from ..meta_base import MetaBase
 from .dims import wrap_dim
 from .linalg import check_same_device
 
+if TYPE_CHECKING:
+    from ....runtime.device import device as Device
+    from ....runtime.scalar_type import dtype as ScalarType
 
-def can_cast(source: Any, target: Any) -> bool:
+
+def can_cast(source: ScalarType, target: ScalarType) -> bool:
     """Whether ATen stores results of `source` in `target`: complex in complex only, no floats in integers."""
     if source.is_complex and not target.is_complex:
         return False
@@ -75,7 +79,9 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
         meta.rule = _joined(first.ndim, d, common, first.device)
 
 
-def _joined(rank: int, d: int, dtype: Any, device: Any) -> Callable[[Sequence[Any]], TensorSpec | None]:
+def _joined(
+    rank: int, d: int, dtype: ScalarType, device: Device
+) -> Callable[[Sequence[Any]], TensorSpec | None]:
     """The result of joining contiguous tensors of one dtype and rank along a dimension, from the call's arguments."""
 
     def rule(args: Sequence[Any]) -> TensorSpec | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 
 def check_same_device(name: str, *specs: TensorSpec | None) -> None:
@@ -34,7 +37,7 @@ def _check_multiply(mat1: TensorSpec, mat2: TensorSpec) -> None:
         )
 
 
-def _check_scales(dtype: ScalarType, *scales: Any) -> None:
+def _check_scales(dtype: ScalarType, *scales: NumberKind) -> None:
     """Refuse complex scales of real products; others are cast to the dtype, as ``Scalar.to`` does."""
     for scale in scales:
         if (scale is complex or scale.__class__ is complex) and not dtype.is_complex:
@@ -154,7 +157,7 @@ def vdot(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
 
 
 def addmm(
-    meta: MetaBase, self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, beta: Any, alpha: Any
+    meta: MetaBase, self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, beta: NumberKind, alpha: NumberKind
 ) -> None:
     """beta * self + alpha * (mat1 @ mat2), `self` broadcast to (n, p)."""
     if mat1.ndim != 2:
@@ -171,8 +174,8 @@ def addmm_activation(
     self: TensorSpec,
     mat1: TensorSpec,
     mat2: TensorSpec,
-    beta: Any,
-    alpha: Any,
+    beta: NumberKind,
+    alpha: NumberKind,
     use_gelu: bool,
 ) -> None:
     """`addmm`, then relu or gelu."""
@@ -190,8 +193,8 @@ def _check_product_sum(
     first: TensorSpec,
     second: TensorSpec,
     sizes: tuple[int, ...],
-    beta: Any,
-    alpha: Any,
+    beta: NumberKind,
+    alpha: NumberKind,
 ) -> None:
     if self.dtype is not second.dtype:
         raise RuntimeError(
@@ -208,7 +211,9 @@ def _check_product_sum(
     meta.set_output_raw_strided(0, sizes, dtype=self.dtype)
 
 
-def addmv(meta: MetaBase, self: TensorSpec, mat: TensorSpec, vec: TensorSpec, beta: Any, alpha: Any) -> None:
+def addmv(
+    meta: MetaBase, self: TensorSpec, mat: TensorSpec, vec: TensorSpec, beta: NumberKind, alpha: NumberKind
+) -> None:
     """beta * self + alpha * (mat @ vec), `self` broadcast to (n,)."""
     _check_matrix_vector(self.sizes, mat, vec)
     _check_matrix_vector_dtype(self, mat, vec)
@@ -219,7 +224,12 @@ def addmv(meta: MetaBase, self: TensorSpec, mat: TensorSpec, vec: TensorSpec, be
 
 
 def baddbmm(
-    meta: MetaBase, self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, beta: Any, alpha: Any
+    meta: MetaBase,
+    self: TensorSpec,
+    batch1: TensorSpec,
+    batch2: TensorSpec,
+    beta: NumberKind,
+    alpha: NumberKind,
 ) -> None:
     """beta * self + alpha * bmm(batch1, batch2), `self` broadcast to (b, n, p)."""
     sizes = _check_batches("baddbmm", batch1, batch2)
@@ -234,7 +244,12 @@ def baddbmm(
 
 
 def addbmm(
-    meta: MetaBase, self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, beta: Any, alpha: Any
+    meta: MetaBase,
+    self: TensorSpec,
+    batch1: TensorSpec,
+    batch2: TensorSpec,
+    beta: NumberKind,
+    alpha: NumberKind,
 ) -> None:
     """beta * self + alpha * the sum of bmm(batch1, batch2) over the batch, `self` broadcast to (n, p)."""
     if batch1.ndim != 3:

@@ -11,9 +11,14 @@ import enum
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..stub import StructuredCall
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ....runtime.data_ptr import DataPtr
 
 
 class Kind(enum.IntEnum):
@@ -123,7 +128,7 @@ def by_factors(call: StructuredCall, make: Callable[[tuple[LineMap, ...]], Kerne
             )
         )
 
-    def into(out: Any, array: Any, *factors: float | None) -> None:
+    def into(out: DataPtr | NDArray[Any], array: DataPtr | NDArray[Any], *factors: float | None) -> None:
         made(*factors)(out, array)
 
     return into

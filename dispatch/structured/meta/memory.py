@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.allocator import get_allocator
 from ....runtime.device import CPU
@@ -11,6 +11,10 @@ from ....runtime.storage import address_of
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
+
+if TYPE_CHECKING:
+    from ....runtime.cuda.stream import Stream
+    from ...tensor import Tensor
 
 
 def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -24,7 +28,7 @@ def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     index = spec.device.resolved_index
     allocator: Any = get_allocator("cuda")
 
-    def record(self: Any, s: Any) -> None:
+    def record(self: Tensor, s: Stream) -> None:
         if s.device_index != index:
             raise RuntimeError(
                 f"record_stream(): expected a stream of the tensor's device {spec.device}, got one of {s.device}"
@@ -43,7 +47,7 @@ def is_pinned(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return lambda *_: False
     from ....runtime.cuda.memory.pinned import is_pinned as is_page_locked
 
-    def ask(self: Any) -> bool:
+    def ask(self: Tensor) -> bool:
         return is_page_locked(address_of(self._data))
 
     return ask

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.memory_format import channels_last_strides, is_channels_last_strides
 from ....runtime.scalar_type import bfloat16, float16, float32
@@ -23,6 +23,9 @@ from ..allocation import allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 NARROW = (float16, bfloat16)
 
@@ -86,7 +89,7 @@ def native_layer_norm(
     normalized_shape: Sequence[int],
     weight: TensorSpec | None,
     bias: TensorSpec | None,
-    eps: Any,
+    eps: NumberKind,
 ) -> None:
     """The normalised input, contiguous; the mean and the reciprocal deviation of each row, (..., 1, 1)."""
     lead = check_normalized_shape(input, normalized_shape, weight, bias, "*, ")
@@ -106,7 +109,7 @@ def _fused_rms_norm(
     input: TensorSpec,
     normalized_shape: Sequence[int],
     weight: TensorSpec | None,
-    eps: Any,
+    eps: NumberKind | None,
 ) -> None:
     """The input over its root mean square, and the reciprocal of that, in float32 for narrow floats."""
     lead = check_normalized_shape(input, normalized_shape, weight, None, "*")
@@ -156,7 +159,7 @@ def _plan_masked(
     return run
 
 
-def _spec(value: Any) -> Any:
+def _spec(value: Tensor | None) -> Any:
     return None if value is None else value._spec.detached
 
 
@@ -275,7 +278,7 @@ def native_group_norm(
     C: int,
     HxW: int,
     group: int,
-    eps: Any,
+    eps: NumberKind,
 ) -> None:
     """(N, C, ...) normalised over each group of channels; the groups' means and reciprocal deviations, (N, group)."""
     _check_group_norm(input, N, C, HxW, group, weight)
@@ -425,7 +428,18 @@ def native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[A
         {"train": train},
     )
 
-    def called(g: Any, x: Any, w: Any, rm: Any, rv: Any, m: Any, r: Any, t: bool, eps: Any, k: Any) -> Any:
+    def called(
+        g: Tensor,
+        x: Tensor,
+        w: Tensor | None,
+        rm: Tensor | None,
+        rv: Tensor | None,
+        m: Tensor | None,
+        r: Tensor | None,
+        t: bool,
+        eps: float,
+        k: Sequence[bool],
+    ) -> Sequence[Tensor | None]:
         return run(g, x, m if train else rm, r if train else rv, w, eps)
 
     return op.rebind(called, args)

@@ -27,7 +27,7 @@ to T where an expression of them ends; such an expression is computed in float64
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.device import device as Device
 from ....runtime.scalar_type import bfloat16, float16, float32, float64
@@ -37,6 +37,10 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..stub import StructuredCall, find_kernel
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 FLOATS = (float32, float64, float16, bfloat16)
 
@@ -124,14 +128,14 @@ def _check_rate(name: str, lr: TensorSpec, device: Device) -> None:
         raise RuntimeError(f"{name}: expected scalar type Float but found {lr.dtype.scalar_name} in lr")
 
 
-def _rate(lr: Any) -> Any:
+def _rate(lr: Tensor | float) -> Any:
     """The rate as kernels take it: a number, or where it stands on the device."""
     if not isinstance(lr, TensorImpl):
         return lr
-    return float(lr.item()) if lr.device.type == "cpu" else lr._data  # type: ignore[attr-defined]
+    return float(lr.item()) if lr.device.type == "cpu" else lr._data
 
 
-def _datum(tensor: Any) -> Any:
+def _datum(tensor: Tensor | None) -> Any:
     return None if tensor is None else tensor._data
 
 
@@ -153,7 +157,7 @@ def _kernel(
     return find_kernel(stub, device.type, name)(call).into
 
 
-def _spec_or_class(value: Any) -> Any:
+def _spec_or_class(value: Tensor | Number | None) -> TensorSpec | type | None:
     if value is None:
         return None
     return value._spec.detached if isinstance(value, TensorImpl) else value.__class__
@@ -175,15 +179,15 @@ def fused_sgd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     count = len(parameters)
 
     def plan(
-        self: Any,
-        grads: Any,
-        buffers: Any,
+        self: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        buffers: Sequence[Tensor],
         weight_decay: float,
         momentum: float,
-        lr: Any,
+        lr: Tensor | float,
         dampening: float,
-        scale: Any,
-        found: Any,
+        scale: Tensor | None,
+        found: Tensor | None,
     ) -> None:
         if momentum != 0 and not buffers:
             _check_lengths(name, count, {"momentum_buffer_list": ()})
@@ -237,19 +241,19 @@ def _adam(decoupled: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan
         into = _kernel(name, "fused_adam_stub", lists, numbers, flags)
 
         def plan(
-            self: Any,
-            grads: Any,
-            averages: Any,
-            squares: Any,
-            largest: Any,
-            counts: Any,
-            lr: Any,
+            self: Sequence[Tensor],
+            grads: Sequence[Tensor],
+            averages: Sequence[Tensor],
+            squares: Sequence[Tensor],
+            largest: Sequence[Tensor],
+            counts: Sequence[Tensor],
+            lr: Tensor | float,
             beta1: float,
             beta2: float,
             weight_decay: float,
             eps: float,
-            scale: Any,
-            found: Any,
+            scale: Tensor | None,
+            found: Tensor | None,
         ) -> None:
             if into is not None:
                 into(
@@ -322,7 +326,7 @@ def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         )
     is_meta = specs[0].is_meta
 
-    def plan(self: Any, found: Any, inverse: Any) -> None:
+    def plan(self: Sequence[Tensor], found: Tensor, inverse: Tensor) -> None:
         if into is not None:
             into([self[number]._data for number in dense], found._data, inverse._data)
         for number in () if is_meta else others:

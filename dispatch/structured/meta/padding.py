@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.memory_format import channels_last, channels_last_3d, channels_last_strides
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .line_maps import Kind, LineMap
 
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
+
 KINDS = {"reflection": Kind.REFLECT, "replication": Kind.REPLICATE}
 SIDES = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def constant_pad_nd(meta: MetaBase, self: TensorSpec, pad: Sequence[int], value: Any) -> None:
+def constant_pad_nd(meta: MetaBase, self: TensorSpec, pad: Sequence[int], value: NumberKind) -> None:
     """A border of a number on both sides of the last dimensions; negative ones leave elements off.
 
     Raises RuntimeError for an odd number of sides, for more than the tensor has, and where less than nothing is left.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import bool_, dtype_of_number, int32
 from ....runtime.scalar_type import dtype as ScalarType
@@ -16,8 +16,12 @@ from ....runtime.tensor_spec import TensorSpec
 from ...iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from ..meta_base import MetaBase
 
+if TYPE_CHECKING:
+    from ...iterator.type_promotion import PromotedOperand
+    from ..meta_base import NumberKind
 
-def dtype_of(operand: Any) -> ScalarType:
+
+def dtype_of(operand: PromotedOperand) -> ScalarType:
     """The dtype of a tensor, or that of a number's class."""
     if isinstance(operand, TensorSpec):
         return operand.dtype
@@ -123,24 +127,24 @@ def sign(meta: MetaBase, self: TensorSpec) -> None:
     unary(meta, self)
 
 
-def binary(meta: MetaBase, self: Any, other: Any) -> None:
+def binary(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
     """Two inputs promoted to a common dtype."""
     meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, other))
 
 
-def binary_float(meta: MetaBase, self: Any, other: Any) -> None:
+def binary_float(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
     """Two inputs promoted to a common dtype; integers give the default floating dtype."""
     meta.build(TensorIterator.binary_float_op(meta.maybe_get_output(), self, other))
 
 
-def add(meta: MetaBase, self: Any, other: Any, alpha: Any) -> None:
+def add(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: NumberKind) -> None:
     """Two inputs promoted to a common dtype, and a scale for the second, checked against that dtype."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     check_alpha(iterator.common_dtype, alpha)
     meta.build(iterator)
 
 
-def sub(meta: MetaBase, self: Any, other: Any, alpha: Any) -> None:
+def sub(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: NumberKind) -> None:
     """As `add`; bool is refused."""
     both = dtype_of(self) is bool_ and dtype_of(other) is bool_
     if both:
@@ -156,7 +160,7 @@ def sub(meta: MetaBase, self: Any, other: Any, alpha: Any) -> None:
     add(meta, self, other, alpha)
 
 
-def check_alpha(dtype: ScalarType, alpha: Any) -> None:
+def check_alpha(dtype: ScalarType, alpha: NumberKind) -> None:
     """Refuse a scale that the common dtype cannot hold, as ATen's alpha_check does."""
     kind = alpha if isinstance(alpha, type) else alpha.__class__
     if kind is bool and dtype is not bool_:
@@ -172,7 +176,7 @@ def check_alpha(dtype: ScalarType, alpha: Any) -> None:
 div = binary_float
 
 
-def div_mode(meta: MetaBase, self: Any, other: Any, rounding_mode: str | None) -> None:
+def div_mode(meta: MetaBase, self: TensorSpec, other: PromotedOperand, rounding_mode: str | None) -> None:
     """True division for None; ``trunc`` and ``floor`` keep integers."""
     if rounding_mode is None:
         return binary_float(meta, self, other)
@@ -185,7 +189,7 @@ def div_mode(meta: MetaBase, self: Any, other: Any, rounding_mode: str | None) -
     binary(meta, self, other)
 
 
-def pow(meta: MetaBase, self: Any, exponent: Any) -> None:
+def pow(meta: MetaBase, self: PromotedOperand, exponent: PromotedOperand) -> None:
     """A base and an exponent, either of which may be a number; a truth value is a power by another one alone."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, exponent)
     if iterator.common_dtype is bool_ and not (isinstance(self, TensorSpec) and isinstance(exponent, type)):
@@ -200,12 +204,12 @@ def ordered_binary(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
     binary(meta, self, other)
 
 
-def comparison(meta: MetaBase, self: Any, other: Any) -> None:
+def comparison(meta: MetaBase, self: TensorSpec, other: PromotedOperand) -> None:
     """Two inputs compared in their common dtype; a new output is bool, a given one keeps its dtype."""
     meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
 
 
-def ordering(meta: MetaBase, self: Any, other: Any) -> None:
+def ordering(meta: MetaBase, self: TensorSpec, other: PromotedOperand) -> None:
     """A comparison that needs an order."""
     iterator = TensorIterator.comparison_op(meta.maybe_get_output(), self, other)
     if iterator.common_dtype.is_complex:
@@ -225,7 +229,7 @@ def logical(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
     meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
 
 
-def bitwise(meta: MetaBase, self: Any, other: Any) -> None:
+def bitwise(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
     """Two integral or bool inputs; shifts know no bool."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact(meta, iterator.common_dtype)
@@ -269,19 +273,21 @@ def check_approximate(approximate: str) -> None:
         raise RuntimeError("approximate argument must be either none or tanh.")
 
 
-def softplus(meta: MetaBase, self: TensorSpec, beta: Any, threshold: Any) -> None:
+def softplus(meta: MetaBase, self: TensorSpec, beta: NumberKind, threshold: NumberKind) -> None:
     """One floating input."""
     refuse_integral(meta, self)
     unary(meta, self)
 
 
-def leaky_relu(meta: MetaBase, self: TensorSpec, negative_slope: Any) -> None:
+def leaky_relu(meta: MetaBase, self: TensorSpec, negative_slope: NumberKind) -> None:
     """One floating input."""
     refuse_integral(meta, self)
     unary(meta, self)
 
 
-def threshold_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, threshold: Any) -> None:
+def threshold_backward(
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, threshold: NumberKind
+) -> None:
     """The gradient where `self` exceeds the threshold."""
     binary(meta, grad_output, self)
 
@@ -293,20 +299,24 @@ def gelu_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, app
 
 
 def softplus_backward(
-    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, beta: Any, threshold: Any
+    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, beta: NumberKind, threshold: NumberKind
 ) -> None:
     """The gradient of `softplus`."""
     binary(meta, grad_output, self)
 
 
 def leaky_relu_backward(
-    meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, negative_slope: Any, self_is_result: bool
+    meta: MetaBase,
+    grad_output: TensorSpec,
+    self: TensorSpec,
+    negative_slope: NumberKind,
+    self_is_result: bool,
 ) -> None:
     """The gradient of `leaky_relu`, from its input or its result."""
     binary(meta, grad_output, self)
 
 
-def clamp(meta: MetaBase, self: TensorSpec, min: Any, max: Any) -> None:
+def clamp(meta: MetaBase, self: TensorSpec, min: PromotedOperand | None, max: PromotedOperand | None) -> None:
     """An input and bounds, either of which may be absent, promoted together."""
     bounds = [b for b in (min, max) if b is not None]
     if not bounds:
@@ -314,7 +324,7 @@ def clamp(meta: MetaBase, self: TensorSpec, min: Any, max: Any) -> None:
     clamp_to(meta, self, bounds)
 
 
-def clamp_one(meta: MetaBase, self: TensorSpec, bound: Any) -> None:
+def clamp_one(meta: MetaBase, self: TensorSpec, bound: PromotedOperand) -> None:
     """An input and one bound."""
     if isinstance(bound, TensorSpec) and (self.dtype.is_complex or bound.dtype.is_complex):
         kernel = "maximum" if meta.name == "clamp_min" else "minimum"
@@ -330,7 +340,7 @@ def clamp_to(meta: MetaBase, self: TensorSpec, bounds: Sequence[Any]) -> None:
     meta.build(promoting(meta, [self, *bounds]))
 
 
-def where(meta: MetaBase, condition: TensorSpec, self: Any, other: Any) -> None:
+def where(meta: MetaBase, condition: TensorSpec, self: PromotedOperand, other: PromotedOperand) -> None:
     """A mask and the two values to choose from, which are promoted without it."""
     if condition.dtype is not bool_ and condition.dtype.name != "uint8":
         raise RuntimeError(
@@ -355,12 +365,12 @@ def where(meta: MetaBase, condition: TensorSpec, self: Any, other: Any) -> None:
         raise RuntimeError(f"Expected out type to be {dtype} but got {out.dtype}")
 
 
-def both_numbers(self: Any, other: Any) -> bool:
+def both_numbers(self: PromotedOperand, other: PromotedOperand) -> bool:
     """Whether no operand is a tensor, which an iterator needs one of."""
     return not (isinstance(self, TensorSpec) or isinstance(other, TensorSpec))
 
 
-def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: Any) -> None:
+def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOperand) -> None:
     """A start, an end and a weight, all of one floating or complex dtype."""
     if self.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
@@ -377,12 +387,16 @@ def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: Any) -> None
     meta.build(promoting(meta, operands))
 
 
-def addcmul(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: Any) -> None:
+def addcmul(
+    meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
+) -> None:
     """Three inputs promoted together."""
     meta.build(promoting(meta, [self, tensor1, tensor2]))
 
 
-def addcdiv(meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: Any) -> None:
+def addcdiv(
+    meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
+) -> None:
     """Three inputs promoted together; integer division is refused."""
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
@@ -425,7 +439,7 @@ def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
     binary(meta, self, values)
 
 
-def same_floating(meta: MetaBase, self: Any, other: Any) -> None:
+def same_floating(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
     """Two inputs promoted to a common dtype, which must be floating."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact_only(meta, iterator.common_dtype, complexes=False)

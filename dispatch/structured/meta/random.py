@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.generator import default_generator
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
@@ -30,6 +30,10 @@ from ..supported_dtypes import C_NAMES
 from .draws import check_writable, counters, fresh, in_place, kernel_of, stream_of
 from .factories import like_spec, spec_from
 
+if TYPE_CHECKING:
+    from ....runtime.generator import Generator
+    from ..meta_base import NumberKind
+
 SMALL_SPAN = 1 << 16
 """Integers from a range up to this size take 32-bit draws, with a bias below 2**-16; others take 64 bits."""
 MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
@@ -40,7 +44,7 @@ def _check_uniform(low: float, high: float) -> None:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
 
 
-def _check_std(std: Any, name: str = "normal") -> None:
+def _check_std(std: float, name: str = "normal") -> None:
     if not std >= 0:
         raise RuntimeError(f"{name} expects std >= 0.0, but found std {std}")
 
@@ -214,7 +218,7 @@ def bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     allocate = allocator_of(spec)
     draw = in_place("bernoulli_", "bernoulli_stub", spec, _check_p, wide=False, numbers=1)
 
-    def plan(self: Any, p: Any, generator: Any) -> Any:
+    def plan(self: Tensor, p: float, generator: Generator | None) -> Any:
         return draw(Tensor.from_data(allocate(), spec), p, generator)
 
     return plan
@@ -227,7 +231,7 @@ def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
     into = None if target.is_meta else kernel_of("bernoulli", "bernoulli_tensor_stub", (target,), {"p": p})
     count = counters(target, False)
 
-    def draw(out: Any, weights: Any, generator: Any) -> Any:
+    def draw(out: Tensor, weights: Tensor, generator: Generator | None) -> Tensor:
         if into is not None and count:
             seed, first = stream_of(generator, target.device).reserve(count)
             into(out._data, weights._data, seed, first)
@@ -255,7 +259,7 @@ def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     expand_geometry(args[1]._spec.sizes, args[1]._spec.strides, spec.sizes)
     draw = _bernoulli_of(spec, args[1]._spec)
 
-    def plan(self: Any, p: Any, generator: Any) -> Any:
+    def plan(self: Tensor, p: Tensor, generator: Generator | None) -> Tensor:
         draw(self, p, generator)
         self.bump_version()
         return self
@@ -339,7 +343,7 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if into is not None and count and len(tensors) == 2:
         device = out.device
 
-        def of_two(mean: Any, std: Any, generator: Any) -> Any:
+        def of_two(mean: Tensor, std: Tensor, generator: Generator | None) -> Tensor:
             made = Tensor()
             made._data = data = allocate()
             seed, first = stream_of(generator, device).reserve(count)
@@ -350,7 +354,7 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
         return of_two
 
-    def plan(mean: Any, std: Any, generator: Any) -> Any:
+    def plan(mean: Tensor | float, std: Any, generator: Generator | None) -> Tensor:
         if specs[1] is None:
             _check_std(std)
         data = allocate()
@@ -387,7 +391,7 @@ def multinomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         else kernel_of("multinomial", "multinomial_stub", (out,), {"weights": weights}, extra)
     )
 
-    def plan(self: Any, generator: Any) -> Any:
+    def plan(self: Tensor, generator: Generator | None) -> Tensor:
         data = allocate()
         if into is not None and out.numel:
             seed, first = stream_of(generator, out.device).reserve(count)
@@ -407,7 +411,7 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     names = {"input": spec, "p": float}
     into = None if spec.is_meta else kernel_of("native_dropout", "native_dropout_stub", (out, mask), names)
 
-    def plan(input: Any, p: Any) -> Any:
+    def plan(input: Tensor, p: float) -> tuple[Tensor, Tensor]:
         if not 0 <= p <= 1:
             raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
         data, kept = allocate(), allocate_mask()
@@ -419,7 +423,9 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return plan
 
 
-def native_dropout_backward(meta: MetaBase, grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> None:
+def native_dropout_backward(
+    meta: MetaBase, grad_output: TensorSpec, mask: TensorSpec, scale: NumberKind
+) -> None:
     """The meta of ``native_dropout_backward``: whole numbers, scaled, are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")

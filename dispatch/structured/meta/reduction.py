@@ -7,13 +7,16 @@ in ``extra["correction"]`` where it is known when planning.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import bool_, get_default_dtype, int64, uint8, uint64
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .dims import reduced_dims, reduced_shape, wrap_dim
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 Dims = Sequence[int] | int | None
 
@@ -226,7 +229,9 @@ def truth_all(meta: MetaBase, self: TensorSpec) -> None:
     truth_dims(meta, self, None, False)
 
 
-def var_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
+def var_correction(
+    meta: MetaBase, self: TensorSpec, dim: Dims, correction: NumberKind | None, keepdim: bool
+) -> None:
     """Variance over `dim` with a number of degrees of freedom less; real for complex inputs."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         name = meta.name if meta.name.endswith("_mean") else "std and var"
@@ -251,7 +256,9 @@ def var_all(meta: MetaBase, self: TensorSpec, unbiased: bool) -> None:
     var_dim(meta, self, None, unbiased, False)
 
 
-def var_mean_correction(meta: MetaBase, self: TensorSpec, dim: Dims, correction: Any, keepdim: bool) -> None:
+def var_mean_correction(
+    meta: MetaBase, self: TensorSpec, dim: Dims, correction: NumberKind, keepdim: bool
+) -> None:
     """Variance (or standard deviation) and mean."""
     var_correction(meta, self, dim, correction, keepdim)
     meta.set_output_raw_strided(1, meta.outputs[0].sizes, dtype=self.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import bool_, int32, int64
@@ -10,6 +10,9 @@ from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .dims import wrap_dim
 from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ..meta_base import NumberKind
 
 
 def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> int:
@@ -82,7 +85,12 @@ def scatter(
 
 
 def scatter_value(
-    meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, value: Any, reduce: str | None = None
+    meta: MetaBase,
+    self: TensorSpec,
+    dim: int,
+    index: TensorSpec,
+    value: NumberKind,
+    reduce: str | None = None,
 ) -> None:
     """`self` with a number put at the places of `dim` that `index` names."""
     _scatter("scatter", meta, self, dim, index, None, reduce)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.allocator import storage_size
 from ....runtime.device import device as Device
@@ -19,13 +19,16 @@ from ...core.operator_entry import OperatorEntry
 from ..allocation import allocator_of
 from .factories import check_sizes
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
     if spec.requires_grad:
         raise RuntimeError(f"cannot {verb} variables that require grad")
 
 
-def _set_geometry(self: Any, storage: Storage, spec: TensorSpec, offset: int) -> None:
+def _set_geometry(self: Tensor, storage: Storage, spec: TensorSpec, offset: int) -> None:
     """Make `self` a tensor of this spec, `offset` elements into a storage that grows if it is too small."""
     needed = (storage_size(spec.sizes, spec.strides) + offset) * spec.itemsize if spec.numel else 0
     if needed > storage.nbytes():
@@ -36,7 +39,7 @@ def _set_geometry(self: Any, storage: Storage, spec: TensorSpec, offset: int) ->
     self.bump_version()
 
 
-def _views_follow(self: Any, storage: Storage) -> None:
+def _views_follow(self: Tensor, storage: Storage) -> None:
     """Have the views of `self` see a resize; they are the other holders of its version cell."""
     cell = self._version_cell
     if cell is not None and sys.getrefcount(cell) > 3:
@@ -46,7 +49,7 @@ def _views_follow(self: Any, storage: Storage) -> None:
                 storage.follow(holder)
 
 
-def resized(self: Any, spec: TensorSpec) -> Any:
+def resized(self: Tensor, spec: TensorSpec) -> Tensor:
     """Give `self` other geometry, and more memory where its storage is too small; elements in memory stay."""
     if root_of(self._data).nbytes == 0:
         self._data, self._spec = allocator_of(spec)(), spec
@@ -116,7 +119,7 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         _refuse_grad(spec, "set")
         target = spec.replace(sizes=source.sizes, strides=source.strides, read_only=source.read_only)
 
-        def share(self: Any, other: Any) -> Any:
+        def share(self: Tensor, other: Tensor) -> Tensor:
             self._data, self._spec = other._data, target
             self._version_cell = None
             return self
@@ -133,7 +136,7 @@ def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(args) > 2:
         return _placing(spec, *args[2:])
 
-    def whole(self: Any, storage: Storage) -> Any:
+    def whole(self: Tensor, storage: Storage) -> Any:
         count = storage.nbytes() // spec.itemsize
         return _placing(spec, 0, (count,), ())(self, storage)
 
@@ -150,7 +153,7 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     target = spec.replace(sizes=sizes, strides=tuple(strides) if strides else contiguous_strides(sizes))
 
-    def place(self: Any, storage: Storage) -> Any:
+    def place(self: Tensor, storage: Storage) -> Tensor:
         _check_device(target.device, storage.device)
         self._version_cell = None
         _set_geometry(self, storage, target, offset)
@@ -166,7 +169,7 @@ def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     target = spec.replace(sizes=(0,), strides=(1,))
     allocate = allocator_of(target)
 
-    def empty(self: Any) -> Any:
+    def empty(self: Tensor) -> Tensor:
         self._data, self._spec, self._version_cell = allocate(), target, None
         return self
 
@@ -176,7 +179,7 @@ def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def is_set_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.is_set_to(tensor)``: the same bytes, offset, sizes and strides."""
 
-    def same(self: Any, other: Any) -> bool:
+    def same(self: Tensor, other: Tensor) -> bool:
         a, b = self._spec, other._spec
         if a.sizes != b.sizes or a.strides != b.strides or a.device is not b.device:
             return False

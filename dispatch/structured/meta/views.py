@@ -426,7 +426,7 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     on_host = spec.device is CPU
     if spec.is_inference:
 
-        def inference_view(self: Any, index: Any) -> Any:
+        def inference_view(self: Tensor, index: int) -> Tensor:
             if not -size <= index < size:
                 _refuse_index(index, size)
             data = self._data
