@@ -58,7 +58,7 @@ def _inwards(function: Any, seen: set[int]) -> Iterator[Callable[..., Any]]:
     seen.add(id(function))
     code = getattr(function, "__code__", None)
     if code is None:
-        method = type(function).__dict__.get("__call__")
+        method: Any = type(function).__dict__.get("__call__")
         if hasattr(method, "__code__"):
             yield method
         return

@@ -91,7 +91,7 @@ class Watch:
     def _claim(self, planning: Planning) -> None:
         """Give what factories have said since the last plan was made to the plan that they were asked for."""
         planning.stubs += self._stubs
-        planning.choices += [choice for choice in self._choices if choice not in planning.choices]
+        planning.choices = list(dict.fromkeys([*planning.choices, *self._choices]))
         planning.planned_launches += self._planned_launches
         self._stubs, self._choices, self._planned_launches = [], [], []
 
