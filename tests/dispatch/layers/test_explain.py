@@ -271,3 +271,9 @@ def test_families_with_several_kernels_name_the_one_that_was_chosen(family, devi
     found = tt.explain(call, lambda *sizes: tt.ones(*sizes, device=device))
     assert (on_device if device == "cuda" else on_host) in dict(choices_of(found.calls))
     assert all("{" not in because and not because.endswith(".") for _, because in choices_of(found.calls))
+
+
+def test_rows_of_one_element_have_an_algorithm_too(device):
+    found = tt.explain(tt.softmax, tt.ones(4, 1, 6, device=device), 1)
+    assert found.result.tolist() == tt.ones(4, 1, 6).tolist()
+    assert list(choices_of(found.calls))
