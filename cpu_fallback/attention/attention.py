@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -101,6 +102,11 @@ class Attention:
 def attention(call: StructuredCall) -> PlannedKernel:
     """softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
     how = Attention(call)
+    whole = max(how.group * how.length_k, 1) * how.length_q
+    if whole <= SCORES:
+        chosen("several heads in a block", "the {} scores of a set of keys are at most {}", whole, SCORES)
+    else:
+        chosen("queries in blocks", "the {} scores of a set of keys are more than {}", whole, SCORES)
     same = call.outputs[0].np_dtype == how.dtype
 
     def into(out: Any, logsumexp: Any, query: Any, key: Any, value: Any, mask: Any, scale: float) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides, is_channels_last
@@ -41,12 +42,21 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
+        chosen(
+            "channels-last columns",
+            "the output is channels-last and there is one group, so that pixels are rows",
+        )
         return PlannedKernel(quietly(_forward_channels_last(conv, spec)))
     if conv.by_rows:
+        why = "there is one group, and the windows of {} images of {} pixels are read row by row"
+        chosen("rows of the image", why, conv.n, conv.dense)
         return PlannedKernel(quietly(convolution_rows.forward(*conv.by_rows)))
     same = spec.np_dtype == conv.dtype and conv.multiply is np.matmul
     if same and conv.window.is_pointwise and spec.is_contiguous:
+        chosen("one product", "the kernel has one element and a stride of 1, so that images are the columns")
         return PlannedKernel(quietly(_forward_pointwise(conv)))
+    why = "the windows of {} elements are laid out as the columns of a product in {} blocks"
+    chosen("columns", why, conv.depth, len(conv.batches))
     direct = same and conv.is_dense and conv.batches[0][0].count == 1 and spec.is_contiguous
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
@@ -174,6 +184,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(_bias_alone)
     if conv.by_rows is None:
         return _backward_by_taps(call, conv)
+    why = "there is one group, and the windows of {} images of {} pixels are read row by row"
+    chosen("rows of the image, by taps if a weight is infinite", why, conv.n, conv.dense)
     by_rows = quietly(convolution_rows.backward_input(*conv.by_rows))
     otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
 
@@ -191,7 +203,16 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
         is_narrow = False
     if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
+        chosen(
+            "gathering by a convolution",
+            "strides are 1, and the {} outputs are no more than {} times the {} channels",
+            *(conv.outputs, MORE_OUTPUTS, conv.channels),
+        )
         return PlannedKernel(_backward_by_gathering(call, conv))
+    if window.is_pointwise:
+        chosen("one product", "the kernel has one element")
+    else:
+        chosen("taps", "each of the {} taps is added where it came from", math.prod(window.kernel))
     inside = (slice(None), slice(None), *window.inside)
     size = conv.dtype.itemsize
 
@@ -312,9 +333,11 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_zero)
     if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
+        chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
         return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
+    chosen("columns", "the windows of {} elements are laid out as the columns of a product", conv.depth)
     # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
     is_turned = conv.depth >= conv.outputs // conv.groups
     sizes = (conv.groups, conv.outputs // conv.groups, conv.depth)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.scalars import element_of, truncated
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
@@ -209,6 +210,12 @@ def planned(
             block = part_of(out_spec.numel, SLOW_BLOCK if slow else COSTLY_BLOCK if costly else SHARED_BLOCK)
             prepare = _preparers(call, operands, targets)
             handed_over = 0 if slow else HANDED_OVER
+            if out_spec.numel >= shared_from:
+                why = "{} elements are at least {}, from which threads are worth waking"
+                chosen("a ufunc in blocks, on several threads", why, out_spec.numel, shared_from)
+            else:
+                why = "operands lie in another order than the output, and {} elements are at least {}"
+                chosen("a ufunc in blocks, turned to memory's order", why, out_spec.numel, TURNED_FROM)
             return PlannedKernel(
                 _in_blocks(_writing(function, len(kinds)), prepare, operands, out_spec, block, handed_over)
             )
@@ -218,19 +225,26 @@ def planned(
         if out_spec.numel > LINE and all(
             o.is_contiguous and o.sizes in (out_spec.sizes, ()) for o in (out_spec, *tensors)
         ):
+            why = "this ufunc takes an array and a number one by one, and {} elements are more than {}"
+            chosen("a number repeated to a line", why, out_spec.numel, LINE)
             return PlannedKernel(_beside_line(function, numbers[0], out_spec), quiet=True)
     if (
         plain and stores and kinds == [True, True] and ordered
         and operands[1].sizes == out_spec.sizes and _is_repeated(operands[0], out_spec)
     ):  # fmt: skip
+        chosen("a ufunc of one element and an array", "the first operand is one element that is expanded")
         first = operator.itemgetter((*(0,) * out_spec.ndim, ...))
         return PlannedKernel(_output_first(function, 2), lambda a, b: function(first(a), b), not silent)
     if plain and stores and all(kinds) and len(kinds) <= 2:
+        why = "operands have the dtype of the result, and {} elements are few"
+        chosen("one call of a ufunc", why, out_spec.numel)
         return PlannedKernel(
             _output_first(function, len(kinds)), function if ordered else None, not silent, any_shape
         )
     if plain and stores and kinds == [True, False]:
         constants = constants_for(call, call.runtime[1], np_common, operands[1])
+        why = "the array has the dtype of the result, and {} elements are few"
+        chosen("one call of a ufunc with a number", why, out_spec.numel)
         return PlannedKernel(
             _with_constant_into(function, constants),
             _with_constant(function, constants) if ordered else None,
@@ -257,8 +271,12 @@ def planned(
         if not slow and out_spec.numel >= LONG_FROM:
             block = LONG_BLOCK
         handed_over = 0 if slow else HANDED_OVER
+        why = "{} elements, which are more than {}, take several passes or a cast"
+        chosen("passes over blocks of the cache", why, out_spec.numel, largest)
         return PlannedKernel(_in_blocks(compute, prepare, operands, out_spec, block, handed_over))
     any_shape = min(any_shape, largest)
+    why = "{} elements are at most {}, and take several passes or a cast"
+    chosen("passes over whole arrays", why, out_spec.numel, largest)
     if ready and raises_flags(np_common):
         whole = ordered and function not in WRITING and out_np == np_common
         # Plans of in-place forms take a ufunc by its own signature, which knows operands in pairs at most.

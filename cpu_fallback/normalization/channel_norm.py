@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -267,11 +268,16 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     """Statistics of each sample's groups, then one pass that normalises."""
     spec, group = call.args["input"], call.args["group"]
     if 0 < spec.numel <= small_norm.SMALL:
+        chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)
         return PlannedKernel(quietly(small_norm.small_group_norm(spec, group)))
     view = Channels(spec)
     each = spec.sizes[1] // group
     if spec.is_contiguous and call.outputs[0].is_contiguous and 0 < each * view.sizes[2] <= BLOCK:
+        why = "everything is contiguous, and the {} elements of a group are at most {}"
+        chosen("groups as rows", why, each * view.sizes[2], BLOCK)
         return PlannedKernel(quietly(_group_rows(view, group), line=view.line))
+    why = "something is not contiguous, or the {} elements of a group are more than {}"
+    chosen("statistics, then one pass", why, each * view.sizes[2], BLOCK)
 
     def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
         if not len(x):
@@ -380,9 +386,11 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
     """Statistics over all samples and positions, or the running ones; those are brought up to date in training."""
     spec, training = call.args["input"], call.extra["training"]
     if 0 < spec.numel <= small_norm.SMALL:
+        chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)
         return PlannedKernel(quietly(small_norm.small_batch_norm(spec, training)))
     view = Channels(spec, merged=True)
     count = view.sizes[0] * view.sizes[2]
+    chosen("statistics, then one pass", "{} elements are more than {}", spec.numel, small_norm.SMALL)
 
     def into(
         out: Any,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -121,10 +122,15 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
             parallel_for(0, rows, grain, some)
 
+        blocks = -(-rows // step) if rows else 0
         if centred:
             if same and 0 < n <= EXPANDED and 0 < rows * n <= SMALL:
+                why = "{} rows of {} are at most {} elements, in rows of at most {}"
+                chosen("short rows by products", why, rows, n, SMALL, EXPANDED)
                 return _small_rows(rows, n, dtype)
+            chosen("rows in blocks", "{} rows of {} make {} blocks that stay in the cache", rows, n, blocks)
             return PlannedKernel(quietly(compute, line=n))
+        chosen("rows in blocks", "{} rows of {} make {} blocks that stay in the cache", rows, n, blocks)
         return PlannedKernel(
             quietly(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps), line=n)
         )

@@ -109,14 +109,14 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         n = spec.sizes[axis]
         chosen(
             "rows in blocks",
-            "{} elements are more than {}, and lie in rows of {} without gaps, which is at least {}",
+            "{} elements are more than {}, and lie in rows of {} without gaps, no shorter than {}",
             *(spec.numel, ONE_CALL, n, LEAST_ROW),
         )
         return by_rows(BY_ROWS[compute], spec.numel // n, n, np_dtype, same)
     if spec.numel > 2 * BLOCK:
         chosen(
             "lines in blocks of the cache",
-            "{} elements are more than {}, and lines of {} along dimension {} are no rows without gaps of {} or more",
+            "{} elements are more than {}, and the lines of {} along dimension {} have gaps, or are shorter than {}",
             *(spec.numel, 2 * BLOCK, spec.sizes[axis], axis, LEAST_ROW),
         )
         return _in_blocks(call, spec, compute, axis, np_dtype)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.scalars import truncated
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import dtype as ScalarType
@@ -67,16 +68,28 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
     if dtype.name == "bool":
         raise NotImplementedError(f"\"{REFUSAL[call.name]}\" not implemented for '{dtype.scalar_name}'")
     if dtype in NARROW:
+        chosen("BLAS in float32", "BLAS has no products of {}, which is widened", dtype.name)
         return lambda x, y: np.matmul(x.astype(FLOAT32), y.astype(FLOAT32))
     if not _is_blas(dtype):
+        chosen("integer products", "BLAS has no products of {}", dtype.name)
         return integer_matmul
     if a.ndim <= 2:
+        chosen("BLAS in one call", "there is no batch, and np.dot takes transposed operands as they lie")
         return multiply_arrays
     if a.ndim == b.ndim == 3 and a.sizes[2] == 1 and a.sizes[1] * b.sizes[2] >= LEAST_OUTER:
+        why = "the inner side is 1, and each matrix of {} x {} has at least {} elements"
+        chosen("outer products", why, a.sizes[1], b.sizes[2], LEAST_OUTER)
         return outer_products
     ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
     if ready_a and ready_b:
+        chosen("BLAS for each matrix", "all matrices of the batch lie as BLAS takes them")
         return np.matmul
+    which = "first" if not ready_a else "second"
+    chosen(
+        "BLAS over contiguous copies",
+        "the {} operand's matrices have gaps on both sides, or a side of 1",
+        which,
+    )
 
     def gathered(x: Any, y: Any) -> Any:
         x = x if ready_a else np.ascontiguousarray(x)

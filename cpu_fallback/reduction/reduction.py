@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen, listeners
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -54,6 +55,12 @@ def _keepdims(call: StructuredCall) -> bool:
     return call.outputs[0].ndim == call.args["self"].ndim and call.outputs[0].ndim > 0
 
 
+def _tell(algorithm: str, spec: TensorSpec, dims: tuple[int, ...], why: str) -> None:
+    if listeners:
+        lines = " x ".join([str(spec.sizes[d]) for d in dims]) or "1"
+        chosen(algorithm, "each result is made of {} of the {} elements, which {}", lines, spec.numel, why)
+
+
 def sum_(call: StructuredCall) -> PlannedKernel:
     """The sum over the plan's dimensions."""
     spec = call.args["self"]
@@ -66,15 +73,20 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if lines_of is None and np_dtype == FLOAT32:
         lines_of = over_half_words(spec, dims, np.add)
     if lines_of is not None:
+        _tell("streamed lines", spec, dims, "are read once in the order of memory, or as halves of words")
         return PlannedKernel(
             quietly(lambda out, a: np.copyto(out, lines_of(a).reshape(sizes), casting="unsafe"))
         )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
+        _tell("blocks on several threads", spec, dims, "are all of them, and many")
         return PlannedKernel(quietly(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
         if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
+            _tell("a product with ones", spec, dims, f"are all of them, and at most {SMALL}")
             return dot_with_ones(spec.numel, np_dtype)
+
+        _tell("one run of memory", spec, dims, "are all of them, side by side")
 
         @quietly
         def whole(out: Any, array: Any) -> None:
@@ -83,17 +95,21 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(whole)
     lines = lines_first(spec, dims, np_dtype)
     if lines is not None and out_spec.np_dtype == np_dtype:
+        _tell("lines first", spec, dims, "are lines of memory and what lies across them")
         return PlannedKernel(quietly(lambda out, array: np.copyto(out, lines(array).reshape(sizes))))
     add = block_sum(spec, dims, np_dtype)
     rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype), short_row_of(spec, np_dtype))
     if rows is not None:
+        _tell("rows added to one another", spec, dims, "lie across rows of memory")
         return PlannedKernel(quietly(lambda out, a: np.copyto(out, rows(a).reshape(sizes), casting="unsafe")))
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
+        _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
         return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
     product = product_with_ones(spec, dims, np_dtype) if sizes else None
     if product is not None and spec.np_dtype == out_spec.np_dtype == np_dtype:
         shape = None if len(sizes) == 1 else sizes
+        _tell("a product with ones", spec, dims, "are short lines of a small tensor")
 
         def by_product(array: Any) -> Any:
             made = product(array)
@@ -102,14 +118,18 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         fresh = product if shape is None else by_product
         return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
+        _tell("sums of lines", spec, dims, "are contiguous lines")
         into = quietly(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
         return PlannedKernel(into, None if _keepdims(call) else line_sums)
     by_rows = sum_of_rows(spec, dims, np_dtype)
     if out_spec.np_dtype == np_dtype and by_rows is not None:
+        _tell("sums of rows", spec, dims, "lie across rows of memory")
         into = quietly(lambda out, array: np.copyto(out, by_rows(array).reshape(sizes)))
         return PlannedKernel(into, quietly(lambda array: by_rows(array).reshape(sizes)))
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
+        _tell("NumPy's own sum", spec, dims, "lie so that it is pairwise, or are few")
         return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
+    _tell("pairwise sums", spec, dims, "no quicker way takes")
     total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quietly(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
 
@@ -143,30 +163,36 @@ def mean(call: StructuredCall) -> PlannedKernel:
     if lines_of is None and np_dtype == FLOAT32:
         lines_of = over_half_words(spec, dims, np.add)
     if lines_of is not None:
+        _tell("streamed lines", spec, dims, "are read once in the order of memory, or as halves of words")
         return PlannedKernel(
             quietly(lambda out, a: np.copyto(out, (lines_of(a) / count).reshape(sizes), casting="unsafe"))
         )
     everything = over_everything(spec, np.add, np_dtype) if len(dims) == spec.ndim else None
     if everything is not None:
+        _tell("blocks on several threads", spec, dims, "are all of them, and many")
         return PlannedKernel(
             quietly(lambda out, array: np.copyto(out, everything(array) / count, casting="unsafe"))
         )
     rows = over_rows(spec, dims, np_dtype, added_rows(np_dtype), short_row_of(spec, np_dtype))
     if rows is not None:
+        _tell("rows added to one another", spec, dims, "lie across rows of memory")
         return PlannedKernel(
             quietly(lambda out, a: np.copyto(out, (rows(a) / count).reshape(sizes), casting="unsafe"))
         )
     kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
     if kept is not None:
+        _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
         add = block_sum(spec, dims, np_dtype)
         return PlannedKernel(
             quietly(lambda out, array: kept(lambda piece: (add(piece) / count,), (out,), array))
         )
     if _is_whole(call) and out_spec.ndim == 0:
+        _tell("one run of memory", spec, dims, "are all of them, side by side")
         if 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
             return dot_with_ones(spec.numel, np_dtype, count)
         return PlannedKernel(quietly(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
+    _tell("pairwise sums", spec, dims, "no quicker way takes")
     total = kept_sum(spec, dims, np_dtype)
 
     def compute(array: Any) -> Any:
@@ -189,12 +215,14 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         reduce = ufunc.reduce
         words = over_half_words(spec, dims, ufunc)
         if words is not None:
+            _tell("halves of words", spec, dims, "are halves of words of float32")
             sizes = out_spec.sizes
             return PlannedKernel(
                 quietly(lambda out, array: np.copyto(out, words(array).reshape(sizes), casting="unsafe"))
             )
         everything = over_everything(spec, ufunc, np_dtype) if len(dims) == spec.ndim else None
         if everything is not None:
+            _tell("blocks on several threads", spec, dims, "are all of them, and many")
             return PlannedKernel(
                 quietly(lambda out, array: np.copyto(out, everything(array), casting="unsafe"))
             )
@@ -208,6 +236,7 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
                 lambda rows: reduce(rows.astype(np_dtype, copy=False), 0, None, None, True),
             )
         if rows is not None:
+            _tell("rows combined with one another", spec, dims, "lie across rows of memory")
             sizes = out_spec.sizes
             return PlannedKernel(
                 quietly(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
@@ -216,14 +245,17 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
         locate = LOCATED.get(ufunc)
         if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
+            _tell("places of extrema", spec, dims, f"are contiguous lines of at most {SHORT_LINE}")
             into, fresh = _located(spec, locate, kept)
             return PlannedKernel(quietly(into), None if kept is not None or keepdims else fresh)
         if kept is not None:
+            _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
 
             def block(piece: Any) -> tuple[Any, ...]:
                 return (reduce(piece.astype(np_dtype, copy=False), dims, None, None, True),)
 
             return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
+        _tell("one call of NumPy", spec, dims, "no quicker way takes")
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
             if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
                 return PlannedKernel(quietly(lambda out, array: reduce(array.reshape(-1), 0, None, out)))

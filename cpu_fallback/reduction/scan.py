@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bool_
@@ -66,6 +67,21 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         def into(out: Any, array: Any) -> None:
             step(at_least_1d(out), at_least_1d(array))
 
+        count = call.args["self"].numel
+        if by_lines:
+            chosen(
+                "lines on several threads",
+                "{} elements lie in contiguous lines and are many",
+                call.args["self"].numel,
+            )
+        elif by_rows:
+            chosen(
+                "rows added to one another",
+                "{} elements lie in rows across the dimension",
+                call.args["self"].numel,
+            )
+        else:
+            chosen("one call of NumPy", "{} elements are few, or have gaps", count)
         return PlannedKernel(quietly(by_lines or by_rows or into))
 
     return factory

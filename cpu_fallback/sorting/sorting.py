@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bool_
@@ -128,11 +129,16 @@ SMALL = 1 << 11
 """Up to this many elements one call of NumPy's stable argsort takes less time than making keys."""
 
 
+def sorts_as_it_is(dtype: ScalarType) -> bool:
+    """Whether NumPy's order of the dtype is this package's."""
+    return dtype is not bool_ and not (dtype.is_floating_point and dtype.itemsize < 4)
+
+
 def ordering(dtype: ScalarType, descending: bool) -> Lines:
     """The function from lines to the places of their elements in order, of equal ones the first first."""
     keys_of = ordered_keys(dtype, descending)
     is_float = dtype.is_floating_point
-    as_it_is = dtype is not bool_ and not (is_float and dtype.itemsize < 4)
+    as_it_is = sorts_as_it_is(dtype)
 
     def order(lines: Any) -> Any:
         if not as_it_is or lines.size > SMALL:
@@ -209,6 +215,12 @@ def over_lines(
 
 def sort(call: StructuredCall) -> PlannedKernel:
     """All elements in order."""
+    spec = call.args["self"]
+    if spec.numel <= SMALL and sorts_as_it_is(spec.dtype):
+        chosen("NumPy's stable argsort", "{} elements are at most {}", spec.numel, SMALL)
+    else:
+        why = "{} elements are more than {}, or NumPy has no order of {}"
+        chosen("keys with their places", why, spec.numel, SMALL, spec.dtype.name)
     return over_lines(call, ordering(check_ordered(call), call.args["descending"]))
 
 
@@ -272,6 +284,15 @@ def topk(call: StructuredCall) -> PlannedKernel:
     selects = (
         dtype.np.kind in "fiu" and dtype.itemsize >= 4 and length > SHORT and 0 < k <= length // SELECTED
     )
+    if spec.numel <= SMALL:
+        chosen("all in order", "{} elements are at most {}", spec.numel, SMALL)
+    elif selects:
+        chosen("candidates beyond a bound", "{} of a line of {} are no more than a {}th", k, length, SELECTED)
+    elif length <= SHORT:
+        chosen("all keys in order", "lines of {} are no longer than {}", length, SHORT)
+    else:
+        why = "{} of a line of {} are more than a {}th, or the dtype is narrow"
+        chosen("a partition of keys", why, k, length, SELECTED)
 
     def first(lines: Any) -> Any:
         if lines.size <= SMALL:
@@ -288,11 +309,11 @@ def topk(call: StructuredCall) -> PlannedKernel:
         joined, mask = with_places
         if keys.shape[1] <= SHORT:
             joined.sort(1)
-            chosen = joined[:, :k]
+            ordered = joined[:, :k]
         else:
             joined.partition(k - 1, 1)
-            chosen = np.sort(joined[:, :k], 1)
-        return (chosen & mask).astype(np.int64)
+            ordered = np.sort(joined[:, :k], 1)
+        return (ordered & mask).astype(np.int64)
 
     return over_lines(call, first, SELECTION_SHARED if selects else THREADS_FROM)
 

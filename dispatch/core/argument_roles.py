@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ..schema.types import Type, base_type
 
 RUNTIME_TYPES = frozenset({"Tensor", "Scalar", "Generator", "Storage", "Stream", "float"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.tensor_map import DescribedTensor
@@ -36,6 +37,11 @@ def described(spec: TensorSpec) -> DescribedTensor | None:
     return DescribedTensor(spec.sizes, (*strides, 1))
 
 
+def refused(why: str, *values: object) -> None:
+    """Tell why tensor descriptors do not serve a call."""
+    choices.chosen("no tensor descriptors", why, *values)
+
+
 def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bulk | None:
     """The launch for operands and an output that tensor maps describe; None where there is none.
 
@@ -43,10 +49,10 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
     """
     query, out, device = given[0], call.outputs[0], call.device
     if query.itemsize != 2 or driver().properties(device.resolved_index).major < FIRST_CAPABILITY:
-        return None
+        return refused("{} has 4 bytes or more, or the device has none", query.dtype.name)
     tensors = [described(spec) for spec in (*given, out)]
     if None in tensors:
-        return None
+        return refused("an operand's lines are no multiples of 16 bytes apart")
     is_causal = call.extra["is_causal"]
     chosen = bulk_tile(device, sizes.head, sizes.length_q, sizes.length_k, is_causal)
     dtype = query.dtype.triton_name or ""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
@@ -18,7 +19,7 @@ from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing, next_
 from ..random.dropout import scale_for
 from ..random.random import philox_numbers, single, threshold
 from ..tuning.choice import configuration
-from .bulk import Bulk, plan_bulk
+from .bulk import Bulk, plan_bulk, refused
 from .forward_kernels import attention, merge
 from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
 from .tiles import forward_tile
@@ -93,6 +94,14 @@ class Forward:
         self.arguments = partial(Arguments, call, sizes, lines, mask)
         self.has_whole_lines = self.arguments().has_whole_lines
         self.bulk = self._in_bulk()
+        if self.bulk is not None:
+            why = "there is no mask, {} keys need no split, and operands lie in whole vectors"
+            choices.chosen("by tensor descriptors", why, sizes.length_k)
+        else:
+            choices.chosen("through pointers", "no tensor descriptors serve it")
+        if self.packed:
+            why = "{} queries of {} heads that share keys are at most {}"
+            choices.chosen("heads packed into a tile", why, sizes.length_q, sizes.group, PACKED_ROWS)
         self._variants: dict[tuple[bool, bool, bool], Callable[..., None]] = {}
 
     def __call__(
@@ -123,10 +132,10 @@ class Forward:
         """The launch by tensor descriptors; None where a mask, shared or split keys, or strides need pointers."""
         sizes = self.sizes
         if self.mask is not None or self.packed:
-            return None
+            return refused("there is a mask, or heads that share keys are packed")
         programs = cdiv(sizes.length_q, 128) * sizes.batch * sizes.heads
         if spans(sizes, programs, 64, self.call.device)[0] > 1:
-            return None
+            return refused("{} programs are few, so that {} keys are split", programs, sizes.length_k)
         return plan_bulk(self.call, sizes, [spec for spec, _ in self.operands])
 
     def _planned(self, drops: bool, raw: bool, is_whole: bool) -> Callable[..., None]:
@@ -146,6 +155,9 @@ class Forward:
         programs = cdiv(rows, block_m) * own
         parts, span = spans(sizes, programs, block_n, call.device)
         split = parts > 1
+        if split:
+            why = "{} programs are few for the device, and there are {} keys"
+            choices.chosen(f"keys in {parts} parts, then merged", why, programs, sizes.length_k)
         arguments = self.arguments(span=span)
         every = {"q": f"*{dtype}", "k": f"*{dtype}", "v": f"*{dtype}"}
         every["out"] = "*fp32" if split else f"*{dtype}"

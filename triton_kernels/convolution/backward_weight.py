@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
@@ -222,9 +223,15 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     window = window_of(call, call.outputs[0].sizes[2:])
     is_depthwise = groups > 1 and min(out.sizes[0] // groups, out.sizes[1]) == 1
     plan = plan_depthwise_parts if is_depthwise else plan_parts
+    if is_depthwise:
+        choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
     splits, _, write = plan(call, grad, source, out, groups, window)
     if splits == 1 and not is_depthwise:
+        choices.chosen("one sum", "the pixels of {} gradients fill no more than one part", grad.numel)
         return PlannedKernel(write)
+    choices.chosen(
+        "parts that are added up", "the pixels of {} gradients are cut into {}", grad.numel, splits
+    )
     accumulator = "float64" if sums.type == tl.float64 else "float32"
     add_up = plan_sum(call, out, splits, accumulator)
     allocate, device = get_allocator("cuda").allocate, call.device

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.tensor_map import DescribedTensor
@@ -114,6 +115,11 @@ def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuratio
     return configuration(convolve_bulk, device, name, (problem.positions, columns, inner), chosen)
 
 
+def refused(why: str) -> None:
+    """Tell why tensor descriptors do not serve a convolution."""
+    choices.chosen("no tensor descriptors", why)
+
+
 def plan_bulk(
     call: StructuredCall, problem: Problem, sums: Sums
 ) -> Callable[[Any, Any, Any, Any], None] | None:
@@ -124,16 +130,16 @@ def plan_bulk(
     source, out, window = problem.source, problem.out, problem.window
     is_narrow = source.itemsize == 2
     if not (is_narrow or sums.precision == "tf32") or problem.groups > 1 or window.stride != (1, 1, 1):
-        return None
+        return refused("its dtype is exact, it has several groups, or strides are not 1")
     if driver().properties(out.device.resolved_index).major < FIRST_CAPABILITY:
-        return None
+        return refused("the device has none")
     if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1 or problem.channels == 0:
-        return None
+        return refused("it is over volumes, or there are no channels")
     if max(*source.sizes, problem.positions, problem.columns, problem.channels * window.taps) > INT32_MAX:
-        return None
+        return refused("a side is longer than 32 bits count")
     (weights, inner), pixels, results = filters(problem), picture(source), picture(out)
     if weights is None or pixels is None or results is None:
-        return None
+        return refused("channels do not lie innermost in whole vectors of 16 bytes")
     positions = (out.sizes[0], *out.sizes[3:])
     chosen = choose(problem, positions, is_narrow)
     block_m, block_n, block_k = chosen.tile

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -88,12 +89,18 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     problem, gather, gather_weight = relay(given, sums)
     bulk = plan_bulk(call, problem, sums)
     if bulk is None:
+        choices.chosen("implicit GEMM, through pointers", "no tensor descriptors serve it")
         by_pointers = plan_pointers(call, problem, sums)
 
         def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
             by_pointers(to, gather(data), gather_weight(filters), offset)
 
         return run
+    choices.chosen(
+        "implicit GEMM, by tensor descriptors",
+        "there is one group, strides are 1, and the channels ({}) lie innermost in whole vectors",
+        problem.channels,
+    )
     made: list[Callable[..., None]] = []
 
     def run_bulk(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
@@ -209,8 +216,10 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     if problem.out.numel == 0:
         return launch_nothing
     if is_depthwise(problem):
+        choices.chosen("depthwise", "each of the {} groups has a channel of its own", problem.groups)
         return plan_depthwise(call, problem)
     if is_product(problem):
+        choices.chosen("one product", "the kernel has one element, and pixels lie evenly")
         return plan_product(call, problem)
     return plan_convolution(call, problem)
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -196,15 +197,23 @@ def over_geometry(
     specs = [out, *(operand.spec for operand in operands)]
     itemsizes = [0 if spec is None else spec.itemsize for spec in specs]
     offsets: list[tuple[int, ...]] = [(0,) * len(specs)]
+    n = math.prod(geometry.sizes)
     if geometry.is_dense:
+        choices.chosen("dense", "operands lie like the output, as one run of {} elements", n)
         elements = [name for name, operand in zip(names, operands, strict=True) if operand.kind == ELEMENT]
         planned = plan_dense(call, signature, constexprs, elements, math.prod(geometry.sizes), max(itemsizes))
     else:
         exchanged = geometry.exchanged(LEAST)
         inner, offsets = split_outer(geometry if exchanged is None else exchanged, specs)
         if exchanged is None:
+            sizes = " x ".join(map(str, geometry.sizes))
+            choices.chosen(
+                "rows", "operands have strides of their own over {} elements, the innermost first", sizes
+            )
             planned = plan_rows(call, signature, constexprs, operands, inner, itemsizes)
         else:
+            why = "operands lie side by side along different dimensions of {} elements"
+            choices.chosen("tiles", why, n)
             planned = plan_tiles(call, signature, constexprs, inner, itemsizes)
     prepares = [operand.prepare for operand in operands]
     return PlannedKernel(launcher(*planned, prepares, offsets))

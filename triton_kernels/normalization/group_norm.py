@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_kernel import LazyKernel
@@ -195,7 +196,13 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         planes = (planes_of(x), planes_of(out))
         tile = None if None in planes else group_tile(call, normalise_groups, x, group, MOST)
         if tile is not None:
+            choices.chosen(
+                "groups in registers, one pass", "groups of {} elements fit a block", x.numel // (n * group)
+            )
             return in_one_pass(call, planes, tile)
+        choices.chosen(
+            "statistics, then normalisation", "groups of {} elements fit no block", x.numel // (n * group)
+        )
     own = TensorSpec.contiguous(x.sizes, x.dtype, x.device)
     norm = ChannelNorm(call, own)
     gather = laid_out(x, own)
@@ -240,6 +247,9 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
     if None not in planes[: 2 if to is None else 3]:
         tile = group_tile(call, group_gradients, x, group, MOST_BACKWARD)
         if tile is not None:
+            choices.chosen(
+                "groups in registers, one pass", "the elements of a group fit a block of {}", tile.elements
+            )
             return gradients_in_one_pass(call, planes, tile)
     own = TensorSpec.contiguous(x.sizes, x.dtype, x.device)
     norm = ChannelNorm(call, own)

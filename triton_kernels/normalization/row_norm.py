@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.scalar_type import float64
@@ -128,6 +129,15 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         if not rows.in_vectors and not double and not interpreted():
             meant = Configuration(meant.tile, {4: 8, 16: 32}.get(meant.warps, meant.warps))
         tile = chosen_tile(call, normalise_rows, str(x.dtype.triton_name), rows, meant)
+        if tile.whole:
+            chosen("whole rows", "{} elements of a row fit a block of {}", rows.body, tile.elements)
+        else:
+            chosen(
+                "rows in several blocks",
+                "{} elements of a row do not fit a block of {}",
+                rows.body,
+                tile.elements,
+            )
         chunk = tile.rows
         if rows.cut.edges and tile.whole:
             # Weights are loaded an element at a time, and once for all rows of a program.

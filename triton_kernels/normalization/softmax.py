@@ -66,6 +66,11 @@ def cut_of(sides: Sides, specs: Sequence[TensorSpec]) -> Cut:
     return cut_rows(sides.n, [spec.itemsize for spec in specs], sides.kept.strides)
 
 
+def step_of(sides: Sides) -> int:
+    """How far apart the elements of a row are; 1 for rows of one element, which have no dimension left."""
+    return next(iter(sides.reduced.strides[0]), 1)
+
+
 def _tell(sides: Sides, body: int, cut: Cut, outputs: int, reduced: int) -> None:
     if body > reduced:
         why = "rows of {} elements do not fit one block of {}, and are read twice"
@@ -75,7 +80,7 @@ def _tell(sides: Sides, body: int, cut: Cut, outputs: int, reduced: int) -> None
     else:
         chosen("a row in one block", "rows of {} elements fit a block of {}", body, reduced)
     if not sides.reduced_is_inner:
-        chosen("rows across", "the elements of a row are {} apart", sides.reduced.strides[0][0])
+        chosen("rows across", "the elements of a row are {} apart", step_of(sides))
     if cut.edges:
         chosen("aligned rows with edges", "rows start at addresses that no vector of {} divides", cut.vector)
 
@@ -109,7 +114,7 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
         default = row_tile(1 if cut.edges else n_out, body, itemsize, inner, longest)
         tiling = default
         if not interpreted():
-            step = 1 if inner else sides.reduced.strides[0][0]
+            step = 1 if inner else step_of(sides)
             dtype = str(specs[-1].dtype.triton_name)
             tiling = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
         is_narrow = not inner and tiling.tile[0] < default.tile[0]

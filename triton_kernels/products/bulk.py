@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ...dispatch.structured import choices
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.scalar_type import BY_NAME
@@ -118,6 +119,11 @@ def for_interpreter(problem: Problem) -> Configuration:
     return Configuration((bounded(m, 256), bounded(n, 128), inner), 4, 1, 1)
 
 
+def refused(why: str) -> None:
+    """Tell why tensor descriptors do not serve a product."""
+    choices.chosen("no tensor descriptors", why)
+
+
 def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     """``launch(a, b, [addend,] out, *scales)`` over addresses that are multiples of 16; None where there is none.
 
@@ -125,26 +131,26 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     all the same.
     """
     if not multiplied_by_tensor_cores(problem) or problem.k == 0:
-        return None
+        return refused("its dtype and precision are not for tensor cores")
     properties = driver().properties(problem.device.resolved_index)
     if properties.major < FIRST_CAPABILITY:
-        return None
+        return refused("the device has none")
     if max(problem.shape) > INT32_MAX:
-        return None
+        return refused("a side is longer than 32 bits count")
     left, right = describe(problem.left), describe(problem.right)
     if left is None or right is None:
-        return None
+        return refused("an operand's lines are no multiples of 16 bytes apart, or have gaps within")
     out = describe(problem.out, rows_only=True)
     addend = problem.epilogue.addend
     row_wise = addend is not None and (addend.strides[1] == 0 or problem.m == 1)
     beside = None
     if addend is not None and not row_wise:
         if addend.strides[2] == 0 and problem.n > 1:
-            return None
+            return refused("the addend is a column")
         sizes = (1 if addend.strides[0] == 0 else problem.batch, *problem.out.sizes[1:])
         beside = describe(replace(addend, sizes=sizes), rows_only=True)
         if beside is None or out is None:
-            return None
+            return refused("the addend or the result lies as they cannot describe it")
     places = multiprocessors(problem.device)
     plain = out is not None and beside is None
     large, crowded = (
@@ -169,6 +175,9 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
     if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
+        choices.chosen(
+            "split-K", "{} tiles are few for {} multiprocessors, and {} elements are summed", tiles, places, k
+        )
         steps = cdiv(cdiv(k, small.tile[2]), parts)
         parts = cdiv(cdiv(k, small.tile[2]), steps)
         workspace = Matrices((parts * batch, m, n), (m * n, n, 1), BY_NAME["float32"])

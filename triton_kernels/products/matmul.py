@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...dispatch.structured.choices import chosen
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.scalar_type import BY_NAME
@@ -165,6 +166,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     elif how.dot and itemsize <= 4:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
+    if parts > 1:
+        chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
     if parts == 1 and problem.epilogue.factors is None:
         return plan_launch(problem, tile, None)
     length = max(cdiv(cdiv(k, parts), tile.k), 1) * tile.k

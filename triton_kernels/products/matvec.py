@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -222,6 +223,13 @@ def plan_product(
             whole((a, x, to) if old is None else (a, x, old, to), given)
 
         return run
+    chosen(
+        "split-K",
+        "{} blocks of lines are few, and {} elements of a line are summed in {} parts",
+        blocks,
+        k,
+        splits,
+    )
     sums = BY_NAME[f"{'float' if how.type.is_floating() else 'int'}{how.type.primitive_bitwidth}"]
     first = Part(
         device, how, sizes, matrix, vector, None, Lines(sums, m * splits, splits), plain, splits, chunk, tile

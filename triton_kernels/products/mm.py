@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.float32_precision import matmul_allows_tf32
@@ -46,10 +47,33 @@ def plan_matmul(
     )
     vectors = plan_vectors(problem)
     if vectors is not None:
+        chosen(
+            "lines by a vector",
+            "the result has {} x {} elements, one side of which is 1",
+            problem.m,
+            problem.n,
+        )
         return vectors
     bulk = plan_bulk(problem)
     if bulk is None:
-        return plan_repacked(problem) or plan_tiled(problem)
+        repacked = plan_repacked(problem)
+        if repacked is not None:
+            chosen(
+                "persistent, over repacked operands",
+                "an operand's lines are no multiples of 16 bytes apart, and {} x {} x {} is worth the copy",
+                *(problem.m, problem.n, problem.k),
+            )
+            return repacked
+        chosen(
+            "tiled, through pointers",
+            "no tensor descriptors serve it, and a copy of operands is not worth it",
+        )
+        return plan_tiled(problem)
+    chosen(
+        "persistent, by tensor descriptors",
+        "{} goes to tensor cores, lines are multiples of 16 bytes apart, and the device has a bulk copy",
+        problem.left.dtype.name,
+    )
     return with_other_way(bulk, problem, 3 if addend is None else 4)
 
 

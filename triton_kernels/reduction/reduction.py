@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -113,6 +114,10 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
         accumulator = row.accumulate(spec.dtype, out.dtype)
         sides = sides_of(spec, out, dims, False)
         if not sides.fits():
+            chosen(
+                "a contiguous copy first",
+                "the strides leave more dimensions than the kernel has parameters for",
+            )
             return through_contiguous(call, factory, dims)
         tile = tile_for(
             sides.n_out,
@@ -132,10 +137,15 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
         }
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         if tile.splits == 1:
+            chosen(
+                "one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n
+            )
             launch, grid, numbers = plan_sides(
                 call, reduce, sides, pointers, {**constexprs, "VECTOR": vector_of(spec, sides)}, tile
             )
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+        why = "{} results of {} elements each are too few programs, or too long sums"
+        chosen(f"{tile.splits} parts, then their reduction", why, sides.n_out, sides.n)
         return split_reduction(call, row, sides, tile, pointers, constexprs, accumulator)
 
     return factory

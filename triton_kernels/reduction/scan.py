@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -131,8 +132,11 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
             ask=asking(prefix_scan, call, spec.dtype) if row.is_sum else None,
         )
         if tile.splits == 1:
+            choices.chosen("one launch", "{} lines of {} leave nothing to split", sides.n_out, sides.n)
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+        why = "{} lines of {} are too few programs, or too long sums"
+        choices.chosen(f"{tile.splits} parts of each line, with carries", why, sides.n_out, sides.n)
         return split_scan(call, row, sides, tile, pointers, type_)
 
     return factory

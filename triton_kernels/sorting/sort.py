@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
@@ -32,6 +33,7 @@ def format_of(call: StructuredCall) -> KeyFormat:
 
 def through_row(call: StructuredCall, rows: int, n: int, k: int, **options: Any) -> Run:
     """Lines that fit in registers."""
+    chosen("rows in registers", "lines of {} are no longer than {}", n, LONGEST)
     run = plan_rows(call.device, rows, n, k, format_of(call), int64, **options)
     return lambda x, *outputs: run(x.address, *[out.address for out in outputs])
 
@@ -44,6 +46,7 @@ def sort(call: StructuredCall) -> PlannedKernel:
     def plan(lines: int, n: int) -> Run:
         if n <= LONGEST:
             return through_row(call, lines, n, n, descending=descending)
+        chosen("by digits (radix)", "lines of {} are longer than {}", n, LONGEST)
         return plan_radix(call.device, lines, n, format_, int64, descending=descending)
 
     return over_lines(call, plan)
@@ -59,6 +62,7 @@ def topk(call: StructuredCall) -> PlannedKernel:
     def plan(lines: int, n: int) -> Run:
         if n <= LONGEST:
             return through_row(call, lines, n, k, descending=descending)
+        chosen("selection by digits", "lines of {} are longer than {}", n, LONGEST)
         return plan_select(call.device, lines, n, k, format_, one=False, descending=descending)
 
     return over_lines(call, plan)
@@ -72,6 +76,7 @@ def kthvalue(call: StructuredCall) -> PlannedKernel:
     def plan(lines: int, n: int) -> Run:
         if n <= LONGEST:
             return through_row(call, lines, n, k, rank="last")
+        chosen("selection by digits", "lines of {} are longer than {}", n, LONGEST)
         return plan_select(call.device, lines, n, k, format_, one=True)
 
     return over_lines(call, plan)
@@ -92,6 +97,7 @@ def median(call: StructuredCall) -> PlannedKernel:
     def plan(lines: int, n: int) -> Run:
         if n <= LONGEST:
             return through_row(call, lines, n, 1, rank=which)
+        chosen("selection by digits", "lines of {} are longer than {}", n, LONGEST)
         return plan_select(call.device, lines, n, 1, format_, one=True, median=which)
 
     return over_lines(call, plan)

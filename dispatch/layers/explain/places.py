@@ -58,8 +58,8 @@ def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
     seen.add(id(function))
     code = getattr(function, "__code__", None)
     if code is None:
-        method = type(function).__dict__.get("__call__")
-        if method is not None and hasattr(method, "__code__"):
+        method: Any = type(function).__dict__.get("__call__")
+        if hasattr(method, "__code__"):
             yield method
         return
     yield function

@@ -91,7 +91,7 @@ class Watch:
     def _claim(self, planning: Planning) -> None:
         """Give what factories have said since the last plan was made to the plan that they were asked for."""
         planning.stubs += self._stubs
-        planning.choices += [choice for choice in self._choices if choice not in planning.choices]
+        planning.choices = list(dict.fromkeys([*planning.choices, *self._choices]))
         planning.planned_launches += self._planned_launches
         self._stubs, self._choices, self._planned_launches = [], [], []
 
@@ -155,11 +155,12 @@ class Watch:
     def on_launch_planned(self, kernel: Any, constants: Mapping[str, object]) -> None:
         """Keep a launch for the plan that is being made."""
         if self._is_here():
+            self._watch_launches()
             text = ", ".join(f"{k}={_constant(v)}" for k, v in constants.items() if v is not None)
             self._planned_launches.append(PlannedLaunch(kernel.fn.__name__, place_of(kernel), text))
 
     def _watch_launches(self) -> None:
-        """See every launch from now on; the driver is there, since a kernel was asked for."""
+        """See every launch from now on; only called for kernels of CUDA, which have a driver."""
         if self._driver is None:
             from ....runtime.cuda.driver import driver
 

@@ -213,3 +213,67 @@ def test_a_choice_is_put_together_only_for_a_listener():
             raise AssertionError("nobody listens")
 
     chosen("any", "{} decided", Numbers())
+
+
+FAMILIES = {
+    "mm": (lambda x: tt.mm(x(8, 9), x(9, 7)), "BLAS in one call", "tiled, through pointers"),
+    "mm of a column": (lambda x: tt.mm(x(8, 9), x(9, 1)), "BLAS in one call", "lines by a vector"),
+    "mm of integers": (
+        lambda x: tt.mm(x(8, 9).long(), x(9, 7).long()),
+        "integer products",
+        "tiled, through pointers",
+    ),
+    "mm of halves": (
+        lambda x: tt.mm(x(16, 64).half(), x(64, 16).half()),
+        "BLAS in float32",
+        "persistent, by tensor descriptors",
+    ),
+    "bmm": (lambda x: tt.bmm(x(3, 8, 9), x(3, 9, 7)), "BLAS for each matrix", "tiled, through pointers"),
+    "conv2d": (
+        lambda x: tt.conv2d(x(1, 4, 8, 8), x(4, 4, 3, 3)),
+        "columns",
+        "implicit GEMM, through pointers",
+    ),
+    "conv2d of a tap": (lambda x: tt.conv2d(x(1, 4, 8, 8), x(4, 4, 1, 1)), "one product", "one product"),
+    "conv2d by groups": (
+        lambda x: tt.conv2d(x(1, 4, 8, 8), x(4, 1, 3, 3), None, 1, 0, 1, 4),
+        "columns",
+        "depthwise",
+    ),
+    "sum": (lambda x: tt.sum(x(40)), "a product with ones", "one launch"),
+    "add": (lambda x: tt.add(x(3, 4), x(3, 4)), "one call of a ufunc", "dense"),
+    "add a row": (lambda x: tt.add(x(30, 4), x(4)), "one call of a ufunc", "rows"),
+    "exp of halves": (lambda x: tt.exp(x(10).half()), "passes over whole arrays", "dense"),
+    "sort": (lambda x: tt.sort(x(10)), "NumPy's stable argsort", "rows in registers"),
+    "topk": (lambda x: tt.topk(x(5000), 3), "candidates beyond a bound", "selection by digits"),
+    "layer_norm": (
+        lambda x: tt.nn.functional.layer_norm(x(5, 6), (6,)),
+        "short rows by products",
+        "whole rows",
+    ),
+    "attention": (
+        lambda x: tt.nn.functional.scaled_dot_product_attention(x(1, 2, 8, 8), x(1, 2, 8, 8), x(1, 2, 8, 8)),
+        "several heads in a block",
+        "through pointers",
+    ),
+}
+
+
+def choices_of(hops):
+    for hop in hops:
+        yield from hop.planning.choices
+        yield from choices_of(hop.calls)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_with_several_kernels_name_the_one_that_was_chosen(family, device):
+    call, on_host, on_device = FAMILIES[family]
+    found = tt.explain(call, lambda *sizes: tt.ones(*sizes, device=device))
+    assert (on_device if device == "cuda" else on_host) in dict(choices_of(found.calls))
+    assert all("{" not in because and not because.endswith(".") for _, because in choices_of(found.calls))
+
+
+def test_rows_of_one_element_have_an_algorithm_too(device):
+    found = tt.explain(tt.softmax, tt.ones(4, 1, 6, device=device), 1)
+    assert found.result.tolist() == tt.ones(4, 1, 6).tolist()
+    assert list(choices_of(found.calls))
