@@ -30,7 +30,9 @@ class Clock:
 
     def tick(self, seconds):
         self.now += seconds
-        if callable(signal.getsignal(signal.SIGALRM)):  # otherwise nothing is sampled, and the signal would end us
+        if callable(
+            signal.getsignal(signal.SIGALRM)
+        ):  # otherwise nothing is sampled, and the signal would end us
             signal.raise_signal(signal.SIGALRM)
 
     @contextmanager
