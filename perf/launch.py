@@ -85,7 +85,7 @@ def launch_slices(count: int) -> dict[str, Slice]:
     tt = importlib.import_module("..", __package__)
     kernels = importlib.import_module(".empty_kernels", __package__)
     launching = importlib.import_module("..triton_kernels.launch", __package__)
-    libcuda = importlib.import_module("..runtime.cuda.libcuda", __package__)
+    libcuda = importlib.import_module("..runtime.cuda.cupy.libcuda", __package__)
     signature = signature_of(count)
     launch = launching.Launch(tt.device("cuda", 0), getattr(kernels, f"of_{count}"), signature, {})
     values = [0 if type_.startswith("*") else 1.5 if type_ == "fp32" else 7 for type_ in signature.values()]
