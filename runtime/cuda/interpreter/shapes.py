@@ -39,7 +39,7 @@ def _shape_of(given: Any) -> _Shape:
     if found is None:
         sizes = builtins.tuple(core._unwrap_shape(given))
         # 2.0 is as good a key as 2, and no size.
-        found = _shapes.get(sizes) if all([size.__class__ is int for size in sizes]) else None
+        found = _shapes.get(sizes) if all(size.__class__ is int for size in sizes) else None
         if found is None:
             found = _shapes[sizes] = _Shape(sizes)
             _by_identity[id(found.sizes)] = found
