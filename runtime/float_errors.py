@@ -14,7 +14,6 @@ then a copy is, which takes a microsecond.
 from __future__ import annotations
 
 import contextvars
-import functools
 from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
@@ -23,6 +22,8 @@ from typing import Any
 import numpy as np
 
 from .written_code import defined
+
+_VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 LINE = 512
 """The length of lines from which NumPy's buffer is made no longer than that: see `quietly`."""
@@ -55,7 +56,13 @@ def quietly(function: Callable[..., Any], line: int = 0) -> Callable[..., Any]:
             longer than the buffer: from `LINE` on the buffer has that length.
     """
     context = _quiet_lines if line >= LINE else _quiet
-    called = _wrapper_maker(_parameters_of(function))(function, context.run, context)
+    make = None
+    if function.__class__ is FunctionType and not function.__defaults__:
+        code = function.__code__
+        if not code.co_flags & _VARIADIC and not code.co_kwonlyargcount:
+            count = code.co_argcount
+            make = _makers.get(count) or _wrapper_maker(count)
+    called = (make or _wrapper_maker(-1))(function, context.run, context)
     if context is _quiet:
         called.alone = function  # type: ignore[attr-defined]
     return called
@@ -67,18 +74,18 @@ def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return alone
 
 
-def _parameters_of(function: Callable[..., Any]) -> str:
-    """The parameters of what calls a function: as many as it has, or any number where that is not plain."""
-    if function.__class__ is FunctionType and not function.__defaults__:
-        code = function.__code__
-        if not code.co_flags & (CO_VARARGS | CO_VARKEYWORDS) and not code.co_kwonlyargcount:
-            return ", ".join([f"v{i}" for i in range(code.co_argcount)])
-    return "*args"
+_makers: dict[int, Callable[..., Callable[..., Any]]] = {}
 
 
-@functools.cache
-def _wrapper_maker(parameters: str) -> Callable[..., Callable[..., Any]]:
-    """What makes the wrapper of a function: written out, since to take arguments as a tuple would cost 100 ns."""
+def _wrapper_maker(count: int) -> Callable[..., Callable[..., Any]]:
+    """What makes the wrapper of a function of so many arguments, -1 for any number.
+
+    It is written out, since to take arguments as a tuple would cost 100 ns.
+    """
+    made = _makers.get(count)
+    if made is not None:
+        return made
+    parameters = "*args" if count < 0 else ", ".join([f"v{i}" for i in range(count)])
     text = f"""
 def make(function, run, context):
     def called({parameters}):
@@ -91,5 +98,5 @@ def make(function, run, context):
     return called
 """
     names = {"__name__": __name__, "is_taken": is_taken}
-    made: Callable[..., Callable[..., Any]] = defined("make", text, f"quietly {parameters}", names)
+    made = _makers[count] = defined("make", text, f"quietly {parameters}", names)
     return made

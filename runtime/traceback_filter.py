@@ -11,9 +11,9 @@ On one line with what it guards, ``try`` is no instruction, so that a call that 
 handler's own frame goes too: a bare ``raise`` adds none. What stays are the frames of the caller's code, callbacks
 included, and at most the one frame of the package that the caller called, where that has no handler of its own; it
 is marked ``__tracebackhide__``, which pytest leaves out (and IPython, unless it is the last), and `sys.excepthook` and
-`threading.excepthook` leave it out from the first error on, unless the program has set hooks of its own. A plan that
-is no written-out text (`written_code`), a composition above all, has a handler for its first run alone: an error of a
-later one may show a frame or two more where neither pytest nor a hook prints it.
+`threading.excepthook` leave it out from the first error on, unless the program has set hooks of its own. A plan without
+a handler of its own, a composition above all, gets one for its first run alone: an error of a later one may show a
+frame or two more where neither pytest nor a hook prints it.
 
 ``TRITEN_FULL_TRACEBACK=1`` in the environment, read when an error arises, keeps all frames. The idea is JAX's
 (jax/_src/traceback_util.py).
@@ -84,6 +84,12 @@ def hide_inner_frames() -> None:
         if frame.f_code.co_flags & CO_OPTIMIZED:  # A function's: a module's locals are its globals.
             frame.f_locals["__tracebackhide__"] = True
         frame = frame.f_back
+
+
+def has_handler(function: Any) -> bool:
+    """Whether a function hides inner frames itself, in a handler of its own."""
+    code = getattr(function, "__code__", None)
+    return code is not None and hide_inner_frames.__name__ in code.co_names
 
 
 def api_boundary(function: Function) -> Function:

@@ -17,9 +17,6 @@ from typing import Any
 MAX_TEXTS = 512
 """So many texts are kept, compiled; the one that was asked for longest ago goes first, its lines too."""
 
-WRITTEN = f"<{__name__.partition('.')[0]} "
-"""How the file names of all texts begin."""
-
 _codes: OrderedDict[tuple[str, str], CodeType] = OrderedDict()
 _numbers = itertools.count(1)
 _lock = threading.Lock()
@@ -37,7 +34,7 @@ def compiled(text: str, label: str) -> CodeType:
         if code is not None:
             _codes.move_to_end(key)
             return code
-    filename = f"{WRITTEN}{label} #{next(_numbers)}>"
+    filename = f"<{__name__.partition('.')[0]} {label} #{next(_numbers)}>"
     code = compile(text, filename, "exec")
     with _lock:
         if key in _codes:  # Another thread was quicker.
@@ -60,11 +57,3 @@ def defined(name: str, text: str, label: str, names: dict[str, Any]) -> Any:
     """
     exec(compiled(text, label), names)
     return names[name]
-
-
-def is_written(function: Any) -> bool:
-    """Whether a function was made by `defined`."""
-    try:
-        return bool(function.__code__.co_filename.startswith(WRITTEN))
-    except AttributeError:
-        return False

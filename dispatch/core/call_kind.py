@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ...runtime.local_dispatch_key_set import effective
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ...runtime.traceback_filter import HANDLER, hide_inner_frames
+from ...runtime.traceback_filter import HANDLER, has_handler, hide_inner_frames
 from ...runtime.written_code import defined
 from .call_parts import NUMBERS, Parameter, is_same
 from .kernel_function import Plan
@@ -74,7 +74,8 @@ class CallKind(NamedTuple):
 
     `bound` has the static arguments; `fills` says which argument goes to which position, `picks` which of the `taken`
     runtime arguments the plan is called with (None: as they come). `replanner`, where the operator has one, gets the
-    arguments as keys have them: `bound` with those of `parts` taken from the call's key.
+    arguments as keys have them: `bound` with those of `parts` taken from the call's key. `handles` says whether the
+    kind's first plan hides inner frames itself.
     """
 
     entry: OperatorEntry
@@ -84,6 +85,7 @@ class CallKind(NamedTuple):
     taken: int
     replanner: Replanner | None
     parts: list[tuple[int, int]]
+    handles: bool
 
     @staticmethod
     def of(
@@ -121,11 +123,11 @@ class CallKind(NamedTuple):
         if picks is not None or any(n is not None and n.__class__ not in NUMBERS for n in numbers):
             replanner = None
         parts = [(p, keyed.index(i)) for p, i in fills]
-        return CallKind(entry, template, fills, picks, len(places), replanner, parts)
+        return CallKind(entry, template, fills, picks, len(places), replanner, parts, has_handler(plan))
 
     def plan(self, args: Sequence[Any], key: Sequence[Any]) -> Plan:
         """The plan of a call of this kind, from its arguments and the parts of its key."""
-        entry, template, fills, picks, taken, replanner, parts = self
+        entry, template, fills, picks, taken, replanner, parts, _ = self
         if replanner is not None:
             specs = template.copy()
             for position, index in parts:

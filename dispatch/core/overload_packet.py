@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,7 @@ from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
-from ...runtime.traceback_filter import hide_inner_frames
-from ...runtime.written_code import WRITTEN, is_written
+from ...runtime.traceback_filter import has_handler, hide_inner_frames
 from ..schema import FunctionSchema, resolve
 from . import tensor_function as overrides
 from .call_kind import CallKind, adapted
@@ -99,6 +97,8 @@ class OverloadPacket:
         "_entries",
         "_general",
         "_kinds",
+        "_parameters",
+        "_roles",
         "count",
         "declared",
         "deprecated",
@@ -107,9 +107,7 @@ class OverloadPacket:
         "numbers_as_tensors",
         "outs",
         "overloads",
-        "parameters",
         "plans",
-        "roles",
         "scaled",
         "short",
         "unset",
@@ -135,22 +133,25 @@ class OverloadPacket:
         self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
         self._below: dict[Any, Plan] = {}
         self._entries: dict[int, OperatorEntry] | None = None
+        self._parameters: tuple[Parameter, ...] | None = None
+        self._roles: list[tuple[str, Any]] = []
         self.count = 0
         self.unset: tuple[None, ...] | None = None
         self.deprecated: Sequence[tuple[str, Sequence[tuple[str, str | int]]]] = ()
 
-    parameters: tuple[Parameter, ...]
-    roles: list[tuple[str, Any]]
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the public name."""
+        made = self._parameters
+        if made is None:
+            made = self._parameters = tuple(map(Parameter._make, self.declared))
+            self._roles = [(role, default) for _, role, default, _ in self.declared]
+        return made
 
-    def __getattr__(self, name: str) -> Any:
-        """The slots that the first call fills; Python asks while they are empty."""
-        if name == "parameters":
-            self.parameters = tuple(map(Parameter._make, self.declared))
-        elif name == "roles":
-            self.roles = [(role, default) for _, role, default, _ in self.declared]
-        else:
-            raise AttributeError(f"an OverloadPacket has no {name!r}")
-        return getattr(self, name)
+    @property
+    def roles(self) -> list[tuple[str, Any]]:
+        """The parameters' roles and defaults."""
+        return self._roles or [(role, default) for _, role, default, _ in self.parameters]
 
     def clear(self) -> None:
         """Forget every plan."""
@@ -243,15 +244,12 @@ class OverloadPacket:
             if handled is not None:
                 return handled
             plan, holds = self._plan_anew(args, kind, scaled, epoch)
-            keep = keep and holds
+            keep, handles = keep and holds, has_handler(plan)
         else:
-            plan = call_kind.plan(args, parts)
+            plan, handles = call_kind.plan(args, parts), call_kind.handles
         if keep:
             self._store(epoch, table, parts[0], rest, nested, plan)
-        # `is_written`, without the call.
-        if plan.__class__ is FunctionType and plan.__code__.co_filename.startswith(WRITTEN):
-            return plan
-        return _first_run(plan, table, parts[0], rest, nested)
+        return plan if handles else _first_run(plan, table, parts[0], rest, nested)
 
     def _parts(
         self, args: Sequence[Any], scaled: bool
@@ -265,7 +263,7 @@ class OverloadPacket:
         parts: list[Any] = []
         kind: list[Any] = []
         plain, keep, has_lists = not scaled, True, False
-        for (role, default), value in zip(self.roles, args):  # noqa: B905 - as many as the wrapper has
+        for (role, default), value in zip(self._roles or self.roles, args):  # noqa: B905 - as many as the wrapper has
             cls = value.__class__
             if role == "static":
                 if cls in PLAIN:
@@ -480,7 +478,7 @@ class OverloadPacket:
         whole = (*key, out._spec) if keep else ()
         if keep and holds and not overrides.is_marked(key) and is_hashable(whole):
             self._store(epoch, self.outs, whole, None, False, plan)
-        return plan if is_written(plan) else _first_run(plan, self.outs, whole)
+        return plan if has_handler(plan) else _first_run(plan, self.outs, whole)
 
     def operator_miss(self, special: str, *args: Any) -> Plan:
         """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""

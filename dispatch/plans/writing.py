@@ -45,7 +45,6 @@ def writing_plan(
     """
     apart = builder.extra.get("apart_from", ())
     separate = [name in apart for name in read_names]  # type: ignore[operator]
-    into = quietly(kernel.into) if kernel.quiet else kernel.into
     inplace = builder.form == "inplace"
     direct = not builder.proxy and not builder.resized and not apart and all(are_tensors)
     ufunc = kernel.fresh
@@ -56,6 +55,7 @@ def writing_plan(
         and ufunc.nin == len(are_tensors) - (not inplace)
     ):
         return _ufunc_writing(ufunc, len(are_tensors), inplace)
+    into = quietly(kernel.into) if kernel.quiet else kernel.into
     if inplace and not builder.proxy and not apart and len(are_tensors) <= 2 and all(are_tensors):
         if len(are_tensors) == 1:
 

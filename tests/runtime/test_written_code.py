@@ -10,7 +10,7 @@ import pytest
 
 import triten as tt
 from triten.runtime import written_code
-from triten.runtime.written_code import MAX_TEXTS, compiled, defined, is_written
+from triten.runtime.written_code import MAX_TEXTS, compiled, defined
 
 
 def text_of(number):
@@ -116,8 +116,3 @@ def test_plans_of_other_shapes_are_the_same_text():
     for size in range(3, 60):
         run(size)
     assert registered() == written
-
-
-def test_functions_of_files_are_not_written():
-    assert is_written(defined("made", text_of(3), "test", {}))
-    assert not is_written(text_of) and not is_written(len)
