@@ -57,6 +57,7 @@ DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
 DOCS_READY := $(VENV)/.installed-docs
+RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
 	gpu-check gpu-bench conformance triton-matrix clean
@@ -110,7 +111,7 @@ wheel-check: $(BIN)/python
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
 
 # What would be uploaded: the wheel is built from the sdist, as an index's users may do.
-release-check: $(DEV_READY)
+release-check: $(RELEASE_READY)
 	rm -rf build dist
 	set -e; work=$$(mktemp -d); trap 'rm -rf "$$work" build' EXIT; \
 	$(RUN) -m build --outdir dist .; \
@@ -179,6 +180,10 @@ $(DEV_READY): pyproject.toml | $(BIN)/python
 
 $(DOCS_READY): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[docs]'
+	@touch $@
+
+$(RELEASE_READY): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[release]'
 	@touch $@
 
 $(ORACLE)/.installed: pyproject.toml

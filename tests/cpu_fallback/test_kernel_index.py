@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from triten.dispatch.generated.kernel_index import KERNELS
+
 
 def output_of(*arguments: str, cwd: Path) -> str:
     """What a new interpreter prints, which must end well and complain of nothing."""
@@ -17,6 +19,15 @@ def output_of(*arguments: str, cwd: Path) -> str:
 
 def test_the_index_is_fresh(tmp_path: Path) -> None:
     assert "fresh" in output_of("-m", "triten.dispatch.codegen.kernel_index", "--check", cwd=tmp_path)
+
+
+def test_both_kernels_of_a_stub_lie_in_the_same_family() -> None:
+    """So that who has found the one finds the other: `normalization/softmax.py` in both packages."""
+    families = {
+        name: [module.partition(".")[0] for module in both if module] for name, both in KERNELS.items()
+    }
+    assert sum(len(found) == 2 for found in families.values()) > 300
+    assert {name: found for name, found in families.items() if len(set(found)) > 1} == {}
 
 
 def test_the_index_is_made_without_the_one_that_there_is(tmp_path: Path) -> None:
