@@ -66,7 +66,7 @@ demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
 
 test: $(TEST_READY)
-	$(RUN) -m pytest -n $(WORKERS) $(TESTS)
+	$(RUN) -m pytest -n $(WORKERS) --durations=10 $(TESTS)
 
 test-random: $(TEST_READY)
 	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "SEED=$$seed"; \
