@@ -15,6 +15,10 @@ import os
 import random
 import zlib
 
+# Test processes are as many as the cores. With a thread of BLAS for each core in each of them, and in the programs that
+# they start, products wait for each other's spinning threads: tenfold the time. OpenBLAS reads this when it is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings
