@@ -25,7 +25,7 @@ from typing import Any
 from ..runtime.cuda.occupancy import TARGETS
 from .ahead_of_time.checks import Expectation, faults_of
 from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
-from .ahead_of_time.report import Row, print_table, rows_of, write_results
+from .ahead_of_time.report import Row, print_table, rows_of, with_rows_renewed, write_results
 from .ahead_of_time.request import Request, load_module
 from .refusal import RefusalError, require_positive, require_writable_folder
 
@@ -176,17 +176,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=RESULTS,
         metavar="FOLDER",
-        help="where a run of everything writes its table",
+        help="where the table is kept: a run of everything writes it, one of some kernels renews their rows",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table and the faults; a run of everything also writes them. Raises RefusalError."""
+    """Print the table and the faults. Raises RefusalError.
+
+    A run of everything also writes them. One of some kernels without faults renews their rows of the table.
+    """
     require_positive(arguments, "workers")
     require_writable_folder(arguments.cache or default_cache())
-    is_whole = not arguments.quick and not arguments.kernel and set(arguments.target) == set(TARGETS)
-    is_whole = is_whole and arguments.samples == SAMPLES
-    if is_whole:
+    is_kept = not arguments.quick and set(arguments.target) == set(TARGETS) and arguments.samples == SAMPLES
+    if is_kept:
         require_writable_folder(arguments.results)
     if importlib.util.find_spec("triton") is None:
         raise RefusalError(
@@ -214,7 +216,11 @@ def run(arguments: argparse.Namespace) -> int:
         f"{outcome.compiled} compiled and {outcome.cached} from the cache in {outcome.seconds:.0f} s, "
         f"{len(outcome.faults)} faults, Triton {outcome.triton}"
     )
-    if is_whole:
-        for path in write_results(arguments.results, outcome.rows, outcome.faults, outcome.triton):
+    rows: list[Row] | None = outcome.rows
+    if arguments.kernel:
+        is_kept = is_kept and not outcome.faults
+        rows = with_rows_renewed(arguments.results, outcome.rows, outcome.triton)
+    if is_kept and rows is not None:
+        for path in write_results(arguments.results, rows, outcome.faults, outcome.triton):
             print(f"written to {path}")
     return 1 if outcome.faults else 0

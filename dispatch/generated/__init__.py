@@ -37,6 +37,7 @@ FAMILIES = (
     "padding",
     "pointwise",
     "pooling",
+    "quantization",
     "random",
     "recurrent",
     "reduction",

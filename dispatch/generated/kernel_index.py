@@ -13,6 +13,10 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_ctc_loss_backward_stub": ("loss.ctc", "loss.ctc"),
     "_ctc_loss_stub": ("loss.ctc", "loss.ctc"),
     "_embedding_bag_stub": ("indexing.embedding_bag", "indexing.embedding_bag"),
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub": (
+        "elementwise.quantization",
+        "elementwise.quantization",
+    ),
     "_fft_c2c_stub": ("fft.fft", "fft.fft"),
     "_fft_c2r_stub": ("fft.fft", "fft.fft"),
     "_fft_r2c_stub": ("fft.fft", "fft.fft"),
@@ -138,6 +142,10 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "exp_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "expm1_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "exponential_stub": ("random.random", "random.random"),
+    "fake_quantize_per_tensor_affine_cachemask_stub": (
+        "elementwise.quantization",
+        "elementwise.quantization",
+    ),
     "fft_fft_host_stub": ("fft.fft", None),
     "fft_fftn_host_stub": ("fft.fft", None),
     "fft_fftshift_host_stub": ("fft.fft", None),

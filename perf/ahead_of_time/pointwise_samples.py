@@ -13,7 +13,7 @@ from typing import Any
 from ...triton_kernels.budget import LEAST_CAPABILITY
 from ...triton_kernels.elementwise import activation, pointwise
 from ...triton_kernels.elementwise import pointwise_functions as f
-from .sample import NUMBERS, Sample, empty, gradients, tt
+from .sample import FLOATING, NUMBERS, Sample, empty, gradients, tt
 
 
 def functions() -> list[Any]:
@@ -145,6 +145,26 @@ def pointwise_functions(capability: int) -> Iterator[Sample]:
         for dtype in ("int32", "int64"):
             k = empty(n, dtype=dtype)
             yield Sample(f"{name} {dtype}", partial(getattr(tt, name), k, k), dense)
+
+
+def fake_quantization(capability: int) -> Iterator[Sample]:
+    quantize = tt.fake_quantize_per_tensor_affine
+    n = 1 << 16
+    for dtype in FLOATING:
+        kernels = ("fake_quantize",)
+        yield Sample(
+            f"fake_quantize {dtype}", lambda d=dtype: quantize(empty(n, dtype=d), 0.1, 0, -128, 127), kernels
+        )
+        yield Sample(
+            f"fake_quantize {dtype} by tensors",
+            lambda d=dtype: quantize(empty(n, dtype=d), empty(1), empty(1, dtype="int32"), -128, 127),
+            kernels,
+        )
+        yield Sample(
+            f"fake_quantize {dtype} to 32 bits",
+            lambda d=dtype: quantize(empty(n, dtype=d), 0.1, 0, -(1 << 31), (1 << 31) - 1),
+            kernels,
+        )
 
 
 def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:

@@ -147,6 +147,25 @@ widest access to an operand in bits. Nothing here was run on a GPU.
 """
 
 
+def with_rows_renewed(folder: Path, rows: Sequence[Row], triton: str) -> list[Row] | None:
+    """The table that is kept for this version of Triton, with `rows` for all that it has of their kernels.
+
+    None where no table is kept, or one with faults, of which a part tells nothing.
+    """
+    path = folder / f"aot-{triton}.json"
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text())
+    if kept["faults"]:
+        return None
+    renewed = {row.kernel for row in rows}
+    every = [*rows, *(row for row in (Row(**fields) for fields in kept["rows"]) if row.kernel not in renewed)]
+    order = [target.name for target in TARGETS.values()]
+    return sorted(
+        every, key=lambda row: (row.kernel, row.configuration, order.index(row.target), -row.blocks)
+    )
+
+
 def write_results(folder: Path, rows: Sequence[Row], faults: Sequence[str], triton: str) -> list[Path]:
     """Write the table as JSON and as Markdown, named by Triton's version; gives the two paths."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from .indexing_samples import searches
 from .layout_samples import layouts
 from .normalization_samples import normalizations
 from .optimizer_samples import optimizers
-from .pointwise_samples import copies, elementwise, pointwise_functions
+from .pointwise_samples import copies, elementwise, fake_quantization, pointwise_functions
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .recurrent_samples import recurrent_cells
@@ -66,6 +66,7 @@ def samples(capability: int) -> Iterator[Sample]:
         complex_numbers,
         copies,
         pointwise_functions,
+        fake_quantization,
         reductions,
         extremes_and_moments,
         joint_reductions,

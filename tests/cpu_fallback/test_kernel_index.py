@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from triten.dispatch.codegen.kernel_index import index_row
 from triten.dispatch.generated.kernel_index import KERNELS
 
 
@@ -39,6 +40,13 @@ from triten.dispatch.codegen.kernel_index import INDEX, index_module
 print(index_module() == INDEX.read_text())
 """
     assert output_of("-c", program, cwd=tmp_path) == "True\n"
+
+
+def test_rows_are_written_as_ruff_formats_them() -> None:
+    fits, long = "x" * 89, "x" * 90
+    assert index_row(fits, [None, None]) == f'    "{fits}": (None, None),\n'
+    assert index_row(long, [None, None]) == f'    "{long}": (\n        None,\n        None,\n    ),\n'
+    assert '        "fft.fft",\n' in index_row(long, [None, "fft.fft"])
 
 
 def test_a_program_imports_the_kernels_that_it_calls(tmp_path: Path) -> None:

@@ -338,6 +338,8 @@ FAMILY_OF = {
     "aten::special_i1e": "special",
     "aten::_thnn_fused_lstm_cell": "recurrent",
     "aten::_thnn_fused_gru_cell": "recurrent",
+    "aten::fake_quantize_per_tensor_affine_cachemask": "quantization",
+    "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": "quantization",
 }
 """The family in whose module `forward_<family>` an operator's formula stands."""
 

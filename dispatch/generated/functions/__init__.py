@@ -738,6 +738,11 @@ from .pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from .quantization import (
+    _fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
+    fake_quantize_per_tensor_affine,
+    fake_quantize_per_tensor_affine_cachemask_backward,
+)
 from .random import (
     alpha_dropout,
     alpha_dropout_,
@@ -1046,6 +1051,7 @@ __all__ = [
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
     "_fft_c2c",
     "_fft_c2r",
     "_fft_r2c",
@@ -1357,6 +1363,8 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fake_quantize_per_tensor_affine",
+    "fake_quantize_per_tensor_affine_cachemask_backward",
     "feature_alpha_dropout",
     "feature_alpha_dropout_",
     "feature_dropout",

@@ -22339,6 +22339,71 @@ def max_unpool3d(
     out: Tensor,
 ) -> Tensor: ...
 @overload
+def fake_quantize_per_tensor_affine(
+    input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """Each element quantized to an integer and back, for training that is to expect quantization (`torch.fake_quantize_per_tensor_affine`).
+
+        (clamp(round(input * (1 / scale)) + zero_point, quant_min, quant_max) - zero_point) * scale
+
+    Signatures::
+
+        tt.fake_quantize_per_tensor_affine(input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int) -> Tensor
+        tt.fake_quantize_per_tensor_affine(input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int) -> Tensor
+
+    Args:
+        input: A float32, float64, float16 or bfloat16 tensor of any shape.
+        scale: The distance between two quantized values, a number, or a tensor of one element.
+        zero_point: The integer that stands for 0, between `quant_min` and `quant_max`; a tensor of one
+            element where `scale` is a tensor, and of any value then.
+        quant_min: The smallest quantized integer.
+        quant_max: The largest quantized integer.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `quant_min` is greater than `quant_max`, `zero_point` is a number outside them, or
+            a tensor that stands for a number does not have exactly one element.
+        NotImplementedError: `input` has another dtype.
+        TypeError: One of `scale` and `zero_point` is a tensor, and the other is a number.
+
+    Note:
+        Halves round to even. `scale` is rounded to float32, and so are the quantized values of a
+        float64 tensor. A nan becomes the value of `quant_min`. The gradient passes unchanged where
+        round(input * (1 / scale)) + zero_point lies between `quant_min` and `quant_max`, and is 0
+        elsewhere; a tensor `scale` has no gradient.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-0.31, 0.04, 0.26, 9.0])
+        >>> tt.fake_quantize_per_tensor_affine(x, 0.1, 0, -2, 15)
+        tensor([-0.2000,  0.0000,  0.3000,  1.5000])
+
+    Schema::
+
+        fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor
+        fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor
+    """
+
+@overload
+def fake_quantize_per_tensor_affine(
+    input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int
+) -> Tensor: ...
+def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    fake_quant_enabled: Tensor,
+    quant_min: int,
+    quant_max: int,
+) -> tuple[Tensor, Tensor]:
+    """_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+
+def fake_quantize_per_tensor_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
+    """fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
+
+@overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor:
     """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
 
@@ -31337,6 +31402,7 @@ __all__ = [
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
     "_fft_c2c",
     "_fft_c2r",
     "_fft_r2c",
@@ -31648,6 +31714,8 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fake_quantize_per_tensor_affine",
+    "fake_quantize_per_tensor_affine_cachemask_backward",
     "feature_alpha_dropout",
     "feature_alpha_dropout_",
     "feature_dropout",

@@ -38,6 +38,7 @@ from .packing import PackingMethods
 from .padding import PaddingMethods
 from .pointwise import PointwiseMethods
 from .pooling import PoolingMethods
+from .quantization import QuantizationMethods
 from .random import RandomMethods
 from .recurrent import RecurrentMethods
 from .reduction import ReductionMethods
@@ -86,6 +87,7 @@ class TensorMethods(
     PaddingMethods,
     PointwiseMethods,
     PoolingMethods,
+    QuantizationMethods,
     RandomMethods,
     RecurrentMethods,
     ReductionMethods,

@@ -1314,6 +1314,15 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::max_unpool3d",
         "aten::max_unpool3d.out",
     ),
+    "quantization": (
+        "aten::fake_quantize_per_tensor_affine",
+        "aten::fake_quantize_per_tensor_affine.tensor_qparams",
+        "aten::fake_quantize_per_tensor_affine_cachemask",
+        "aten::fake_quantize_per_tensor_affine_cachemask.out",
+        "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+        "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out",
+        "aten::fake_quantize_per_tensor_affine_cachemask_backward",
+    ),
     "random": (
         "aten::uniform_",
         "aten::normal_",

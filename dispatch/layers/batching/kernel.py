@@ -67,7 +67,8 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if writes:
             return _written(op, values, make)
         if make is not None:
-            return make([_wrapped(r, d, level) for r, d in zip(result, out, strict=True)])
+            places = (out,) * len(result) if out.__class__ is int else out
+            return make([_wrapped(r, d, level) for r, d in zip(result, places, strict=True)])
         if not is_view:
             return _wrapped(result, out, level)
         return _as_view(_wrapped(result, out, level), values[0])

@@ -13,6 +13,7 @@ from ...generated import functions as ops
 from ...iterator.type_promotion import result_type_of
 from ..batched_tensor import logical_spec
 from .layout import Batch, Dims, Rule, aligned, front, rank_of, refuse_inplace, whole
+from .loop import loop
 
 if TYPE_CHECKING:
     from ....runtime.memory_format import memory_format as MemoryFormat
@@ -167,7 +168,15 @@ def to_copy(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any,
     return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, *others, fmt))
 
 
+def fake_quantize_by_tensors(batch: Batch, dims: Dims, self: Tensor, *others: Any) -> tuple[Any, Any]:
+    """Fake quantization with tensors of one element for numbers; examples that have their own go one by one."""
+    if any(dim is not None for dim in dims[1:]):
+        return loop(batch, dims, self, *others)
+    return batch.op.call(self, *others), dims[0]
+
+
 RULES: dict[str, Rule] = {
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": fake_quantize_by_tensors,
     "where.self": where,
     "native_dropout_backward": of_one_shape,
     "masked_fill.Scalar": masked_fill,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .arguments import DEVICE, DTYPE, I, T
+from .arguments import DEVICE, DTYPE, B, I, T
 from .samples import EXACT, ROUNDED, Sample, rows
 
 X, ROW, POSITIVE, INNER = T(), T("b"), T(low=0.1), T(low=-0.9, high=0.9)
@@ -23,6 +23,10 @@ DECAYING = (
     "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1"
 )
 
+STEP = T("1", low=0.1, high=0.2, dtype="float32", grad=False)
+ZERO_POINT = T("1", low=1.0, high=4.0, dtype="int32", grad=False)
+ENABLED = T("1", low=1.0, high=2.0, dtype="int64", grad=False)
+
 EDGES = T("2", low=-2.0, high=2.0)
 """One bin; where the edges descend it holds nothing."""
 
@@ -37,6 +41,12 @@ SAMPLES: list[Sample] = [
     *rows("_histogramdd_from_bin_tensors histogramdd.TensorList_bins", T("a 2"), [EDGES, EDGES], dtypes="f",
           kind=EXACT, backward=False),
     *rows("sgn", X, dtypes="fibc", pointwise=True, roundings=2),
+    *rows("fake_quantize_per_tensor_affine fake_quantize_per_tensor_affine_cachemask", X, 0.1, 3, -4, 15, dtypes="f",
+          kind=EXACT, special=True),
+    *rows("fake_quantize_per_tensor_affine.tensor_qparams", X, STEP, ZERO_POINT, -4, 15, dtypes="f", kind=EXACT),
+    *rows("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", X, STEP, ZERO_POINT, ENABLED, -4, 15, dtypes="f",
+          kind=EXACT),
+    *rows("fake_quantize_per_tensor_affine_cachemask_backward", X, B(), dtypes="f", kind=ROUNDED),
     *rows("signbit", X, dtypes="fib", kind=EXACT, pointwise=True),
     *rows("frac _frexp_mantissa", X, dtypes="f", kind=ROUNDED),
     *rows("frexp.Tensor _frexp_exponent", X, dtypes="f", kind=EXACT, backward=False),

@@ -222,6 +222,8 @@ def arguments(name, make, whole):
         state = randn(make, 3, 2)
         hx = [state, state] if base == "lstm_cell" else state
         return [randn(make, 3, 5), hx, randn(make, 2 * gates, 5), randn(make, 2 * gates, 2)]
+    if base == "fake_quantize_per_tensor_affine":
+        return [randn(make, 3), 0.1, 0, 0, 255]
     if base == "softplus":
         return [randn(make, 3), 1.0, 20.0]
     if base == "logsumexp" or name == "sum.dim_IntList":

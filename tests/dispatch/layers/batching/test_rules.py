@@ -218,6 +218,21 @@ case("threshold_backward", lambda g, x: aten.threshold_backward.default(g, x, 0)
 case(
     "native_dropout_backward", lambda g, m: aten.native_dropout_backward.default(g, m, 2.0), N(2, 4), B(2, 4)
 )
+case("fake_quantize", lambda x: tt.fake_quantize_per_tensor_affine(x, 0.1, 2, -3, 9), N(2, 4))
+case(
+    "fake_quantize",
+    lambda x: aten.fake_quantize_per_tensor_affine_cachemask(x, 0.1, 2, -3, 9),
+    N(2, 4),
+    tag="mask",
+)
+
+
+def by_tensors(x):
+    scale, zero_point = (tt.full((1,), number, device=x.device) for number in (0.1, 2.0))
+    return tt.fake_quantize_per_tensor_affine(x, scale, zero_point, -3, 9)
+
+
+case("fake_quantize", by_tensors, N(2, 4), tag="tensors")
 # Promotion: a mapped number gives way to a tensor with dimensions, as a number of one example does.
 case("promotion", lambda x, y: x + y, N(3), N(dtype=tt.float64), tag="f32 and mapped f64")
 case("promotion", lambda x, y: x * y, Z(3), N(), tag="i64 and mapped f32")
