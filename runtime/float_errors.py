@@ -82,7 +82,7 @@ def _wrapper_maker(count: int) -> Callable[..., Callable[..., Any]]:
 
     It is written out, since to take arguments as a tuple would cost 100 ns.
     """
-    made = _makers.get(count)
+    made: Callable[..., Callable[..., Any]] | None = _makers.get(count)
     if made is not None:
         return made
     parameters = "*args" if count < 0 else ", ".join([f"v{i}" for i in range(count)])
@@ -98,5 +98,6 @@ def make(function, run, context):
     return called
 """
     names = {"__name__": __name__, "is_taken": is_taken}
-    made = _makers[count] = defined("make", text, f"quietly {parameters}", names)
+    made = defined("make", text, f"quietly {parameters}", names)
+    _makers[count] = made
     return made

@@ -153,7 +153,10 @@ def test_samples_one_after_the_other(options, batches):
 def test_a_stream_that_is_longer_than_it_says():
     loader = DataLoader(Stream(1, 2, 3, length=2), batch_size=1)
     assert len(loader) == 2
-    with pytest.warns(UserWarning, match="was reported to be 2, but 3 samples have been fetched"):
+    with pytest.warns(
+        UserWarning,
+        match=r"to be 2 \(.*\), but 3 samples have been fetched",
+    ):
         assert len(list(loader)) == 3
 
 
@@ -207,7 +210,6 @@ def test_orders():
     ("make", "error", "message"),
     [
         (lambda d: DataLoader(d, num_workers=-1), ValueError, "num_workers option should be non-negative"),
-        (lambda d: DataLoader(d, num_workers=2), NotImplementedError, "num_workers=0 expected, 2 given"),
         (lambda d: DataLoader(d, prefetch_factor=2), ValueError, "prefetch_factor option could only be"),
         (lambda d: DataLoader(d, persistent_workers=True), ValueError, "persistent_workers option needs"),
         (lambda d: DataLoader(d, timeout=-1), ValueError, "timeout option should be non-negative"),

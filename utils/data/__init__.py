@@ -1,7 +1,8 @@
 """`tt.utils.data`: samples of a data set, drawn in some order and put together in batches (`torch.utils.data`).
 
-`datasets.py` has what samples come from, `samplers.py` the orders, `collate.py` how a batch is made, `loader.py` the
-loop over all of it. Everything runs in the process that asks.
+`datasets.py` has what samples come from, `samplers.py` the orders, `collate.py` how a batch is made, `fetching.py` how
+it is fetched, `loader.py` the loop over all of it. With workers, `worker_batches.py` orders batches from processes that
+do what `worker.py` says, and `transport.py` brings them.
 """
 
 from .collate import default_collate, default_convert
@@ -15,7 +16,7 @@ from .datasets import (
     TensorDataset,
     random_split,
 )
-from .loader import DataLoader, get_worker_info
+from .loader import DataLoader
 from .samplers import (
     BatchSampler,
     RandomSampler,
@@ -24,6 +25,7 @@ from .samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from .worker import get_worker_info
 
 __all__ = [
     "BatchSampler",

@@ -1,25 +1,31 @@
-"""The loop over a data set in batches."""
+"""The loop over a data set in batches: in the process that asks, or by workers."""
 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ...dispatch.generated import functions as _ops
 from ...dispatch.random import Generator
 from ...dispatch.tensor import Tensor
+from ...runtime.cuda.provider import is_available
+from ...runtime.scalar_type import int64
 from ...runtime.traceback_filter import hide_inner_frames
 from .collate import default_collate, default_convert
 from .datasets import IterableDataset, Source
+from .fetching import Fetching
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
 
+if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
+    from .worker_batches import WorkerBatches
+
 T_co = TypeVar("T_co", covariant=True)
-
-
-def get_worker_info() -> None:
-    """None: samples are drawn in the process that asks for them (`torch.utils.data.get_worker_info`)."""
-    return
 
 
 class _Endless:
@@ -30,24 +36,36 @@ class _Endless:
 
 
 class DataLoader(Generic[T_co]):
-    """Batches of a data set's samples (`torch.utils.data.DataLoader`), drawn in the process that asks for them.
+    """Batches of a data set's samples (`torch.utils.data.DataLoader`).
+
+    With workers, other processes fetch and collate the batches that are needed next, and hand them over in shared
+    memory. Each has a copy of the data set, generators seeded with a number of its own, and one thread; it may not use
+    the GPU if it was forked from a process that has. An error of a worker is raised where batches are asked for, with
+    its traceback; so is its death, at once.
 
     Args:
         dataset: samples by index, or an `IterableDataset`.
         batch_size: how many samples are in a batch; None for samples by themselves.
         shuffle: whether the order is of chance, and anew in each loop.
         sampler: an order of indices; `batch_sampler` one of lists of them.
-        num_workers: 0.
+        num_workers: how many processes fetch batches; 0 for the one that asks.
         collate_fn: what makes a batch of a list of samples; `default_collate` unless given.
-        pin_memory: whether tensors are copied to pinned memory.
+        pin_memory: whether tensors are copied to pinned memory; without a GPU a warning says that they are not.
         drop_last: whether a last batch of fewer samples is left out.
-        generator: where the order's random numbers come from.
-        timeout, worker_init_fn, multiprocessing_context, prefetch_factor, persistent_workers, pin_memory_device,
-            in_order: of workers; accepted where they say nothing of them.
+        timeout: seconds after which a batch of a worker is waited for no longer; 0 for any time.
+        worker_init_fn: called in each worker with its number, before it does anything.
+        multiprocessing_context: how workers are started: `fork`, `spawn`, `forkserver`, or a context of
+            `multiprocessing`; Python's default unless given.
+        generator: where the order's random numbers and the workers' seed come from.
+        prefetch_factor: how many batches each worker is ahead; 2 unless given.
+        persistent_workers: whether workers stay for the next loop.
+        pin_memory_device: accepted; pinned memory serves all devices.
+        in_order: whether batches come in their order, or as they are ready.
 
     Raises:
         ValueError: options that do not go together.
-        NotImplementedError: for workers.
+        TypeError: a context that is none.
+        RuntimeError: while looping: a worker has died, or `timeout` has passed.
 
     Example:
         >>> import triten as tt
@@ -80,18 +98,21 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        if num_workers > 0 and prefetch_factor is None:
+            prefetch_factor = 2
         self.dataset: Any = dataset
         self.num_workers = num_workers
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
-        self.multiprocessing_context = multiprocessing_context
+        self._context = _context_of(multiprocessing_context, num_workers)
         self.prefetch_factor = prefetch_factor
         self.persistent_workers = persistent_workers
         self.in_order = in_order
         self.generator = generator
+        self._persistent: WorkerBatches | None = None
         self._is_iterable = isinstance(dataset, IterableDataset)
         if self._is_iterable:
             for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
@@ -127,44 +148,87 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.collate_fn = collate_fn
 
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._of_iterable() if self._is_iterable else self._of_indices()
-        return map(_pinned, batches) if self.pin_memory else batches
+    @property
+    def multiprocessing_context(self) -> BaseContext | None:
+        """How workers are started; None for Python's default."""
+        return self._context
 
-    def _of_indices(self) -> Iterator[Any]:
+    def order(self) -> Iterable[Any]:
+        """What says which samples come next: lists of indices, or single ones."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def fetching(self) -> Fetching:
+        """What a fetcher of this loader's batches needs, in any process."""
+        is_batched = self.batch_sampler is not None
+        return Fetching(self.dataset, self._is_iterable, self.collate_fn, is_batched, self.drop_last)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = self._of_workers() if self.num_workers else self._of_this_process()
+        if self._is_iterable and hasattr(self.dataset, "__len__"):
+            batches = self._counted(batches)
+        if not self.pin_memory:
+            return batches
+        if not is_available():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
+                "used.",
+                stacklevel=2,
+            )
+            return batches
+        return map(_pinned, batches)
+
+    def _draw_base_seed(self) -> int:
+        """What workers' seeds are made of. It is drawn without workers, too: the order that follows is the same."""
+        return int(_ops.randint(1 << 62, (), dtype=int64, generator=self.generator).item())
+
+    def _of_this_process(self) -> Iterator[Any]:
         try:
-            if self.batch_sampler is None:
-                for index in self.sampler:
-                    yield self.collate_fn(self.dataset[index])
-                return
-            at_once = getattr(self.dataset, "__getitems__", None)
-            for indices in self.batch_sampler:
-                yield self.collate_fn(
-                    at_once(indices) if at_once else [self.dataset[index] for index in indices]
-                )
+            self._draw_base_seed()
+            order = iter(self.order())
+            fetch = self.fetching().fetcher()
+            for indices in order:
+                try:
+                    batch = fetch(indices)
+                except StopIteration:
+                    if self._is_iterable:
+                        return
+                    raise
+                yield batch
         except BaseException:
             hide_inner_frames()
             raise
 
-    def _of_iterable(self) -> Iterator[Any]:
+    def _of_workers(self) -> Iterator[Any]:
+        from .worker_batches import WorkerBatches
+
+        running = self._persistent
+        if running is not None and running.is_usable:
+            running.restart(self)
+            return running
+        base_seed = self._draw_base_seed()
+        _warn_of_many(self.num_workers)
+        running = WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed)
+        if self.persistent_workers:
+            self._persistent = running
+        return running
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches of a stream that says how long it is, with a warning if it is longer."""
+        told = len(self)
         try:
-            samples = iter(self.dataset)
-            expected = len(self.dataset) if hasattr(self.dataset, "__len__") else None
-            count = 0
-            while True:
-                wanted = 1 if self.batch_size is None else self.batch_size
-                batch = list(itertools.islice(samples, wanted))
-                if not batch or (self.drop_last and len(batch) < wanted):
-                    return
-                count += len(batch)
-                if expected is not None and count > expected:
-                    warnings.warn(
-                        f"Length of IterableDataset {self.dataset} was reported to be {expected}, but {count} samples "
-                        "have been fetched.",
-                        stacklevel=3,
+            for count, batch in enumerate(batches, 1):
+                if count == told + 1:
+                    where = (
+                        " For multiprocessing data-loading, this could be caused by not properly configuring the "
+                        "IterableDataset replica at each worker. Please see `tt.utils.data.get_worker_info`."
                     )
-                    expected = None
-                yield self.collate_fn(batch[0] if self.batch_size is None else batch)
+                    warnings.warn(
+                        f"Length of IterableDataset {self.dataset} was reported to be {told} (when accessing "
+                        f"len(dataloader)), but {count} samples have been fetched."
+                        f"{where if self.num_workers else ''}",
+                        stacklevel=2,
+                    )
+                yield batch
         except BaseException:
             hide_inner_frames()
             raise
@@ -179,7 +243,7 @@ class DataLoader(Generic[T_co]):
 
 
 def _check_workers(
-    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, context: object
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
 ) -> None:
     if num_workers < 0:
         raise ValueError(
@@ -187,21 +251,53 @@ def _check_workers(
         )
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
-    if num_workers > 0:
-        raise NotImplementedError(
-            f"DataLoader: num_workers=0 expected, {num_workers} given: samples are drawn in the process that asks for "
-            "them"
-        )
-    if prefetch_factor is not None:
+    if num_workers == 0 and prefetch_factor is not None:
         raise ValueError(
             "prefetch_factor option could only be specified in multiprocessing. let num_workers > 0 to enable "
             "multiprocessing, otherwise set prefetch_factor to None."
         )
-    if persistent_workers:
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if num_workers == 0 and persistent_workers:
         raise ValueError("persistent_workers option needs num_workers > 0")
-    if context is not None:
+
+
+def _context_of(given: object, num_workers: int) -> BaseContext | None:
+    if given is None:
+        return None
+    if num_workers == 0:
         raise ValueError(
-            "multiprocessing_context can only be used with multi-process loading (num_workers > 0)"
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={num_workers}"
+        )
+    if isinstance(given, str):
+        methods = multiprocessing.get_all_start_methods()
+        if given not in methods:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
+                f"multiprocessing_context={given!r}"
+            )
+        return multiprocessing.get_context(given)
+    from multiprocessing.context import BaseContext
+
+    if not isinstance(given, BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+            f"but got multiprocessing_context={given}"
+        )
+    return given
+
+
+def _warn_of_many(num_workers: int) -> None:
+    """Warn of more workers than this process may use cores (PyTorch's warning)."""
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if most is not None and num_workers > most:
+        warnings.warn(
+            f"This DataLoader will create {num_workers} worker processes in total. Our suggested max number of worker "
+            f"in current system is {most}, which is smaller than what this DataLoader is going to create. Please be "
+            "aware that excessive worker creation might get DataLoader running slow or even freeze, lower the worker "
+            "number to avoid potential slowness/freeze if necessary.",
+            stacklevel=4,
         )
 
 

@@ -1,0 +1,48 @@
+"""How a batch is fetched: the samples of some indices, or the next ones of a stream, put together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Fetching(NamedTuple):
+    """What a fetcher is made of, in whatever process: all of a `DataLoader` that fetching needs."""
+
+    dataset: Any
+    is_iterable: bool
+    collate_fn: Callable[[Any], Any]
+    is_batched: bool
+    drop_last: bool
+
+    def fetcher(self) -> Callable[[Any], Any]:
+        """A function from what an order gives, an index or a list of them, to a batch.
+
+        That of a stream takes the length of the list; it raises StopIteration at the end.
+        """
+        return _stream_fetcher(self) if self.is_iterable else _index_fetcher(self)
+
+
+def _index_fetcher(of: Fetching) -> Callable[[Any], Any]:
+    dataset, collate = of.dataset, of.collate_fn
+    if not of.is_batched:
+        return lambda index: collate(dataset[index])
+    at_once = getattr(dataset, "__getitems__", None)
+    if at_once:
+        return lambda indices: collate(at_once(indices))
+    return lambda indices: collate([dataset[index] for index in indices])
+
+
+def _stream_fetcher(of: Fetching) -> Callable[[Any], Any]:
+    samples, collate = iter(of.dataset), of.collate_fn
+    if not of.is_batched:
+        return lambda _: collate(next(samples))
+
+    def fetch(places: list[None]) -> Any:
+        batch = list(itertools.islice(samples, len(places)))
+        if not batch or (of.drop_last and len(batch) < len(places)):
+            raise StopIteration
+        return collate(batch)
+
+    return fetch

@@ -1,0 +1,175 @@
+"""Batches on their way from one process to another: small parts in a message, large ones in one block of shared memory.
+
+A block is a file without a name (``memfd_create``). Its descriptor goes along with the message, so that nothing is
+left behind whoever dies, and at whatever time. The receiver's tensors and arrays lie in the block itself, which is
+unmapped when the last of them is gone; its descriptor is closed at once, since a program that keeps a thousand batches
+would run out of descriptors. Where the system has no such files, everything goes into the message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import mmap
+import os
+import pickle
+import socket
+import weakref
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.methods.pickling import _bytes_of
+from ...dispatch.tensor import Tensor
+from ...runtime.device import CPU
+from ...runtime.storage import Storage, storage_of
+
+SMALL = 1 << 14
+"""Parts of fewer bytes go into the message: mapping a block costs more."""
+
+ALIGNED = 64
+"""Where parts begin in a block: at multiples of this, the CPU allocator's alignment."""
+
+CAN_SHARE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
+
+
+class _Packer(reduction.ForkingPickler):
+    """Writes storages and buffers that are not small beside the pickle, and views of larger storages by themselves."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        self.parts: list[tuple[int, memoryview]] = []
+        self.nbytes = 0
+        self.buffers: list[tuple[int, int]] = []
+        self.storages: dict[Storage, tuple[int, int]] = {}
+        super().__init__(file, 5, True, self._take_buffer)
+
+    def _place(self, part: memoryview) -> tuple[int, int]:
+        """Where a part will lie in the block, and its size."""
+        start = -(-self.nbytes // ALIGNED) * ALIGNED
+        self.parts.append((start, part))
+        self.nbytes = start + part.nbytes
+        return start, part.nbytes
+
+    def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
+        """Whether a buffer stays inside the pickle."""
+        raw = buffer.raw()
+        if not CAN_SHARE or raw.nbytes < SMALL:
+            return True
+        self.buffers.append(self._place(raw))
+        return False
+
+    def persistent_id(self, obj: Any) -> tuple[int, int] | None:
+        """What stands in the pickle for a storage that goes into the block."""
+        if not CAN_SHARE or not isinstance(obj, Storage) or obj.device is not CPU or obj.nbytes() < SMALL:
+            return None
+        placed = self.storages.get(obj)
+        if placed is None:
+            placed = self.storages[obj] = self._place(memoryview(_bytes_of(obj)._data))
+        return placed
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is not Tensor:
+            return NotImplemented
+        if not obj.is_leaf:
+            raise RuntimeError(
+                "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                "crossing process boundaries. If you just want to transfer the data, call detach() on the tensor "
+                "before serializing (e.g., putting it on the queue)."
+            )
+        spec = obj._spec
+        if spec.device.type not in ("cpu", "meta"):
+            raise RuntimeError(
+                f"a batch with a tensor on {spec.device} cannot leave its process: return it on the CPU, and move it "
+                "where batches are used"
+            )
+        if not spec.is_meta and obj.untyped_storage().nbytes() > max(spec.numel * spec.itemsize, SMALL):
+            return obj.detach().clone().requires_grad_(obj.requires_grad).__reduce_ex__(5)
+        return NotImplemented
+
+
+def send(connection: Connection, value: Any) -> None:
+    """Send a value, its tensors in shared memory.
+
+    Raises:
+        RuntimeError: a tensor is on another device, or recorded by autograd.
+        pickle.PicklingError, TypeError, AttributeError: something cannot be pickled. Nothing was sent.
+        OSError: there is no memory for the block, or nobody listens.
+    """
+    file = io.BytesIO()
+    packer = _Packer(file)
+    packer.dump(value)
+    head = pickle.dumps((packer.nbytes, packer.buffers))
+    if not packer.nbytes:
+        connection.send_bytes(head + file.getbuffer())
+        return
+    block = os.memfd_create("triten-batch", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(block, packer.nbytes)
+        for start, part in packer.parts:
+            _write(block, part, start)
+        connection.send_bytes(head + file.getbuffer())
+        reduction.send_handle(connection, block, 0)
+    finally:
+        os.close(block)
+
+
+def receive(connection: Connection) -> Any:
+    """The next value that `send` has sent.
+
+    Raises:
+        EOFError, OSError: the other process is gone.
+    """
+    file = io.BytesIO(connection.recv_bytes())
+    nbytes, buffers = pickle.load(file)
+    if not nbytes:
+        return pickle.load(file)
+    block = reduction.recv_handle(connection)
+    try:
+        memory = _mapped(block, nbytes)
+    finally:
+        os.close(block)
+    view = memoryview(memory).cast("B")
+    unpickler = _Unpacker(file, buffers=[view[start : start + size] for start, size in buffers])
+    unpickler.memory = view
+    return unpickler.load()
+
+
+class _Unpacker(pickle.Unpickler):
+    memory: memoryview
+
+    def persistent_load(self, placed: Any) -> Storage:
+        start, size = placed
+        return storage_of(np.frombuffer(self.memory, np.uint8, size, start), CPU)
+
+
+def _write(block: int, part: memoryview, start: int) -> None:
+    part = part.cast("B")
+    while part.nbytes:
+        written = os.pwrite(block, part, start)
+        part, start = part[written:], start + written
+
+
+def _mapped(block: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
+    """A file's bytes in memory, until the last that refers to the array is gone.
+
+    Python's own `mmap` would keep a copy of the descriptor for as long.
+    """
+    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, block, 0)
+    if address == ctypes.c_void_p(-1).value:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    memory = (ctypes.c_ubyte * nbytes).from_address(address)
+    weakref.finalize(memory, _libc.munmap, address, nbytes).atexit = False
+    return memory
+
+
+if CAN_SHARE:
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.mmap.restype = ctypes.c_void_p
+    _libc.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+        ctypes.c_long,
+    )
+    _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)

@@ -1,0 +1,204 @@
+"""What a `DataLoader`'s worker does: takes orders for batches, fetches them, sends them back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from ...dispatch.iterator.parallel import set_num_threads
+from ...dispatch.random import manual_seed
+from .fetching import Fetching
+from .transport import receive, send
+
+GRACE = 5.0
+"""Seconds that a worker which nobody listens to any more has for what it is doing."""
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What a worker knows of itself (`torch.utils.data.get_worker_info`).
+
+    Attributes:
+        id: its number, from 0.
+        num_workers: how many there are.
+        seed: that of triten's and Python's generators in this worker.
+        dataset: its copy of the data set.
+    """
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Which worker of a `DataLoader` this process is; None where it is none (`torch.utils.data.get_worker_info`).
+
+    An `IterableDataset` asks, so that its copies in several workers do not all give the same samples.
+
+    Example:
+        >>> import triten as tt
+        >>> print(tt.utils.data.get_worker_info())
+        None
+    """
+    return _info
+
+
+class Order(NamedTuple):
+    """A batch that is wanted: in which loop, its number there, and what the order gave. Without that a loop begins."""
+
+    loop: int
+    number: int
+    given: tuple[Any] | None
+
+
+class Batch(NamedTuple):
+    """The answer to an order: a batch, a `Failure`, or `END`."""
+
+    loop: int
+    number: int
+    worker: int
+    value: Any
+
+
+class End:
+    """That a worker's stream has no more samples."""
+
+
+class Failure(NamedTuple):
+    """An error of a worker, on its way to the process that asks for batches."""
+
+    kind: type[BaseException]
+    text: str
+
+    def reraise(self) -> NoReturn:
+        """Raise the error, with the worker's traceback in its message."""
+        if issubclass(self.kind, KeyError):
+            raise self.kind(_Text(self.text))
+        try:
+            error = self.kind(self.text)
+        except Exception:
+            # One whose class takes other arguments.
+            raise RuntimeError(self.text) from None
+        raise error
+
+
+class _Text(str):
+    """A text that a KeyError prints as it is, not in quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def failure_of(error: BaseException, where: str) -> Failure:
+    """An error as it is sent; one whose class cannot be sent, or would end the loop, becomes a RuntimeError."""
+    text = "".join(traceback.format_exception(error))
+    kind = RuntimeError if isinstance(error, StopIteration) else type(error)
+    try:
+        pickle.dumps(kind)
+    except Exception:
+        kind = RuntimeError
+    return Failure(kind, f"Caught {type(error).__name__} {where}.\nOriginal {text}")
+
+
+class Assignment(NamedTuple):
+    """What a worker is started with."""
+
+    id: int
+    num_workers: int
+    base_seed: int
+    fetching: Fetching
+    init: Callable[[int], None] | None
+
+
+def run(orders: Connection, inherited: list[Connection], assignment: Assignment) -> None:
+    """A worker's life: until the other end of `orders` is closed.
+
+    Args:
+        inherited: ends of connections that a fork has copied, which would stay open with this process.
+    """
+    for connection in inherited:
+        connection.close()
+    # The process that asks has ended, or has got the same interrupt and says so.
+    with contextlib.suppress(KeyboardInterrupt, EOFError, BrokenPipeError, ConnectionResetError):
+        _serve(orders, assignment)
+
+
+def _serve(orders: Connection, assignment: Assignment) -> None:
+    global _info
+    number, count, base_seed, fetching, init = assignment
+    where = f"in DataLoader worker process {number}"
+    waiting: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(orders, os.getppid(), waiting), daemon=True).start()
+    set_num_threads(1)
+    seed = base_seed + number
+    random.seed(seed)
+    manual_seed(seed)
+    np.random.seed(np.random.SeedSequence((base_seed, number)).generate_state(4))
+    _info = WorkerInfo(number, count, seed, fetching.dataset)
+    failure: Failure | None = None
+    fetch: Callable[[Any], Any] | None = None
+    try:
+        if init is not None:
+            init(number)
+        fetch = fetching.fetcher()
+    except Exception as error:
+        failure = failure_of(error, where)
+    ended = False
+    while (order := waiting.get()) is not None:
+        if order.given is None:
+            ended = False
+            try:
+                fetch = fetching.fetcher()
+            except Exception as error:
+                failure = failure_of(error, where)
+            continue
+        value: Any = failure or End
+        if failure is None and not ended and fetch is not None:
+            try:
+                value = fetch(order.given[0])
+            except StopIteration as error:
+                ended = fetching.is_iterable
+                value = End if ended else failure_of(error, where)
+            except Exception as error:
+                value = failure_of(error, where)
+        failure = None
+        try:
+            send(orders, Batch(order.loop, order.number, number, value))
+        except (BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:
+            send(orders, Batch(order.loop, order.number, number, failure_of(error, where)))
+        del value  # Its memory need not wait for the next batch.
+
+
+def _listen(orders: Connection, parent: int, waiting: queue.SimpleQueue[Order | None]) -> None:
+    """Take orders as they come, so that who sends them never waits; end the process when nobody is left to.
+
+    The other end of a connection may be held by a process that was forked from the one that asks, which is why the
+    parent is looked at, too.
+    """
+    try:
+        while os.getppid() == parent:
+            if orders.poll(GRACE):
+                waiting.put(receive(orders))
+    except (EOFError, OSError):
+        pass
+    waiting.put(None)
+    time.sleep(GRACE)
+    os._exit(1)
