@@ -12,7 +12,7 @@ from typing import Any
 
 from ..dispatch.iterator.parallel import parallel_for
 from ..runtime.tensor_spec import TensorSpec
-from .undispatched import np
+from .plain_numpy import np
 
 BLOCK = 1 << 17
 """Elements of a block: its temporaries stay in the cache, and threads seldom wait for each other's Python between."""

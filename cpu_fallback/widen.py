@@ -19,7 +19,7 @@ from ..runtime.scalar_type import (
     on_register,
     registered,
 )
-from .undispatched import np
+from .plain_numpy import np
 
 NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
 """With them the dtypes that users register to be computed in float32."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..dispatch.structured.stub import PlannedKernel
 from ..runtime.tensor_spec import TensorSpec
-from .undispatched import np
+from .plain_numpy import np
 from .windows import Window
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.memory_format import contiguous_strides
-from .undispatched import np
+from .plain_numpy import np
 
 MAX_WASTE = 1.5
 """How many more positions than windows a run may have before gathering the windows alone is cheaper."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from .undispatched import np
+from .plain_numpy import np
 
 KEPT = 4 << 20
 """Bytes that a thread keeps at most."""

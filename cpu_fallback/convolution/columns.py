@@ -15,8 +15,8 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.blas_threads import MATRIX_WORK
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
 from ..products.integer_matmul import integer_matmul
-from ..undispatched import np
 from ..widen import compute_np
 from ..windows import MAX_WASTE, Padding, Window
 from ..workspace import borrow, give_back

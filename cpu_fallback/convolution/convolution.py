@@ -16,7 +16,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from ..windows import Padding, Window
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at

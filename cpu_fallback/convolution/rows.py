@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...dispatch.iterator.parallel import parallel_for
-from ..undispatched import np
+from ..plain_numpy import np
 from ..windows import Window
 from ..workspace import borrow, give_back
 

@@ -14,7 +14,7 @@ from ...dispatch.structured.stub import (
     register_stub,
     with_defaults,
 )
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from .chains import SMALL, Chain, Maker, chained, general, is_plain
 from .elementwise import compute_dtype_of, planned

@@ -26,7 +26,7 @@ from ...runtime.scalar_type import (
 )
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
-from ..undispatched import copyto, np
+from ..plain_numpy import copyto, np
 from ..widen import HALVES_FROM, cast_by, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})

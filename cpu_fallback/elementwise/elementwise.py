@@ -21,7 +21,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float16
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
 
 MAX_CONSTANTS = 256

@@ -11,7 +11,7 @@ from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 MAX_CONSTANTS = 256
 BLOCK = 1 << 15

@@ -20,8 +20,8 @@ from ...dispatch.structured.stub import (
 )
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import Blocks
+from ..plain_numpy import copyto, np
 from ..special.special_math import lgamma
-from ..undispatched import copyto, np
 from ..widen import FULL_FLOATS
 from .elementwise import planned, writing
 from .pointwise import by_passes, loaded

@@ -19,11 +19,11 @@ from ...dispatch.structured.supported_dtypes import kernel_name
 from ...runtime.scalar_type import bfloat16, finfo, float16, registered
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import SHARED_BYTES, Blocks, part_of
+from ..plain_numpy import copyto, np, putmask
+from ..plain_numpy import where as choice
 from ..special.float32_functions import FUNCTIONS, for_many
-from ..undispatched import copyto, np, putmask
-from ..undispatched import where as choice
 from ..widen import NARROW, comparable_np, compute_np
-from . import number_parts as parts
+from . import number_representation as representation
 from . import pointwise_math as m
 from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
 from .gelu import chained
@@ -42,8 +42,8 @@ ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
 Row = tuple[Callable[..., Any] | str, str]
 
 OPERATORS: dict[str, Row] = {
-    "_frexp_exponent": (parts.exponent, FLOAT),
-    "_frexp_mantissa": (parts.mantissa, FLOAT),
+    "_frexp_exponent": (representation.exponent, FLOAT),
+    "_frexp_mantissa": (representation.mantissa, FLOAT),
     "abs": (np.absolute, "iufc"),
     "acos": (np.arccos, INEXACT),
     "acosh": (np.arccosh, INEXACT),
@@ -73,24 +73,24 @@ OPERATORS: dict[str, Row] = {
     "expm1": (np.expm1, INEXACT),
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),
-    "frac": (parts.frac, FLOAT),
+    "frac": (representation.frac, FLOAT),
     "gcd": (np.gcd, "iu"),
     "ge": (np.greater_equal, REAL),
     "gt": (np.greater, REAL),
-    "heaviside": (parts.heaviside, REAL),
+    "heaviside": (representation.heaviside, REAL),
     "hypot": (np.hypot, FLOAT),
     "le": (np.less_equal, REAL),
-    "lcm": (parts.least_multiple, "iu"),
+    "lcm": (representation.least_multiple, "iu"),
     "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
     "lerp": (m.lerp, INEXACT),
     "log": (np.log, INEXACT),
-    "logit": (parts.logit, FLOAT),
-    "logit_backward": (parts.logit_backward, FLOAT),
+    "logit": (representation.logit, FLOAT),
+    "logit_backward": (representation.logit_backward, FLOAT),
     "log10": (np.log10, INEXACT),
     "log1p": (m.log1p, INEXACT),
     "log2": (np.log2, INEXACT),
-    "logaddexp": (parts.logaddexp, INEXACT),
-    "logaddexp2": (parts.logaddexp2, FLOAT),
+    "logaddexp": (representation.logaddexp, INEXACT),
+    "logaddexp2": (representation.logaddexp2, FLOAT),
     "logical_and": (np.logical_and, ANY),
     "logical_not": (np.logical_not, ANY),
     "logical_or": (np.logical_or, ANY),
@@ -103,13 +103,13 @@ OPERATORS: dict[str, Row] = {
     "reciprocal": (np.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
     "rsub": (m.rsub, "iufc"),
-    "sgn": (parts.sgn, ANY),
+    "sgn": (representation.sgn, ANY),
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
-    "sign": (parts.sgn, REAL),
-    "signbit": (parts.signbit, REAL),
+    "sign": (representation.sgn, REAL),
+    "signbit": (representation.signbit, REAL),
     "silu_backward": (m.silu_backward, INEXACT),
     "sin": (np.sin, INEXACT),
-    "sinc": (parts.sinc, INEXACT),
+    "sinc": (representation.sinc, INEXACT),
     "sinh": (np.sinh, INEXACT),
     "softplus_backward": (m.softplus_backward, FLOAT),
     "sqrt": (np.sqrt, INEXACT),
@@ -301,7 +301,7 @@ def pow_(call: StructuredCall) -> PlannedKernel:
     exponent = call.args["exponent"]
     constant = isinstance(exponent, type)
     if kind == "b":
-        return planned(call, parts.truth_power)
+        return planned(call, representation.truth_power)
     if kind not in "iu":
         quick = constant and kind == "f" and common not in NARROW
         return planned(call, m.pow_constant if quick else np.power)
@@ -446,7 +446,7 @@ def nextafter(call: StructuredCall) -> PlannedKernel:
     """The neighbour of a number, in the dtype itself: a narrow one has neighbours of its own."""
     common = compute_dtype_of(call)
     if common in NARROW:
-        return planned(call, parts.nextafter_narrow, common.np)
+        return planned(call, representation.nextafter_narrow, common.np)
     return by_passes(call, "nextafter", np.nextafter)
 
 
@@ -454,9 +454,9 @@ def nan_to_num(call: StructuredCall) -> PlannedKernel:
     """Numbers for NaN and infinities; integers stay as they are."""
     common = compute_dtype_of(call)
     if not (common.is_floating_point or common.is_complex):
-        return planned(call, parts.unchanged)
+        return planned(call, representation.unchanged)
     limits = finfo(common.to_real() if common.is_complex else common)
-    return planned(call, parts.finite_within(limits.min, limits.max))
+    return planned(call, representation.finite_within(limits.min, limits.max))
 
 
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
-from ..undispatched import copyto, np, undispatched
+from ..plain_numpy import copyto, np, undispatched
 from .elementwise import writing
 from .selection import selected
 from .vector_passes import square_sum

@@ -7,7 +7,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..blocks import Blocks
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 
 EXACT = 1 << 24

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 SMALL = 2048
 """Up to this many elements the calls cost more than wrong guesses."""

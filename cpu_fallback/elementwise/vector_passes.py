@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..undispatched import copyto, np, undispatched
+from ..plain_numpy import copyto, np, undispatched
 from .elementwise import writing
 from .selection import selected
 

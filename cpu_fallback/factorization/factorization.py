@@ -11,7 +11,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime import lapack
 from ...runtime.float_errors import quietly
 from ...runtime.lapack import find_routine
-from ..undispatched import np
+from ..plain_numpy import np
 
 FEW = 16
 """How many matrices of a batch are done one after another."""

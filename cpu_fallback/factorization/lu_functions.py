@@ -16,7 +16,7 @@ from ...runtime.lapack import find_routine
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import int32
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from .matrix_specs import FEW, INFO, char_of, flag, in_columns, in_rows, is_one, is_square
 from .one_matrix import permutation, solver_of, unpack_into, unpacker_of
 

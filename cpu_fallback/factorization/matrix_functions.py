@@ -10,7 +10,7 @@ from typing import Any
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.scalar_type import finfo, int64
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from .matrix_specs import char_of, in_rows, is_square
 from .spectra import eigh_finder, svd_finder, values_finder
 

@@ -13,7 +13,7 @@ from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int32
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 FEW = 16
 """How many matrices of a batch are done one after another."""

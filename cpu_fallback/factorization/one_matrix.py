@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...runtime.lapack import find_routine
-from ..undispatched import np
+from ..plain_numpy import np
 
 
 def is_finite(a: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from .matrix_specs import char_of, in_columns, in_rows, is_one, is_square
 from .one_matrix import eigh_of, is_finite, svd_of
 

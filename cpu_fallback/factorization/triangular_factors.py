@@ -13,7 +13,7 @@ from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.lapack import find_routine
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from .matrix_specs import FEW, char_of, in_columns, in_rows, is_one, is_square
 from .one_matrix import is_finite, qr_of
 

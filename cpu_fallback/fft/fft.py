@@ -17,7 +17,7 @@ from ...dispatch.structured.stub import (
 from ...runtime.device import CPU
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
 """What the library transforms in its own precision."""

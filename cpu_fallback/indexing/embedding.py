@@ -6,10 +6,10 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
-from .combining import add_rows
 from .index_bounds import check_rows
+from .scatter_reduction import add_rows
 
 
 def embedding(call: StructuredCall) -> PlannedKernel:

@@ -14,7 +14,7 @@ from ...dispatch.structured.meta.embedding_bag import (
 )
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
 from .index_bounds import is_within

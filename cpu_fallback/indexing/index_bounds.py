@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 """A negative index read as unsigned is a large one, so that one maximum finds both kinds out of bounds."""

@@ -15,10 +15,11 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
 from ..elementwise.pointwise import constant_cache
-from ..undispatched import concatenate, copyto, np
+from ..plain_numpy import concatenate, copyto, np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
-from .combining import (
+from .index_bounds import check_bounds, check_rows, is_within
+from .scatter_reduction import (
     COMBINED_BY,
     add_rows,
     add_slices,
@@ -27,7 +28,6 @@ from .combining import (
     divide_by_counts,
     identity_of,
 )
-from .index_bounds import check_bounds, check_rows, is_within
 
 
 def cat(call: StructuredCall) -> PlannedKernel:

@@ -11,7 +11,7 @@ from ..blocks import Blocks
 from ..elementwise.elementwise import MAX_CONSTANTS
 from ..elementwise.pointwise import constant_cache
 from ..elementwise.selection import selected
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32
 
 BLOCK_OF_CHOICES = 1 << 16

@@ -14,7 +14,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import bool_, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise import constant_cache
-from ..undispatched import copyto, np
+from ..plain_numpy import copyto, np
 from ..widen import FULL_FLOATS
 from .index_bounds import UNSIGNED, check_bounds, greatest
 from .scatter_gather import places_function

@@ -8,10 +8,10 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..elementwise.pointwise import constant_cache
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
-from .combining import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 from .index_bounds import check_bounds
+from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 
 
 def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:

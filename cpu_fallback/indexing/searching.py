@@ -10,7 +10,7 @@ from ...dispatch.structured.meta import searching as meta
 from ...dispatch.structured.meta_base import MetaBase
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.scalar_type import dtype as ScalarType
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
 
 

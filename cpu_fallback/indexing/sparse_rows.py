@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

@@ -20,7 +20,7 @@ from ...runtime.float_errors import unwrapped
 from ...runtime.scalar_type import float32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.chains import Chain, Maker, chained
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FULL_FLOATS
 from .loss import all_classes
 

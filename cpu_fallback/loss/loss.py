@@ -8,8 +8,8 @@ from typing import Any
 from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ..plain_numpy import np
 from ..reduction.sums import SMALL, pairwise_sum
-from ..undispatched import np
 from ..widen import compute_np
 
 

@@ -17,7 +17,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from . import small_norm
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

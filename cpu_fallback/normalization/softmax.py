@@ -14,8 +14,8 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
 from ..reduction.sums import kept_sum, pairwise_sum
-from ..undispatched import np
 from ..widen import compute_np
 from . import softmax_rows
 from .softmax_rows import LEAST_ROW, by_rows

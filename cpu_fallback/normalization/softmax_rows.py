@@ -11,7 +11,7 @@ from typing import Any
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 from .moments import CHUNK, ones, row_dots
 
 Array = np.ndarray[Any, Any]

@@ -13,9 +13,9 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
 from ..reduction.sums import pairwise_sum
 from ..resampling.dense_maps import SMALL, mapped
-from ..undispatched import np
 from ..widen import compute_np
 from ..window_taps import even_taps, maxima_by_table
 from ..windows import Window

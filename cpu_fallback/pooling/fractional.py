@@ -10,7 +10,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from ..window_taps import MOST
 

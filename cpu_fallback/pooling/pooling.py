@@ -11,8 +11,8 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
 from ..resampling.dense_maps import SMALL, mapped
-from ..undispatched import np
 from ..widen import compute_np
 from ..window_taps import maxima_by_table, window_taps
 from ..windows import Padding, Window

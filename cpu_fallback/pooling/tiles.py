@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
-from ..undispatched import np
+from ..plain_numpy import np
 from ..windows import Window
 
 BLOCK = 1 << 16

@@ -10,7 +10,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
 from ..indexing.index_bounds import is_within
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

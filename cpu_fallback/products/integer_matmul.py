@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 EXACT = 1 << 53
 """Below this every integer is a float64."""

@@ -12,8 +12,8 @@ from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise_math import gelu
-from ..undispatched import dot as multiply_arrays
-from ..undispatched import np
+from ..plain_numpy import dot as multiply_arrays
+from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
 from .integer_matmul import integer_matmul
 

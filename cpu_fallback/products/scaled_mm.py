@@ -6,7 +6,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 
 LARGEST = {"float8_e4m3fn": np.float32(448), "float8_e5m2": np.float32(57344)}
 """The largest finite number of each 8-bit format, at which results saturate."""

@@ -14,8 +14,8 @@ from ...dispatch.composite.einsum import parse_equation
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
 from ..reduction.distances import SMALL, is_plain
-from ..undispatched import np
 
 SHORT = 512
 """Elements of lines up to which writing an operand out costs less than NumPy's loop over lines."""

@@ -12,7 +12,7 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..indexing.index_bounds import greatest
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from .philox import draws32, draws64
 from .random import BLOCK, by_blocks, open_unit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

@@ -15,7 +15,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bfloat16, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.elementwise import MAX_CONSTANTS
-from ..undispatched import np
+from ..plain_numpy import np
 from .philox import draws32, draws64
 
 BLOCK = 1 << 15

@@ -14,7 +14,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise_math import sigmoid_in
 from ..normalization.moments import column_sums
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from typing import Any
 from ...dispatch.iterator.parallel import parallel_for
 from ...runtime.scalar_type import bfloat16
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32
 from .line_reductions import bfloat16_line_sums, c_einsum, line_sums
 

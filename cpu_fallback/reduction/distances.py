@@ -16,7 +16,7 @@ from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 SMALL = 4096
 """Elements up to which BLAS adds products in one thread."""

@@ -15,7 +15,7 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...runtime.scalar_type import bfloat16, float16
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FLOAT32
 from ..workspace import borrow, give_back
 from .line_reductions import line_sums

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
-from ..undispatched import np
+from ..plain_numpy import np
 
 RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..undispatched import copyto, np
+from ..plain_numpy import copyto, np
 from ..workspace import borrow, give_back
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from ...dispatch.structured.choices import chosen, listeners
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import copyto, np
+from ..plain_numpy import copyto, np
 from ..widen import FLOAT32, NARROW, compute_np
 from .blocks import (
     HANDED_OVER,

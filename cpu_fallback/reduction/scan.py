@@ -11,8 +11,8 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bool_
-from ..elementwise.number_parts import logaddexp
-from ..undispatched import copyto, np
+from ..elementwise.number_representation import logaddexp
+from ..plain_numpy import copyto, np
 from ..widen import compute_np
 from .prefix_sums import BLOCK as SUMS_BLOCK
 from .prefix_sums import LEAST, RUN, prefix_sums

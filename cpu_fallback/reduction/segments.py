@@ -8,7 +8,7 @@ from typing import Any
 from ...dispatch.structured.meta.segments import DESCENDING, LONG, NEGATIVE, NOTHING, REDUCTIONS, UNEQUAL
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 
 Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
 from ..indexing.index_bounds import greatest
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import FULL_FLOATS
 from .reduction import sum_
 from .sums import count_of, kept_sum

@@ -11,7 +11,7 @@ from ...runtime import blas_threads
 from ...runtime.scalar_type import bfloat16
 from ...runtime.tensor_spec import TensorSpec
 from ..normalization.moments import CHUNK, ones
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import NARROW
 from .blocks import SHORT_ROW
 from .line_reductions import adds_lines, bfloat16_line_sums, line_sums

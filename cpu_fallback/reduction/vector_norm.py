@@ -6,7 +6,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from .blocks import over_everything, over_kept
 from .sums import pairwise_sum

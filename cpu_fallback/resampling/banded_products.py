@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
 from ...dispatch.iterator.parallel import parallel_for
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

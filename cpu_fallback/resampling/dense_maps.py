@@ -13,7 +13,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

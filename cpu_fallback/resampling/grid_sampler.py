@@ -10,7 +10,7 @@ from typing import Any
 from ...dispatch.structured.meta.grid_sampler import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from .line_maps import keys
 from .small_grid_sampler import linear_sampler

@@ -14,7 +14,7 @@ from ...dispatch.structured.supported_dtypes import CPU_KERNELS
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import is_channels_last
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 from ..widen import compute_np
 from .banded_products import Band, BandedMaps
 from .dense_maps import SMALL, mapped

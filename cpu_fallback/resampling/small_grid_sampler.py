@@ -12,7 +12,7 @@ from typing import Any
 
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
-from ..undispatched import np
+from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 from ..elementwise.vector_passes import square_sum
-from ..undispatched import np
+from ..plain_numpy import np
 
 Lines = Callable[[Any], Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ..undispatched import np, undispatched
+from ..plain_numpy import np, undispatched
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from ..elementwise.vector_passes import LONG, square_sum
-from ..undispatched import np
+from ..plain_numpy import np
 from . import float32_functions
 
 Array = np.ndarray[Any, Any]

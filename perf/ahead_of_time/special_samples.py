@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...triton_kernels.elementwise import number_parts as parts
+from ...triton_kernels.elementwise import number_representation as representation
 from ...triton_kernels.special import gamma, special
 from .sample import Sample, empty, gradients, tt
 
@@ -30,13 +30,13 @@ LONG = ("digamma", "igamma", "lgamma", "special.airy_ai", "special.bessel_y0", "
 def functions() -> list[Any]:
     """The functions that `special_functions` launches and `pointwise.FUNCTIONS` does not name."""
     others = (
-        parts.logit,
-        parts.logit_within,
-        parts.logit_backward,
-        parts.logit_backward_within,
-        parts.nextafter,
+        representation.logit,
+        representation.logit_within,
+        representation.logit_backward,
+        representation.logit_backward_within,
+        representation.nextafter,
     )
-    return [*special.FUNCTIONS.values(), gamma.trigamma, gamma.polygamma, parts.nan_to_num, *others]
+    return [*special.FUNCTIONS.values(), gamma.trigamma, gamma.polygamma, representation.nan_to_num, *others]
 
 
 def named(name: str) -> Callable[..., Any]:

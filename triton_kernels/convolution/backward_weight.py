@@ -18,7 +18,7 @@ from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, ne
 from ..tuning.choice import configuration
 from .convolution import FLAT_BELOW, MOST
 from .depthwise import plan_depthwise_parts
-from .relaying import WORTH_A_COPY, as_it_is, relaid, unit_of_spec
+from .layout_copies import WORTH_A_COPY, as_it_is, relaid, unit_of_spec
 from .volume import BYTES, Arguments, Sums, Window, as_volume, bounded, reach, sums_of, unit_of, window_of
 from .weight_kernels import DOUBLE, EXACT, FEW, HALF, TF32, add_parts, convolve_backward_weight
 

@@ -20,9 +20,9 @@ from ..tuning.choice import configuration
 from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
+from .layout_copies import WORTH_A_COPY, Relay, as_it_is, relaid, transposed, unit_of_spec
 from .pointwise import is_product, plan_product
 from .problem import Problem
-from .relaying import WORTH_A_COPY, Relay, as_it_is, relaid, transposed, unit_of_spec
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
 
 FLAT_BELOW = 32

@@ -15,8 +15,8 @@ from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .depthwise_kernels import LAST, PLANES, convolve_depthwise, convolve_depthwise_backward_weight
+from .layout_copies import WORTH_A_COPY, Relay, as_it_is, unit_of_spec
 from .problem import Problem
-from .relaying import WORTH_A_COPY, Relay, as_it_is, unit_of_spec
 from .volume import Arguments, Window, reach, sums_of, unit_of
 
 MOST_INTERPRETED = 1 << 13

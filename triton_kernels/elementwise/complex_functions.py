@@ -6,7 +6,7 @@ are. Sources: ISO/IEC 9899:1999, Annex G; Kahan, "Branch Cuts for Complex Elemen
 """
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
-from .number_parts import nan_to_num as replaced
+from .number_representation import nan_to_num as replaced
 from .pointwise_functions import divide as divide_real
 from .pointwise_functions import sqrt as sqrt_real
 

@@ -25,9 +25,9 @@ from ..conversion import compute_type, convert
 from ..geometry import Geometry, elementwise_geometry
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
+from .kernel_parameters import BYTES, INTERPRETED_BLOCK, Planned, split_outer
 from .operands import ABSENT, ELEMENT, Operand, address, apply, number_for, read
 from .pairs import over_pairs, part_of
-from .passing import BYTES, INTERPRETED_BLOCK, Planned, split_outer
 from .rows import plan_rows
 from .tiles import LEAST, plan_tiles
 

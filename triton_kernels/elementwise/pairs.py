@@ -19,8 +19,8 @@ from ..budget import STREAMING, Configuration, declare
 from ..conversion import compute_type, convert, type_name
 from ..geometry import Geometry, elementwise_geometry
 from ..launch import ALIGNMENT, cdiv, integer_type
+from .kernel_parameters import OPERANDS, Passed, Planned, power_of_two_in, split_outer
 from .operands import ABSENT, BLOCKED, ELEMENT, NUMBER, apply, number_for, read
-from .passing import OPERANDS, Passed, Planned, power_of_two_in, split_outer
 from .rows import tile_of_rows
 
 APART, SIDE_BY_SIDE = tl.constexpr(1), tl.constexpr(2)

@@ -16,7 +16,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
 from . import complex_functions
 from . import narrow_functions as narrow
-from . import number_parts as parts
+from . import number_representation as representation
 from . import pointwise_functions as f
 from .elementwise import HEAVY, check_dtypes, complex_elementwise, elementwise
 from .pairs import part_type
@@ -24,8 +24,8 @@ from .pairs import part_type
 ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
 
 FUNCTIONS: dict[str, tuple[Any, str]] = {
-    "_frexp_exponent": (parts.frexp_exponent, FLOAT),
-    "_frexp_mantissa": (parts.frexp_mantissa, FLOAT),
+    "_frexp_exponent": (representation.frexp_exponent, FLOAT),
+    "_frexp_mantissa": (representation.frexp_mantissa, FLOAT),
     "abs": (f.abs, "biuf"),
     "acos": (f.acos, FLOAT),
     "acosh": (f.acosh, FLOAT),
@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "bitwise_right_shift": (f.right_shift, INTEGER),
     "bitwise_xor": (f.bitwise_xor, BITS),
     "_conj_physical": (f.conjugate, ANY),
-    "copysign": (parts.copysign, FLOAT),
+    "copysign": (representation.copysign, FLOAT),
     "cos": (f.cos, FLOAT),
     "cosh": (f.cosh, FLOAT),
     "div": (f.divide, FLOAT),
@@ -55,13 +55,13 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "fmax": (f.fmax, REAL),
     "fmin": (f.fmin, REAL),
     "fmod": (f.fmod, "iuf"),
-    "frac": (parts.frac, FLOAT),
-    "gcd": (parts.gcd, INTEGER),
+    "frac": (representation.frac, FLOAT),
+    "gcd": (representation.gcd, INTEGER),
     "ge": (f.ge, REAL),
     "gt": (f.gt, REAL),
-    "heaviside": (parts.heaviside, REAL),
-    "hypot": (parts.hypot, FLOAT),
-    "lcm": (parts.lcm, INTEGER),
+    "heaviside": (representation.heaviside, REAL),
+    "hypot": (representation.hypot, FLOAT),
+    "lcm": (representation.lcm, INTEGER),
     "le": (f.le, REAL),
     "leaky_relu": (f.leaky_relu, FLOAT),
     "leaky_relu_backward": (f.leaky_relu_backward, FLOAT),
@@ -70,8 +70,8 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "log10": (f.log10, FLOAT),
     "log1p": (f.log1p, FLOAT),
     "log2": (f.log2, FLOAT),
-    "logaddexp": (parts.logaddexp, FLOAT),
-    "logaddexp2": (parts.logaddexp2, FLOAT),
+    "logaddexp": (representation.logaddexp, FLOAT),
+    "logaddexp2": (representation.logaddexp2, FLOAT),
     "logical_and": (f.logical_and, ANY),
     "logical_not": (f.logical_not, ANY),
     "logical_or": (f.logical_or, ANY),
@@ -90,11 +90,11 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "sigmoid": (f.sigmoid, FLOAT),
     "sigmoid_backward": (f.sigmoid_backward, FLOAT),
     "sign": (f.sign, REAL),
-    "signbit": (parts.signbit, REAL),
+    "signbit": (representation.signbit, REAL),
     "silu": (f.silu, FLOAT),
     "silu_backward": (f.silu_backward, FLOAT),
     "sin": (f.sin, FLOAT),
-    "sinc": (parts.sinc, FLOAT),
+    "sinc": (representation.sinc, FLOAT),
     "sinh": (f.sinh, FLOAT),
     "softplus_backward": (f.softplus_backward, FLOAT),
     "sqrt": (f.sqrt, FLOAT),
@@ -105,7 +105,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
 }
 """The function of each operator, and the kinds of dtype that it has: bool, signed and unsigned integers, floats."""
 
-HEAVY.update((parts.gcd, parts.lcm))
+HEAVY.update((representation.gcd, representation.lcm))
 
 SCALED: dict[str, tuple[Any, Any, str]] = {
     "add": (f.add, f.add_scaled, ANY),
@@ -142,9 +142,9 @@ COMPLEX: dict[Any, Any] = {
     )
 } | {
     f.pow_number: complex_functions.pow,
-    parts.logaddexp: complex_functions.logaddexp,
-    parts.nan_to_num: complex_functions.nan_to_num,
-    parts.sinc: complex_functions.sinc,
+    representation.logaddexp: complex_functions.logaddexp,
+    representation.nan_to_num: complex_functions.nan_to_num,
+    representation.sinc: complex_functions.sinc,
 }  # fmt: skip
 """What takes a function's place where the common dtype is complex, and returns complex numbers as well."""
 
@@ -286,7 +286,7 @@ def power(call: StructuredCall) -> PlannedKernel:
     """self ** exponent; a number as exponent has functions of its own."""
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
-        return computed(call, parts.truth_power, "b")
+        return computed(call, representation.truth_power, "b")
     return computed(call, function, "iuf")
 
 
@@ -329,7 +329,7 @@ def nan_to_num(call: StructuredCall) -> PlannedKernel:
     defaults = (0.0, limits.max, limits.min)
     names = ("nan", "posinf", "neginf")
     args = call.args | dict.fromkeys(names, float)
-    into = computed(call._replace(args=args, runtime=("self", *names)), parts.nan_to_num, FLOAT).into
+    into = computed(call._replace(args=args, runtime=("self", *names)), representation.nan_to_num, FLOAT).into
     given = call.runtime[1:]
 
     def replaced(out: Any, a: Any, *replacements: Any) -> None:
@@ -356,7 +356,7 @@ def nextafter(call: StructuredCall) -> PlannedKernel:
     check_dtypes(call, [*call.outputs, *inputs])
     if kind_of(common) != "f":
         raise not_implemented(call, common)
-    return elementwise(call, parts.nextafter, inputs, [triton_type(common)] * 2)
+    return elementwise(call, representation.nextafter, inputs, [triton_type(common)] * 2)
 
 
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
@@ -366,8 +366,8 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "div_mode": div_mode,
     "gelu": gelu,
     "gelu_backward": gelu_backward,
-    "logit": bounded(parts.logit, parts.logit_within),
-    "logit_backward": bounded(parts.logit_backward, parts.logit_backward_within),
+    "logit": bounded(representation.logit, representation.logit_within),
+    "logit_backward": bounded(representation.logit_backward, representation.logit_backward_within),
     "nan_to_num": nan_to_num,
     "nextafter": nextafter,
     "pow": power,

@@ -19,8 +19,8 @@ from ..conversion import convert
 from ..geometry import Geometry
 from ..launch import ALIGNMENT, cdiv, integer_type, interpreted, next_power_of_2
 from ..tuning.choice import configuration
+from .kernel_parameters import BYTES, INTERPRETED_BLOCK, Passed, Planned, power_of_two_in
 from .operands import BLOCKED, COLUMN, ELEMENT, NUMBER, PAIRED, Operand, apply, read
-from .passing import BYTES, INTERPRETED_BLOCK, Passed, Planned, power_of_two_in
 
 ROW_BYTES = 512
 """What it reads of one row, where there are several: an access of each lane of a warp."""

@@ -17,8 +17,8 @@ from ..conversion import convert
 from ..geometry import Geometry
 from ..launch import ALIGNMENT, cdiv, integer_type, interpreted, next_power_of_2
 from ..tuning.choice import configuration
+from .kernel_parameters import Passed, Planned, power_of_two_in
 from .operands import apply, read
-from .passing import Passed, Planned, power_of_two_in
 
 TILES = {1: (64, 64), 2: (64, 64), 4: (32, 64), 8: (32, 32)}
 """Of each itemsize: 64 bytes and more of a line on both sides, and up to four 128-bit accesses for each thread."""

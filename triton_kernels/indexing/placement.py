@@ -20,11 +20,11 @@ from ..elementwise.elementwise import number_for
 from ..launch import launch_nothing
 from ..reduction.sides import MAX_DIMS
 from ..sorting.sort_keys import plan_sort
-from .combining_kernels import combine_runs
 from .index_bounds import Bound, allocate, check_flags, filled_bytes, flags_for, key_spec
 from .index_space import MOVED_AS, launch_over, space
 from .picking import plan_check, plan_locate
-from .placing_kernels import elect, place
+from .placement_kernels import elect, place
+from .scatter_reduction_kernels import combine_runs
 
 RUN_LANES = 128
 """Lanes of a program over runs: all of them wait for the longest run among theirs."""

@@ -12,7 +12,6 @@ from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
-from .parts import in_parts
 from .persistent import (
     EIGHT_BITS,
     EXACT_EIGHT_BITS,
@@ -23,6 +22,7 @@ from .persistent import (
 )
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
+from .split_k import in_parts
 
 FIRST_CAPABILITY = 9
 """The first major compute capability with a tensor memory accelerator."""

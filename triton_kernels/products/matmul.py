@@ -16,9 +16,9 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
 from .epilogue import activated, finish
-from .parts import in_parts
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
+from .split_k import in_parts
 
 
 @triton.jit

@@ -7,7 +7,7 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.cpu_fallback.indexing import combining, sparse_rows
+from triten.cpu_fallback.indexing import scatter_reduction, sparse_rows
 from triten.runtime.float_errors import quietly
 
 COUNT, SIZE = 700, 90
@@ -31,7 +31,7 @@ def test_rows_are_added_in_order(rng: np.random.Generator, dtype: str, width: in
     want = target.copy()
     with np.errstate(all="ignore"):
         np.add.at(want, rows, values)
-    quietly(combining.add_rows)(target, rows, values, False)
+    quietly(scatter_reduction.add_rows)(target, rows, values, False)
     np.testing.assert_array_equal(target, want)
     if np.dtype(dtype).kind == "f":
         np.testing.assert_array_equal(np.signbit(target), np.signbit(want))
@@ -51,7 +51,7 @@ def test_rows_are_combined_in_order(
         if start is not None:
             want[rows] = start
         ufunc.at(want, rows, values)
-    quietly(combining.combine_rows)(ufunc, target, rows, values, start)
+    quietly(scatter_reduction.combine_rows)(ufunc, target, rows, values, start)
     np.testing.assert_array_equal(target, want)
 
 

@@ -32,7 +32,7 @@ def power_of_two_in(value: int, most: int) -> int:
     """The largest power of two that divides `value`, at most `most`.
 
     Example:
-        >>> from triten.triton_kernels.elementwise.passing import power_of_two_in
+        >>> from triten.triton_kernels.elementwise.kernel_parameters import power_of_two_in
         >>> power_of_two_in(24, 16), power_of_two_in(32, 16), power_of_two_in(7, 16)
         (8, 16, 1)
     """

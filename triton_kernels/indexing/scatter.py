@@ -16,10 +16,10 @@ from ..elementwise.elementwise import check_dtypes, complex_elementwise
 from ..elementwise.factories import fill, zero
 from ..elementwise.pairs import part_type
 from ..geometry import broadcast_strides
-from .combining_kernels import add, larger, multiply, smaller
 from .index_bounds import Bound, allocate
 from .picking import refuse_untyped
 from .placement import Finish, Placement, combining, placed_kernel, put
+from .scatter_reduction_kernels import add, larger, multiply, smaller
 
 
 def with_dimension(spec: TensorSpec) -> TensorSpec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..undispatched import np
+from ..plain_numpy import np
 from .elementwise import writing
 from .vector_passes import square_sum
 
