@@ -25,7 +25,7 @@ NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
 """With them the dtypes that users register to be computed in float32."""
 FLOAT32 = np.dtype(np.float32)
 FULL_FLOATS = (float32, float64)
-"""The floats in which nothing is rounded between the steps of a composition."""
+"""The floats in which nothing is rounded between the steps of a composite."""
 
 
 def compute_dtype(d: dtype) -> dtype:

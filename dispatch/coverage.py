@@ -1,9 +1,9 @@
 """`python -m triten.dispatch.coverage`: which operators there are, and what each has, from the registry itself.
 
 A row is an overload; its in-place and ``out=`` forms stand in a column. A cell says what serves the operator there:
-`kernel` (on the CPU NumPy or a library, on CUDA a Triton program or a library), `view`, `explicit` (a composition of
+`kernel` (on the CPU NumPy or a library, on CUDA a Triton program or a library), `view`, `explicit` (a composite of
 operators below autograd), `composite` (one above it, which needs no derivative nor rule of its own), or nothing.
-Beside a composition, `host kernel` says that plain calls on the CPU have one (`plans/host_kernel.py`).
+Beside a composite, `host kernel` says that plain calls on the CPU have one (`plans/host_kernel.py`).
 `--core` takes PyTorch's Core ATen set (`core_aten.txt`) and names what is missing of it; then the exit status is 1.
 """
 
@@ -162,9 +162,9 @@ def _served(entry: OperatorEntry, key: DispatchKey, stubs: Iterable[str]) -> str
         return "view"
     if origin is not IMPLICIT and origin is not EXPLICIT:
         return "kernel"
-    composition = "composite" if origin is IMPLICIT else "explicit"
+    composite = "composite" if origin is IMPLICIT else "explicit"
     is_served = isinstance(kernel.planner, HostPlanner) and kernel.planner.stub in stubs
-    return f"{composition}, host kernel" if is_served else composition
+    return f"{composite}, host kernel" if is_served else composite
 
 
 def _derivative(entry: OperatorEntry) -> str:

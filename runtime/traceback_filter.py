@@ -12,7 +12,7 @@ handler's own frame goes too: a bare ``raise`` adds none. What stays are the fra
 included, and at most the one frame of the package that the caller called, where that has no handler of its own; it
 is marked ``__tracebackhide__``, which pytest leaves out (and IPython, unless it is the last), and `sys.excepthook` and
 `threading.excepthook` leave it out from the first error on, unless the program has set hooks of its own. A plan without
-a handler of its own, a composition above all, gets one for its first run alone: an error of a later one may show a
+a handler of its own, a composite above all, gets one for its first run alone: an error of a later one may show a
 frame or two more where neither pytest nor a hook prints it.
 
 ``TRITEN_FULL_TRACEBACK=1`` in the environment, read when an error arises, keeps all frames. The idea is JAX's

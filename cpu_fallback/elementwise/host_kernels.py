@@ -1,6 +1,6 @@
-"""Host kernels of pointwise compositions, of contiguous tensors in float32 or float64.
+"""Host kernels of pointwise composites, of contiguous tensors in float32 or float64.
 
-Each rounds where its composition does; `ndtr` is SciPy's, which is nearer to the true value than they are.
+Each rounds where its composite does; `ndtr` is SciPy's, which is nearer to the true value than they are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def of_plain(kernel: Pointwise, to_complex: bool = False) -> HostKernelFactory:
     """The factory of a kernel of contiguous tensors of one full float, with a contiguous result.
 
     Args:
-        kernel: from the call, with the result's spec, to the kernel; None for what is the composition's.
+        kernel: from the call, with the result's spec, to the kernel; None for what is the composite's.
         to_complex: whether the result is of complex numbers.
     """
 

@@ -1,6 +1,6 @@
 """Host kernels of what is made of L and U: determinants, inverses, solutions.
 
-The compositions are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
+The composites are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Host kernels of numbers and matrices that are made of a matrix's spectrum or of its products.
 
-The compositions are in `dispatch/composite/matrix_functions.py`.
+The composites are in `dispatch/composite/matrix_functions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Matrices that the host kernels of compositions take (`dispatch/plans/host_kernel.py`), and their results.
+"""Matrices that the host kernels of composites take (`dispatch/plans/host_kernel.py`), and their results.
 
-Batches, integers and narrow floats stay with the compositions, and so does every call that is an error.
+Batches, integers and narrow floats stay with the composites, and so does every call that is an error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Host kernels of eigenvalues of Hermitian matrices and of singular values.
 
-The compositions are in `dispatch/composite/factorization.py`.
+The composites are in `dispatch/composite/factorization.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Host kernels of QR, Cholesky's and LDL factors, and of solutions by them.
 
-The compositions are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
+The composites are in `dispatch/composite/factorization.py` and `matrix_functions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Host kernels of compositions that write elements at given places: `put`, scatters by masks and strides, diagonals.
+"""Host kernels of composites that write elements at given places: `put`, scatters by masks and strides, diagonals.
 
-Each gives what its composition in `dispatch/composite/` gives, to the bit.
+Each gives what its composite in `dispatch/composite/` gives, to the bit.
 """
 
 from __future__ import annotations

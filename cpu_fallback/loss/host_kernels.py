@@ -40,7 +40,7 @@ def _is_full(*specs: TensorSpec) -> bool:
 def _kernel(
     spec: TensorSpec, sizes: Sequence[int], reduction: int, value: Callable[..., Array | None]
 ) -> HostKernel:
-    """The kernel of `value`, which returns losses of these sizes or, reduced, a number; None for the composition."""
+    """The kernel of `value`, which returns losses of these sizes or, reduced, a number; None for the composite."""
     out_spec = TensorSpec.contiguous(tuple(sizes) if reduction == NONE else (), spec.dtype, spec.device)
     np_dtype = out_spec.np_dtype
 

@@ -1,6 +1,6 @@
 """Host kernels of products of few elements.
 
-The compositions are in `dispatch/composite/contraction.py` and `einsum.py`; dtypes other than float32 and float64 stay
+The composites are in `dispatch/composite/contraction.py` and `einsum.py`; dtypes other than float32 and float64 stay
 with them.
 """
 

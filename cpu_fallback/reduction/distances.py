@@ -1,6 +1,6 @@
 """Host kernels of norms of all of a tensor and of distances between rows.
 
-The compositions are in `dispatch/composite/norm.py` and `distance.py`; what is neither float32 nor float64 stays with
+The composites are in `dispatch/composite/norm.py` and `distance.py`; what is neither float32 nor float64 stays with
 them.
 """
 

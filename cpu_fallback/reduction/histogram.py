@@ -1,4 +1,4 @@
-"""Host kernels of histograms and of membership, which give what the compositions give, to the bit."""
+"""Host kernels of histograms and of membership, which give what the composites give, to the bit."""
 
 from __future__ import annotations
 

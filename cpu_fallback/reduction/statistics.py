@@ -1,6 +1,6 @@
 """Host kernels of statistics: sums and means without NaN, counts, traces, quantiles, modes.
 
-Each gives what its composition in `dispatch/composite/` gives, to the bit.
+Each gives what its composite in `dispatch/composite/` gives, to the bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .reduction import sum_
 from .sums import count_of, kept_sum
 
 FEW = 1 << 12
-"""Elements up to which one array of all lines costs less than the steps of a composition."""
+"""Elements up to which one array of all lines costs less than the steps of a composite."""
 add_up = np.add.reduce
 
 

@@ -69,7 +69,7 @@ class NativeFunction:
     is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and ``positional`` for those
     that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords`` where that signature
     takes those of its parameters that no other overload has by keyword alone. `written` marks the in-place and
-    ``out=`` forms that ``autogen`` makes of a composition: its result, copied to where they want it. `docs` stands on
+    ``out=`` forms that ``autogen`` makes of a composite: its result, copied to where they want it. `docs` stands on
     the first entry of a name alone.
     """
 

@@ -1,4 +1,4 @@
-"""Compositions: operators made of other operators, a module for each family (CompositeImplicitAutograd).
+"""Composites: operators made of other operators, a module for each family (CompositeImplicitAutograd).
 
 They call generated functions, so that autograd and every backend follow from their parts.
 """

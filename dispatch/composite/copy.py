@@ -20,7 +20,7 @@ from ..structured.meta.copy import resolve_device
 
 if TYPE_CHECKING:
     from ...runtime.layout import layout as Layout
-    from ..plans.register import Composition
+    from ..plans.register import Composite
     from ..tensor import Tensor
 
 
@@ -53,10 +53,10 @@ def _copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
 
 def _planned_as(
     canonical: Callable[..., tuple[Any, ...]],
-) -> Callable[[Composition], Composition]:
+) -> Callable[[Composite], Composite]:
     """Decorator of a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
 
-    def decorate(function: Composition) -> Composition:
+    def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             made = _plan_conversion(op, key_set, args, *canonical(*args))
             return op.rebind(function, args) if made is None else made

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def by_name(operator: str) -> Callable[..., Any]:
-    """A composition that replaces names among its arguments by positions, and calls `operator` of the same arguments.
+    """A composite that replaces names among its arguments by positions, and calls `operator` of the same arguments.
 
     The names are those of the first argument, or of the first tensor of a list.
     """
@@ -43,7 +43,7 @@ def _positions(value: Any, names: Names) -> Any:
 
 
 def refused(operator: str) -> Callable[..., Any]:
-    """A composition for operators whose dimensions PyTorch takes by position only, with its message."""
+    """A composite for operators whose dimensions PyTorch takes by position only, with its message."""
 
     def refuse(*args: Any) -> NoReturn:
         raise RuntimeError(
@@ -151,7 +151,7 @@ def diagonal_by_name(self: Tensor, outdim: str, dim1: str, dim2: str, offset: in
 
 
 def named_factory(operator: str, place: int) -> Callable[..., Any]:
-    """A composition that makes a tensor by `operator` and names its dimensions.
+    """A composite that makes a tensor by `operator` and names its dimensions.
 
     Its arguments are those of `operator` and, at `place`, the names.
     """

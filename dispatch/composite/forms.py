@@ -1,4 +1,4 @@
-"""In-place and ``out=`` forms of compositions: the result, copied to where it is wanted."""
+"""In-place and ``out=`` forms of composites: the result, copied to where it is wanted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> No
 
 
 def write_out(name: str, out: Tensor, result: Tensor, exact: bool = False, strided: bool = False) -> Tensor:
-    """Put a composition's result into an ``out=`` tensor, resized where its shape is another.
+    """Put a composite's result into an ``out=`` tensor, resized where its shape is another.
 
     With `strided` a resized one gets the result's strides too, as from an operator that declares them.
     """
@@ -66,7 +66,7 @@ def out_form(
     exact: bool = False,
     strided: bool = False,
 ) -> Callable[..., Any]:
-    """The ``out=`` form of a composition with `count` results, which takes its outputs last.
+    """The ``out=`` form of a composite with `count` results, which takes its outputs last.
 
     An output may be one of the arguments, but not overlap one in part. Of several outputs none is written unless all
     can be. With `exact` an output must be of the result's dtype; else of one that the result can be cast to.
@@ -120,7 +120,7 @@ def named(base: str, **results: Any) -> Any:
 
 
 def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The in-place form of a composition."""
+    """The in-place form of a composite."""
 
     def form(self: Tensor, *args: Any) -> Tensor:
         assert_no_internal_overlap(self._spec)

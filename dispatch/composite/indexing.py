@@ -16,7 +16,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
-from ..plans.functional import FunctionalForm, role_of
+from ..plans.functional import FunctionalForm, slot_of
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..structured.allocation import allocator_of, numpy_may_allocate
@@ -61,7 +61,7 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         is_pair = d == 0 and len(specs) == 2
         compute = _pair_of(allocate) if is_pair else _unfolded(fresh, spec.sizes)
         unfolded = PlannedKernel(join, compute, kernel.quiet)
-        return FunctionalForm((role_of(specs),), None).plan(unfolded, (spec,))
+        return FunctionalForm((slot_of(specs),), None).plan(unfolded, (spec,))
 
     def planned(tensors: Sequence[Any]) -> Tensor:
         out = Tensor()

@@ -96,7 +96,7 @@ def outer_out(self: Tensor, vec2: Tensor, out: Tensor) -> Tensor:
 
 
 def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
-    """A composition's result written to the tensor that was given for it."""
+    """A composite's result written to the tensor that was given for it."""
     if is_grad_enabled() and (result._spec.requires_grad or out._spec.requires_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "

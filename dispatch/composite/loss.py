@@ -98,7 +98,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
-        # Autocast knows `log_softmax` and `nll_loss`, of which the composition is made, and not their parts.
+        # Autocast knows `log_softmax` and `nll_loss`, of which the composite is made, and not their parts.
         return composed
     find = Dispatcher.singleton().find_schema_or_throw
     softmax, loss = find("aten::_log_softmax"), find("aten::nll_loss_forward")

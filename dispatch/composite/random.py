@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from ...runtime.generator import Generator
     from ...runtime.layout import layout as Layout
     from ...runtime.memory_format import memory_format as MemoryFormat
-    from ..plans.register import Composition
+    from ..plans.register import Composite
     from ..tensor import Tensor
 
 Drawn = Callable[[Sequence[Any]], Plan]
 
 
-def _filling_new_memory(made_of: Drawn) -> Callable[[Composition], Composition]:
-    """Decorator of a composition that fills new memory: `made_of` gives the plan that does both, for host tensors."""
+def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
+    """Decorator of a composite that fills new memory: `made_of` gives the plan that does both, for host tensors."""
 
-    def decorate(function: Composition) -> Composition:
+    def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
             names = ("aten::empty.memory_format", "aten::random_.from", "aten::normal_")
             numbers = all(not isinstance(value, TensorImpl) for value in args[1:])

@@ -73,7 +73,7 @@ def plan_at_start(
 ) -> Plan | None:
     """The plan of an operator of ``as_strided``'s arguments, for tensors that begin where their storage does.
 
-    `part` takes, behind `others`, an offset from the tensor's first element; other tensors are the composition's.
+    `part` takes, behind `others`, an offset from the tensor's first element; other tensors are the composite's.
     """
     self, (size, stride, storage_offset) = args[0], args[1 + len(others) :]
     _check_strided(size, stride, storage_offset)

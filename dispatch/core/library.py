@@ -93,7 +93,7 @@ class Library:
 
         Args:
             schema: in ATen's schema language, with or without the library's namespace.
-            fn: the kernel, if the operator is a composition of others.
+            fn: the kernel, if the operator is a composite of others.
             tags: a `tt.Tag`, or several.
 
         Raises:

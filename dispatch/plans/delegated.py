@@ -1,4 +1,4 @@
-"""Plans of compositions that one other operator serves: their own steps are taken once, not in each call."""
+"""Plans of composites that one other operator serves: their own steps are taken once, not in each call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.operator_entry import OperatorEntry
 def plan_of_part(
     op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
 ) -> Plan | None:
-    """The plan of `name` for the arguments `given`, as the composition `op` would call it from `args`.
+    """The plan of `name` for the arguments `given`, as the composite `op` would call it from `args`.
 
     None for a call that reached `op` with keys taken out: its parts are to be dispatched when they are called, by the
     keys that are in force then.

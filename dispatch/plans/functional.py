@@ -28,7 +28,7 @@ as the number of its tensors."""
 MANY = 5
 """Lists of fewer tensors are taken apart by position, in a third of the time of a comprehension; others are alike."""
 
-Roles = tuple[str | int, ...]
+Slots = tuple[str | int, ...]
 
 PASSED = frozenset({float, int, bool, complex, None.__class__})
 """Classes of the values that kernels get as they are."""
@@ -43,7 +43,7 @@ def data_of(value: Any) -> Any:
     return value
 
 
-_TENSOR_AND_NUMBER: Roles = (TENSOR, VALUE)
+_TENSOR_AND_NUMBER: Slots = (TENSOR, VALUE)
 
 
 def list_length(specs: Any) -> int:
@@ -53,26 +53,26 @@ def list_length(specs: Any) -> int:
     return min(len(specs), MANY)
 
 
-def role_of(spec: Any) -> str | int:
-    """The role of a runtime argument, from its spec."""
+def slot_of(spec: Any) -> str | int:
+    """The slot of a runtime argument, from its spec."""
     return TENSOR if isinstance(spec, TensorSpec) else list_length(spec) or VALUE
 
 
 class FunctionalForm:
-    """How calls whose arguments have these roles are made plans of, and the functions written for them so far.
+    """How calls whose arguments have these slots are made plans of, and the functions written for them so far.
 
     Args:
-        roles: of the runtime arguments.
+        slots: of the runtime arguments.
         result_type: what makes the result of several outputs.
     """
 
-    __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "roles")
+    __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "slots")
 
-    def __init__(self, roles: Roles, result_type: Callable[[Sequence[Any]], Any] | None) -> None:
-        self.roles = roles
+    def __init__(self, slots: Slots, result_type: Callable[[Sequence[Any]], Any] | None) -> None:
+        self.slots = slots
         self.gather = result_type
-        self.fresh = fresh_maker(roles, False)
-        self.fresh_quiet = fresh_maker(roles, True)
+        self.fresh = fresh_maker(slots, False)
+        self.fresh_quiet = fresh_maker(slots, True)
         self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
 
     def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
@@ -86,10 +86,10 @@ class FunctionalForm:
         ):
             if compute.__class__ is FunctionType:
                 marks = compute.__dict__
-                if "constants" in marks and self.roles == _TENSOR_AND_NUMBER:
+                if "constants" in marks and self.slots == _TENSOR_AND_NUMBER:
                     return _constant_plan(marks["ufunc"], marks["constants"], outputs[0])
                 if "followed_by" in marks:
-                    maker = fresh_maker(self.roles, quiet, True)
+                    maker = fresh_maker(self.slots, quiet, True)
                     return maker(marks["function"], outputs[0], marks["followed_by"])
                 if "alone" in marks:
                     compute, quiet = marks["alone"], True
@@ -103,7 +103,7 @@ class FunctionalForm:
         make = self._into.get((count, quiet))
         if make is None:
             make = self._into[count, quiet] = into_maker(
-                self.roles, count, quiet, self.gather is not None and (self.gather is not tuple or count == 1)
+                self.slots, count, quiet, self.gather is not None and (self.gather is not tuple or count == 1)
             )
         plan = make(compute, outputs, [allocator_of(spec) for spec in outputs], self.gather)
         if first is not None and numpy_may_allocate(outputs[0]):
@@ -129,26 +129,26 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
 
 
 @functools.cache
-def fresh_maker(roles: Roles, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
+def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
     """A function from a kernel that returns a new array, and its spec, to a plan.
 
     Args:
-        roles: of the runtime arguments.
+        slots: of the runtime arguments.
         quiet: whether floating-point errors are ignored.
         has_constant: whether the kernel is called with a constant last, which the function takes after the spec.
     """
     constant = ["constant"] if has_constant else []
     lines = [
         "out = Tensor()",
-        *_computing(quiet, "out._data = ", _given(roles) + constant),
+        *_computing(quiet, "out._data = ", _given(slots) + constant),
         *_wrapping("out", "spec"),
         "return out",
     ]
-    return _made(", ".join(["compute, spec", *constant]), [], roles, lines)
+    return _made(", ".join(["compute, spec", *constant]), [], slots, lines)
 
 
 @functools.cache
-def into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
+def into_maker(slots: Slots, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
     """A function from a kernel that writes to its outputs, their specs and allocators to a plan.
 
     `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.
@@ -156,39 +156,39 @@ def into_maker(roles: Roles, count: int, quiet: bool, gathered: bool) -> Callabl
     numbers = range(count)
     lines = [f"out{i} = Tensor()" for i in numbers]
     lines += [f"out{i}._data = data{i} = allocate{i}()" for i in numbers]
-    lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _given(roles))
+    lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _given(slots))
     for i in numbers:
         lines += _wrapping(f"out{i}", f"spec{i}")
     outs = "".join([f"out{i}, " for i in numbers])
     result = f"gather(({outs}))" if gathered else "out0" if count == 1 else f"({outs})"
     unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"] if count else []
     unpacked += [f"{''.join([f'allocate{i}, ' for i in numbers])}= allocators"] if count else []
-    return _made("compute, specs, allocators, gather", unpacked, roles, [*lines, f"return {result}"])
+    return _made("compute, specs, allocators, gather", unpacked, slots, [*lines, f"return {result}"])
 
 
 @functools.cache
 def host_kernel_maker(
-    roles: Roles, count: int, gathered: bool, quiet: bool, fills: bool
+    slots: Slots, count: int, gathered: bool, quiet: bool, fills: bool
 ) -> Callable[..., Plan]:
-    """A function from a composition's host kernel, its outputs' specs and allocators, and the composition to a plan.
+    """A function from a composite's host kernel, its outputs' specs and allocators, and the composite to a plan.
 
     Args:
-        roles: of the runtime arguments.
+        slots: of the runtime arguments.
         count: of the outputs.
         gathered: whether a function makes the result of several outputs, which are a tuple otherwise.
         quiet: whether floating-point errors are ignored.
         fills: whether the kernel fills outputs that the plan allocates, and returns False for a call that it leaves to
-            the composition; otherwise it returns their arrays, or None for such a call.
+            the composite; otherwise it returns their arrays, or None for such a call.
     """
     numbers = range(count)
     data = [f"data{i}" for i in numbers]
     target = "filled" if fills else "data0" if count == 1 else "data"
     lines = [f"data{i} = allocate{i}()" for i in numbers] if fills else []
-    computing = _computing(quiet, f"{target} = ", data + _given(roles) if fills else _given(roles))
+    computing = _computing(quiet, f"{target} = ", data + _given(slots) if fills else _given(slots))
     lines += computing if quiet else [f"try: {computing[0]}", HANDLER]
     lines += [
         f"if {target} is {'False' if fills else 'None'}:",
-        f"    try: return composed({', '.join([f'v{i}' for i in range(len(roles))])})",
+        f"    try: return composed({', '.join([f'v{i}' for i in range(len(slots))])})",
         f"    {HANDLER}",
     ]
     if count > 1 and not fills:
@@ -201,19 +201,19 @@ def host_kernel_maker(
     if fills:
         unpacked += [f"{''.join([f'allocate{i}, ' for i in numbers])}= allocators"]
     parameters = "compute, specs, allocators, gather, composed"
-    return _made(parameters, unpacked, roles, [*lines, f"return {result}"])
+    return _made(parameters, unpacked, slots, [*lines, f"return {result}"])
 
 
-def _given(roles: Roles) -> list[str]:
+def _given(slots: Slots) -> list[str]:
     """What a kernel is called with for the runtime arguments."""
     given = []
-    for i, role in enumerate(roles):
-        if role == TENSOR:
+    for i, slot in enumerate(slots):
+        if slot == TENSOR:
             given.append(f"v{i}._data")
-        elif role == VALUE:
+        elif slot == VALUE:
             given.append(f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})")
-        elif isinstance(role, int) and role < MANY:
-            given.append(f"[{', '.join([f'v{i}[{place}]._data' for place in range(role)])}]")
+        elif isinstance(slot, int) and slot < MANY:
+            given.append(f"[{', '.join([f'v{i}[{place}]._data' for place in range(slot)])}]")
         else:
             given.append(f"[t._data for t in v{i}]")
     return given
@@ -239,14 +239,14 @@ def _wrapping(out: str, spec: str) -> list[str]:
     return [f"{out}._spec = {spec}", f"{out}._version_cell = {out}._autograd = {out}._view_base = None"]
 
 
-def _made(parameters: str, before: Sequence[str], roles: Roles, lines: Sequence[str]) -> Callable[..., Plan]:
+def _made(parameters: str, before: Sequence[str], slots: Slots, lines: Sequence[str]) -> Callable[..., Plan]:
     """The function of these statements' text, whose errors show no inner frames."""
     if HANDLER not in lines:
         lines = [f"try: {'; '.join(lines)}", HANDLER]
     text = [
         f"def make({parameters}):",
         *[f"    {line}" for line in before],
-        f"    def plan({', '.join([f'v{i}' for i in range(len(roles))])}):",
+        f"    def plan({', '.join([f'v{i}' for i in range(len(slots))])}):",
         *[f"        {line}" for line in lines],
         "    return plan",
         "",
@@ -262,6 +262,6 @@ def _made(parameters: str, before: Sequence[str], roles: Roles, lines: Sequence[
         "run_quiet_copy": run_quiet_copy,
     }
     made: Callable[..., Plan] = defined(
-        "make", "\n".join(text), f"plan of {', '.join(map(str, roles))}", names
+        "make", "\n".join(text), f"plan of {', '.join(map(str, slots))}", names
     )
     return made

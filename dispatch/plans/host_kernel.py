@@ -1,12 +1,12 @@
-"""Host kernels of compositions: one function over whole arrays in the place of a chain of operators.
+"""Host kernels of composites: one function over whole arrays in the place of a chain of operators.
 
-A composition pays the call path once for each operator that it calls: a hundred microseconds for a determinant that
+A composite pays the call path once for each operator that it calls: a hundred microseconds for a determinant that
 LAPACK has in one. It may therefore have a host kernel, which serves calls on plain host tensors whose operators nobody
 would see: nothing is recorded, traced or observed, no key is excluded, and the operators' kernels are this package's
-own (`is_unseen`). The composition remains what the operator means. It raises the errors, it serves derivatives, other
+own (`is_unseen`). The composite remains what the operator means. It raises the errors, it serves derivatives, other
 devices, modes and transforms, and every call that the kernel leaves to it, for its specs or for its values.
 
-The composition names its kernel and the operators that it calls (`dispatch/composite/matrix_functions.py`)::
+The composite names its kernel and the operators that it calls (`dispatch/composite/matrix_functions.py`)::
 
     @host_kernel("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod")
     def linalg_det(A): ...
@@ -33,8 +33,8 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, observers
 from ..structured.allocation import allocator_of
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
-from .functional import fresh_maker, host_kernel_maker, into_maker, role_of
-from .register import Composition, planned_by
+from .functional import fresh_maker, host_kernel_maker, into_maker, slot_of
+from .register import Composite, planned_by
 from .structured import Frame, frame_of
 
 _CPU_ALONE = functionality_bit(Functionality.Dense) | 1
@@ -77,11 +77,11 @@ Dispatcher.singleton().on_change.append(_ask_again)
 
 
 class HostPlanner:
-    """The planner of a composition that has a host kernel.
+    """The planner of a composite that has a host kernel.
 
     Args:
         name: of the kernel, without the end of its stub.
-        operators: of ``aten`` that the composition calls, beside those that move elements.
+        operators: of ``aten`` that the composite calls, beside those that move elements.
     """
 
     __slots__ = ("_frame", "_operators", "stub")
@@ -92,7 +92,7 @@ class HostPlanner:
         self._operators = tuple([f"aten::{operator}" for operator in operators])
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-        """The plan of a call, or None for what is the composition's."""
+        """The plan of a call, or None for what is the composite's."""
         if not is_unseen(key_set, self._operators):
             return None
         frame = self._frame
@@ -120,17 +120,17 @@ class HostPlanner:
         if hasattr(compute, "alone"):
             compute, quiet = compute.alone, True
         count, fills = len(outputs), allocators is not None
-        roles = tuple([role_of(specs[i]) for i in runtime])
+        slots = tuple([slot_of(specs[i]) for i in runtime])
         gathered = gather is not None and gather is not tuple
         if declines or (count > 1 and not fills):
             composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
-            make = host_kernel_maker(roles, count, gathered, quiet, fills)
+            make = host_kernel_maker(slots, count, gathered, quiet, fills)
             return make(compute, outputs, allocators, gather, composed)
         if fills:
-            return into_maker(roles, count, quiet, gathered)(compute, outputs, allocators, gather)
-        return fresh_maker(roles, quiet)(compute, outputs[0])
+            return into_maker(slots, count, quiet, gathered)(compute, outputs, allocators, gather)
+        return fresh_maker(slots, quiet)(compute, outputs[0])
 
 
-def host_kernel(name: str, *operators: str) -> Callable[[Composition], Composition]:
-    """Decorator of a composition that has a host kernel: see `HostPlanner`."""
+def host_kernel(name: str, *operators: str) -> Callable[[Composite], Composite]:
+    """Decorator of a composite that has a host kernel: see `HostPlanner`."""
     return planned_by(HostPlanner(name, *operators))

@@ -15,7 +15,7 @@ from .structured_kernel import StructuredKernel
 from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel
 
-Composition = TypeVar("Composition", bound=Callable[..., Any])
+Composite = TypeVar("Composite", bound=Callable[..., Any])
 
 _dispatcher = Dispatcher.singleton()
 _BACKENDS: tuple[DispatchKey, ...] = tuple(BY_NAME[name] for name in ("CPU", "CUDA", "Meta"))
@@ -102,10 +102,10 @@ def planner(name: str, key: str, plan: Planner) -> None:
     _impl(name, BY_NAME[key], KernelFunction(None, planner=plan, source=plan.__module__, leaf=True))
 
 
-def planned_by(planner: Planner) -> Callable[[Composition], Composition]:
-    """Decorator of a composition whose calls `planner` plans, where the specs tell which single part serves them."""
+def planned_by(planner: Planner) -> Callable[[Composite], Composite]:
+    """Decorator of a composite whose calls `planner` plans, where the specs tell which single part serves them."""
 
-    def decorate(function: Composition) -> Composition:
+    def decorate(function: Composite) -> Composite:
         _composite_planners[function] = planner
         return function
 
@@ -113,7 +113,7 @@ def planned_by(planner: Planner) -> Callable[[Composition], Composition]:
 
 
 def composite(name: str, key: str, function: Callable[..., Any]) -> None:
-    """Register a composition of other operators."""
+    """Register a composite of other operators."""
     kernel = KernelFunction(function, planner=_composite_planners.get(function), source=function.__module__)
     _impl(name, BY_NAME[key], kernel)
 

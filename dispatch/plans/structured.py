@@ -22,7 +22,7 @@ from ..core.result_types import result_type_of
 from ..schema import FunctionSchema
 from ..structured.meta_base import MetaBase
 from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
-from .functional import FunctionalForm, list_length, role_of
+from .functional import FunctionalForm, list_length, slot_of
 from .writing import compute_nothing, writing_plan
 
 MetaFunction = Callable[..., None]
@@ -144,8 +144,8 @@ class FormPlanner:
             listed = tuple([list_length(specs[i]) for i in self.others]) if self.others else ()
             form = self.forms.get(listed)
             if form is None:
-                roles = tuple([role_of(specs[i]) for i in self.runtime])
-                form = self.forms[listed] = FunctionalForm(roles, result_type)
+                slots = tuple([slot_of(specs[i]) for i in self.runtime])
+                form = self.forms[listed] = FunctionalForm(slots, result_type)
             plan_for: PlanFor = form.plan
         else:
             plan_for = self._writing(builder)

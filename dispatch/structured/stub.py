@@ -84,13 +84,13 @@ class PlannedKernel(NamedTuple):
 
 
 class HostKernel(NamedTuple):
-    """A composition's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
+    """A composite's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
 
     `outputs` are the specs of what it computes, which no meta function says. `fresh(*arguments)` returns a new array
     for each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without
-    `into` larger ones are the composition's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has
+    `into` larger ones are the composite's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has
     the plan call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into`
-    False, for values that are the composition's.
+    False, for values that are the composite's.
     """
 
     outputs: tuple[TensorSpec, ...]
@@ -110,7 +110,7 @@ class HostKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 HostKernelFactory = Callable[[StructuredCall], HostKernel | None]
-"""The factory of a composition's kernel on the host, called without outputs; None for what is the composition's."""
+"""The factory of a composite's kernel on the host, called without outputs; None for what is the composite's."""
 
 
 def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory:
@@ -168,7 +168,7 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
 
 
 HOST_STUB = "_host_stub"
-"""How the stubs of compositions' kernels on the host end: ``linalg_det_host_stub``."""
+"""How the stubs of composites' kernels on the host end: ``linalg_det_host_stub``."""
 OWN = frozenset({"cpu", "cuda", "meta"})
 """Device types whose kernels are this package's own."""
 on_register: list[Callable[[str, str], None]] = []
@@ -267,7 +267,7 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
 
 
 def find_host_kernel(name: str) -> HostKernelFactory:
-    """The factory of a composition's kernel on the host. Raises NotImplementedError for a stub without one."""
+    """The factory of a composite's kernel on the host. Raises NotImplementedError for a stub without one."""
     factory = _factory_of(name, "cpu")
     if factory is None:
         raise _missing(name, "cpu", name.removesuffix(HOST_STUB))

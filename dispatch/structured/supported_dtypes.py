@@ -1,7 +1,7 @@
 """Which dtypes an operator has, declared once for every device, and what PyTorch's CPU calls the kernel that lacks one.
 
 The table holds operators whose dtypes no meta function decides: kernels behind a stub, held to it when a plan is
-made, and compositions, which ask with `check_dtype`. PyTorch's own declarations decide (the dtypes of its operator
+made, and composites, which ask with `check_dtype`. PyTorch's own declarations decide (the dtypes of its operator
 database on the CPU or on CUDA): a dtype that only its CPU lacks is welcome everywhere.
 """
 

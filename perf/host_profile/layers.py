@@ -22,7 +22,7 @@ WRAPPER, DISPATCH, AUTOGRAD, PLAN, ALLOCATION, KERNEL, OUTSIDE = (
 )
 LAYERS = {
     WRAPPER: "public functions and methods, the fast path of a planned call, modules and optimisers",
-    DISPATCH: "overloads, keys, modes and compositions",
+    DISPATCH: "overloads, keys, modes and composites",
     AUTOGRAD: "recording of nodes, the engine, formulas of derivatives",
     PLAN: "what a kind of operands is given once, and calls: shapes and strides of results, iterators",
     ALLOCATION: "storages and tensors",

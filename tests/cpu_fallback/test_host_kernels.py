@@ -1,4 +1,4 @@
-"""Norms, distances and products in one kernel on the host: as the compositions that they stand for."""
+"""Norms, distances and products in one kernel on the host: as the composites that they stand for."""
 
 from __future__ import annotations
 

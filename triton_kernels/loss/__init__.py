@@ -1,1 +1,1 @@
-"""Losses that are one launch, where a composition would be several."""
+"""Losses that are one launch, where a composite would be several."""

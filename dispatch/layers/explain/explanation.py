@@ -93,8 +93,8 @@ class Hop:
         if not hosts:
             return self.planning.plan
         if self.calls:
-            return "composition of other operators, to which its host kernel left the call"
-        return "host kernel of a composition: one function over whole arrays instead of its operators"
+            return "composite of other operators, to which its host kernel left the call"
+        return "host kernel of a composite: one function over whole arrays instead of its operators"
 
     def _launched(self) -> Iterator[str]:
         planned: dict[str, list[PlannedLaunch]] = {}

@@ -59,7 +59,7 @@ class Watch:
         self._launch_observer: Any = None
 
     def concerns(self, op: OperatorEntry) -> bool:
-        """Never, so that compositions keep their host kernels: those are what is to be explained."""
+        """Never, so that composites keep their host kernels: those are what is to be explained."""
         return False
 
     def __call__(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
@@ -230,7 +230,7 @@ def _plan_text(key: DispatchKey, origin: DispatchKey | None, kernel: KernelFunct
     if kernel.boxed:
         return "boxed kernel: it gets the arguments on a stack"
     if origin in (IMPLICIT, EXPLICIT, NON_FUNCTIONAL) and not kernel.leaf:
-        return "composition of other operators"
+        return "composite of other operators"
     if key.functionality in _AUTOGRAD and planner is not None:
         if origin is None:
             return "autograd fallback: the result is marked as not differentiable"

@@ -450,7 +450,7 @@ class Layer:
         return self._values(functional_arguments(functional, op, values))
 
     def _composed(self, functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """A functional form that is a composition: its parts go through this layer."""
+        """A functional form that is a composite: its parts go through this layer."""
         with self.active(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
             return functional.call(*functional_arguments(functional, op, values))
 

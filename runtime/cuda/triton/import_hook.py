@@ -22,7 +22,7 @@ def offer_to_triton(owner: Driver) -> None:
 
 
 def _install(owner: Driver) -> None:
-    from .driver import install
+    from .triton_driver import install
 
     install(owner, automatic=True)
 

@@ -1,4 +1,4 @@
-"""Host kernels of pointwise compositions: they compute what the composition does, which is there for whoever looks."""
+"""Host kernels of pointwise composites: they compute what the composite does, which is there for whoever looks."""
 
 import numpy as np
 import pytest

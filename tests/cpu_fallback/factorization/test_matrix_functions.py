@@ -1,4 +1,4 @@
-"""Whole functions of one matrix on the host: as the compositions that they stand for, to the last stride."""
+"""Whole functions of one matrix on the host: as the composites that they stand for, to the last stride."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def flat(results: Any) -> list[Any]:
 
 
 def both(call: Callable[..., Any], *given: Any) -> tuple[list[Any], list[Any]]:
-    """The results of the kernels, and of the compositions, which a recorder of kernels has run."""
+    """The results of the kernels, and of the composites, which a recorder of kernels has run."""
     with record_kernels():
         composed = flat(call(*given))
     return flat(call(*given)), composed

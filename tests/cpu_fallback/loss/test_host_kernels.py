@@ -1,4 +1,4 @@
-"""Host kernels of losses and distances give what the compositions give, which run where gradients are recorded."""
+"""Host kernels of losses and distances give what the composites give, which run where gradients are recorded."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_softmax_names_operators_keys_kernels_files_and_the_algorithm(device):
     assert f"called with: (float32[4, 300]@{where}, 1, None)" in lines
     assert f"keys: {key}" in lines
     assert f"kernel: {key}: own, structured softmax_stub" in lines
-    assert "plan: composition of other operators" in lines
+    assert "plan: composite of other operators" in lines
     assert "plan: functional: new memory for the result" in lines
     (stub,) = inner.planning.stubs
     assert (stub.name, stub.device_type) == ("softmax_stub", device)
@@ -114,7 +114,7 @@ def test_the_host_kernel_of_a_composition_is_told_as_it_runs_unwatched():
     found = tt.explain(tt.linalg.det, tt.eye(3))
     lines = lines_of(found)
     assert (
-        "plan: host kernel of a composition: one function over whole arrays instead of its operators" in lines
+        "plan: host kernel of a composite: one function over whole arrays instead of its operators" in lines
     )
     assert found.calls[-1].calls == []
     below = tt.explain(tt.linalg.det, tt.eye(3).requires_grad_()).calls[-1]

@@ -417,7 +417,7 @@ def test_a_composition_needs_no_rule(library):
 
 
 def test_a_compositions_own_autograd_kernel_counts_inside_a_map(library):
-    """Compositions come apart below autograd, at the rules, and not above it."""
+    """Composites come apart below autograd, at the rules, and not above it."""
     library.define("steep(Tensor x) -> Tensor", lambda x: x * x)
     library.impl("steep", lambda x: x * 100, "AutogradCPU")
 

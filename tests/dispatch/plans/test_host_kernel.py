@@ -1,4 +1,4 @@
-"""Host kernels give what their compositions give, which modes are still shown."""
+"""Host kernels give what their composites give, which modes are still shown."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Sample:
             exact result rounded once; ``random``: the CPU's bits for the same seed, and ``ulps`` of them for what a
             logarithm or a root makes of those bits; ``shape``: the values are undefined.
         terms: the dimensions whose product counts the terms that an element adds up; "" for one.
-        roundings: how often a value is rounded to the dtype on its way (compositions round each step).
+        roundings: how often a value is rounded to the dtype on its way (composites round each step).
         dtypes: letters of `DTYPES`.
         pointwise: whether sizes do not matter, so that tensors without dimensions and special values are tried.
         special: whether nan, infinities and negative zeros are tried.
