@@ -177,7 +177,7 @@ class use_triton_driver:
         from .runtime.cuda.driver import driver
 
         found = driver()
-        from .runtime.cuda.triton import driver as triton_driver
+        from .runtime.cuda.triton import triton_driver
 
         self._restore = triton_driver.restore
         self._previous = triton_driver.active()

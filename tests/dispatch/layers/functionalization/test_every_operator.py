@@ -276,6 +276,9 @@ OUT_SAMPLES = {
     "arange.out": (5,),
     "arange.start_out": (1, 7, 2),
     "_addmm_activation.out": SAMPLES["addmm_"],
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out": (
+        *(make(F), tt.tensor(0.1), tt.tensor(0, dtype=tt.int32), tt.tensor(True), 0, 255),
+    ),
     "_scaled_mm.out": (
         make(F, (16, 32)).to(tt.float8_e4m3fn),
         make(F, (48, 32)).to(tt.float8_e4m3fn).t(),
