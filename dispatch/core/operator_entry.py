@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
@@ -79,8 +79,8 @@ deciding: set[OperatorEntry] = set()
 observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan]] = []
 """What stands around every hop of every call, put there when plans are made: traces, profilers.
 
-Whoever appends or removes one has the dispatcher forget all plans. One that stands around few operators only has an
-attribute `concerns` that tells which.
+They come and go; whoever appends or removes one has the dispatcher forget all plans. One that stands around few
+operators only has an attribute `concerns` that tells which.
 """
 
 
@@ -88,6 +88,20 @@ def concerns(observe: Callable[..., Plan], op: OperatorEntry) -> bool:
     """Whether an observer may stand around the calls of an operator."""
     is_concerned: Callable[[OperatorEntry], bool] | None = getattr(observe, "concerns", None)
     return is_concerned is None or is_concerned(op)
+
+
+class Interception(NamedTuple):
+    """What stands around the calls of some operators, inside of all observers: which ones, and what makes the plan."""
+
+    concerns: Callable[[OperatorEntry], bool]
+    around: Callable[[OperatorEntry, Sequence[Any], Plan], Plan]
+
+
+interceptions: list[Interception] = []
+"""Parts of layers that the first use of their layer puts around operators, for good: vmap's around random ones.
+
+Whoever appends one has the dispatcher forget all plans.
+"""
 
 
 class Trials(threading.local):
@@ -394,6 +408,9 @@ class OperatorEntry:
                 plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
         if self.is_mutable:
             plan = guarded_write(self.schema, args, plan)
+        for interception in interceptions:
+            if interception.concerns(self):
+                plan = interception.around(self, args, plan)
         for observe in observers:
             plan = observe(self, self.served_by(bits)[0], args, plan)
         return plan
