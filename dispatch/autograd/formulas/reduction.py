@@ -125,6 +125,29 @@ def std_backward(
     return var_backward(scaled, self, dim, correction, keepdim)
 
 
+def var_jvp(
+    tangent: Tensor, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
+    """The tangent of a variance: what its gradient would be, summed over the elements."""
+    terms = var_backward(ops.conj(tangent), self, dim, correction, True)
+    dims = reduced_dims(dim, self.dim())
+    total = ops.sum(terms, dims, keepdim) if dims else terms
+    return total.real if total.is_complex() else total
+
+
+def std_jvp(
+    tangent: Tensor,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    result: Tensor,
+) -> Tensor:
+    """The tangent of a deviation; 0 where the deviation is 0."""
+    variance = var_jvp(tangent, self, dim, correction, keepdim)
+    return ops.masked_fill(variance / (result * 2), ops.eq(result, 0), 0)
+
+
 def var_mean_backward(
     grads: Sequence[Any],
     self: Tensor,
