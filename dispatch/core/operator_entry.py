@@ -29,6 +29,7 @@ from ...runtime.dispatch_key import (
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
 from ...runtime.traceback_filter import HANDLER, hide_inner_frames
 from ...runtime.written_code import defined
 from ..schema import FunctionSchema, base_type, parse_schema
@@ -113,7 +114,7 @@ class Trials(threading.local):
     depth = 0
 
 
-trials = Trials()
+trials = inherited(Trials())
 
 
 class OperatorEntry:
