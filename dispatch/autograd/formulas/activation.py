@@ -32,7 +32,7 @@ def elu_backward(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input
 
 
 def elu_backward_of_result(
-    grad: Tensor, result: Tensor, alpha: Number, scale: Number, input_scale: Number
+    grad: Tensor, result: Tensor, alpha: float, scale: float, input_scale: float
 ) -> Tensor:
     """`elu_backward` from what stands in the input's place: result + alpha * scale is the exponential.
 
@@ -50,7 +50,7 @@ def elu_backward_of_result(
     return ops.where(ops.le(result, 0), below, grad * scale)
 
 
-def leaky_relu_backward_of_result(grad: Tensor, result: Tensor, negative_slope: Number) -> Tensor:
+def leaky_relu_backward_of_result(grad: Tensor, result: Tensor, negative_slope: float) -> Tensor:
     """The gradient from what stands in the input's place. Raises RuntimeError for a negative slope."""
     if negative_slope < 0.0:
         raise RuntimeError(

@@ -303,26 +303,6 @@ def plan_hardtanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
-class HardtanhBackward1(Node):
-    """hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
-
-    __slots__ = ("max_val", "min_val", "result", "result_version")
-
-    max_val: Any
-    min_val: Any
-    result: Any
-    result_version: Any
-
-    def backward(self, grad: Any) -> Any:
-        min_val = self.min_val
-        max_val = self.max_val
-        result = unpack_result(self, self.result, self.result_version, 0)
-        return (hardtanh_backward(grad, result, min_val, max_val),)
-
-    def release(self) -> None:
-        self.result = FREED
-
-
 def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -333,7 +313,11 @@ def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
                 return inner(self_, min_val, max_val)
             check_inplace(self_)
             edges = (inplace_edge(self_),)
-            node = HardtanhBackward1()
+            original = clone_before_write(self_) if edges[0] is not None else None
+            node = HardtanhBackward0()
+            if edges[0] is not None:
+                node.self_ = original
+                node.self__version = 0
             inner(self_, min_val, max_val)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -342,9 +326,6 @@ def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             node.max_val = max_val
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
-            node.result = kept = save_result(self_)
-            cell = kept._version_cell
-            node.result_version = cell[0] if cell else saved_version(kept)
             return self_
 
         return record_scaled
@@ -358,7 +339,11 @@ def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        node = HardtanhBackward1()
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = HardtanhBackward0()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -367,9 +352,6 @@ def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.max_val = max_val
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
-        node.result = kept = save_result(self_)
-        cell = kept._version_cell
-        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record

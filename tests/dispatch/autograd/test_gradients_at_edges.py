@@ -183,3 +183,11 @@ def test_a_quotient_that_stays_in_range_does_not_overflow_on_the_way(device):
 
     same(gradient(function, [1e10], device), [-2e10])
     same(tangent(lambda x: tt.addcdiv(x, x, x, value=3), [2.0], device), [1.0])
+
+
+def test_extrema_of_nan(device):
+    values = [1.0, NAN, 2.0, NAN]
+    assert gradient(lambda x: x.max(), values, device) == [0.0, 0.5, 0.0, 0.5]
+    for function in (tt.amax, tt.amin, lambda x: tt.aminmax(x)[0]):
+        assert all(math.isnan(g) for g in gradient(function, values, device))
+    assert gradient(tt.amax, [1.0, 2.0, 2.0], device) == [0.0, 0.5, 0.5]

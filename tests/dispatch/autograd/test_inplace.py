@@ -508,3 +508,35 @@ def test_compositions_in_place_keep_what_their_derivatives_need(name: str, devic
     assert made._version == 1
     made.sum().backward()
     assert x.grad.tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_rows_that_are_shortened_have_no_derivative(device: str) -> None:
+    table = tt.tensor([[3.0, 4.0], [6.0, 8.0]], device=device, requires_grad=True)
+    rows = tt.tensor([0], device=device)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        tt.embedding_renorm_(table, rows, 1.0, 2.0)
+    shortened = tt.embedding_renorm_(table * 1, rows, 1.0, 2.0)
+    with pytest.raises(RuntimeError, match="derivative for aten::embedding_renorm_ is not implemented"):
+        shortened.sum().backward()
+    with tt.no_grad():
+        tt.embedding_renorm_(table, rows, 1.0, 2.0)
+    assert table.tolist()[0] == pytest.approx([0.6, 0.8])
+
+
+def test_a_write_after_an_activation_in_place(device: str) -> None:
+    # Those that keep their input stand it, those that keep their result do not.
+    for name, survives in (
+        ("relu6", True),
+        ("hardtanh", True),
+        ("silu", True),
+        ("elu", False),
+        ("relu", False),
+    ):
+        x = tt.tensor([-0.5, 0.5], device=device, requires_grad=True)
+        made = getattr(tt.nn.functional, name)(x * 1, inplace=True)
+        made.mul_(2)
+        if survives:
+            made.sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                made.sum().backward()
