@@ -37,12 +37,36 @@ def _attributes_of(state: threading.local) -> Callable[[], None]:
 
 
 def with_room(function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function of the user's, in a thread of its own where half of the calls that Python allows are underway."""
+    """Call a function of the user's; deep in others that were called so, in a thread of its own.
+
+    That is where half of the calls that Python allows are underway.
+    """
+    depth = _nesting.depth
+    if depth >= SHALLOW and _is_half_full():
+        return _in_another_thread(function, args)
+    _nesting.depth = depth + 1
+    try:
+        return function(*args)
+    finally:
+        _nesting.depth = depth
+
+
+class _Nesting(threading.local):
+    depth = 0
+
+
+_nesting = _Nesting()
+"""How many functions this thread has called with room and not come back from."""
+SHALLOW = 4
+"""So many of them leave room for another, which is not asked about then."""
+
+
+def _is_half_full() -> bool:
     try:
         sys._getframe(sys.getrecursionlimit() // 2)
     except ValueError:
-        return function(*args)
-    return _in_another_thread(function, args)
+        return False
+    return True
 
 
 def _in_another_thread(function: Callable[..., Result], args: tuple[Any, ...]) -> Result:

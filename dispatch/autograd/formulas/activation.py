@@ -63,15 +63,14 @@ def leaky_relu_backward_of_result(grad: Tensor, result: Tensor, negative_slope: 
 
 def hardtanh_backward(grad: Tensor, self: Tensor, min_val: Number, max_val: Number) -> Tensor:
     """Nothing at the bounds and beyond them; 1 for nan, which is no bound."""
-    return ops.where(
-        ops.logical_or(ops.le(self, min_val), ops.ge(self, max_val)), 0.0, constant_in(grad, self)
-    )
+    outside = ops.logical_or(ops.le(self, min_val), ops.ge(self, max_val))
+    return ops.masked_fill(constant_in(grad, self), outside, 0.0)
 
 
 def hardswish_backward(grad: Tensor, self: Tensor) -> Tensor:
     """0 up to -3, 1 from 3 on and for nan, linear between."""
     between = grad * (self / 3 + 0.5)
-    return ops.where(ops.le(self, -3), 0.0, ops.where(ops.lt(self, 3), between, grad))
+    return ops.masked_fill(ops.where(ops.lt(self, 3), between, grad), ops.le(self, -3), 0.0)
 
 
 def hardsigmoid_backward(grad: Tensor, self: Tensor) -> Tensor:
@@ -81,7 +80,8 @@ def hardsigmoid_backward(grad: Tensor, self: Tensor) -> Tensor:
 
 def shrink_backward(grad: Tensor, self: Tensor, lambd: Number) -> Tensor:
     """1 outside of [-lambd, lambd]."""
-    return ops.where(ops.logical_and(ops.ge(self, -lambd), ops.le(self, lambd)), 0.0, constant_in(grad, self))
+    inside = ops.logical_and(ops.ge(self, -lambd), ops.le(self, lambd))
+    return ops.masked_fill(constant_in(grad, self), inside, 0.0)
 
 
 def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Tensor:
 
 def prelu_weight_backward(grad: Tensor, self: Tensor) -> Tensor:
     """The input below zero: what is not multiplied by the weight is 0 in the product too, infinities among it."""
-    return ops.where(ops.ge(self, 0), 0.0, grad * ops.clamp_max(self, 0))
+    return ops.masked_fill(grad * ops.clamp_max(self, 0), ops.ge(self, 0), 0.0)
 
 
 def mish_backward(grad: Tensor, self: Tensor) -> Tensor:
