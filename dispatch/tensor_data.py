@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 _FOREIGN_ORDER = "given numpy array has byte order different from the native byte order."
 _PYTHON_NUMBERS = (bool, int, float, complex)
+_NO_SEQUENCES = (str, bytes, dict, np.generic, TensorImpl)
+_TRUSTED = frozenset({list, tuple, range, np.ndarray})
+"""Sequences that have as many elements as they say."""
+MAX_DIMENSIONS = 64
+"""Of an ndarray."""
 
 
 def from_numpy(array: NDArray[Any]) -> Tensor:
@@ -82,7 +87,8 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
     """The shape of nested sequences and their elements, level by level.
 
-    Raises ValueError where lengths differ and TypeError where a number stands beside a sequence.
+    Raises ValueError where lengths differ or there are too many levels, as of a list that contains itself, and
+    TypeError where a number stands beside a sequence.
     """
     shape: list[int] = []
     level = [data]
@@ -99,17 +105,50 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
                 raise ValueError(
                     f"expected sequence of length {length} at dim {len(shape)} (got {len(element)})"
                 )
+        if not types <= _TRUSTED:
+            level = [_items(element, length, len(shape)) for element in level]
         shape.append(length)
+        if len(shape) == 2:  # before levels grow beyond measure; most data have no more
+            _check_depth(data)
         level = list(chain.from_iterable(level))
     return tuple(shape), level
 
 
+def _check_depth(data: Any) -> None:
+    """Refuse more levels of first elements than a tensor has dimensions. No other element may lie deeper."""
+    for _ in range(MAX_DIMENSIONS):
+        kind = type(data)
+        if not _is_sequence(kind) or not len(data):
+            return
+        data = _first_of(data)
+    if _is_sequence(type(data)):
+        raise ValueError(f"too many dimensions '{type(data).__name__}'")
+
+
+def _first_of(sequence: Any) -> Any:
+    try:
+        return sequence[0]
+    except Exception as error:
+        kind = type(sequence).__name__
+        raise ValueError(f"could not determine the shape of object type '{kind}'") from error
+
+
+def _items(sequence: Any, length: int, dim: int) -> Sequence[Any]:
+    """The elements of a sequence of some class of the user's. Raises ValueError where it has more than it says."""
+    if type(sequence) in _TRUSTED:
+        return sequence  # type: ignore[no-any-return]
+    found = [sequence[i] if i else _first_of(sequence) for i in range(length)]
+    rest = list(islice(iter(sequence), length, length + 1))
+    if rest:
+        raise ValueError(f"expected sequence of length {length} at dim {dim} (got {length + 1})")
+    return found
+
+
 def _is_sequence(kind: type) -> bool:
+    """Whether objects of a class have elements by number (PySequence_Check), but for numbers, tensors and texts."""
     if kind is list or kind is tuple:
         return True
-    return (issubclass(kind, Sequence) and not issubclass(kind, str | bytes)) or (
-        issubclass(kind, np.ndarray) and not issubclass(kind, np.generic)
-    )
+    return hasattr(kind, "__getitem__") and not issubclass(kind, _NO_SEQUENCES)
 
 
 def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:

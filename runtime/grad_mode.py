@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import threading
 
+from .thread_state import inherited
+
 
 class _State(threading.local):
     grad_enabled: bool = True
     inference: bool = False
 
 
-state = _State()
+state = inherited(_State())
 grad_disabled: list[object] = []
 inference_enabled: list[object] = []
 _TOKEN = object()

@@ -16,6 +16,7 @@ from types import TracebackType
 from .dispatch_key import AUTOCAST_BIT, BACKEND_MASK, DispatchKey
 from .dispatch_key_set import DispatchKeySet
 from .errors import internal_assert
+from .thread_state import inherited
 
 
 class _State(threading.local):
@@ -24,7 +25,7 @@ class _State(threading.local):
     autocast: int = 0
 
 
-local = _State()
+local = inherited(_State())
 modes: list[object] = []
 
 

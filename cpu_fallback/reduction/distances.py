@@ -35,6 +35,8 @@ def is_plain(*specs: TensorSpec) -> bool:
 
 def norm_of(x: Any, order: float) -> Any:
     """The norm of a vector without gaps: a number."""
+    if x.size == 1 and order != 0:
+        return abs(x[0])
     if order == 2:
         return math.sqrt(x.dot(x))
     if order == 0:
@@ -51,6 +53,8 @@ def norm_of(x: Any, order: float) -> Any:
 
 def norms_of(x: Any, order: float) -> Any:
     """The norms along the last dimension."""
+    if x.shape[-1] == 1 and order != 0:
+        return np.abs(x[..., 0])
     if order == 2:
         return np.sqrt(np.add.reduce(x * x, -1))
     if order == 0:

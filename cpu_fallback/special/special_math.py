@@ -69,7 +69,8 @@ def trigamma(a: Array) -> Array:
     one, pi, pi_squared = _TRIGAMMA[a.dtype]
     mirrored = np.subtract(one, a)
     low = np.less(a, mirrored)
-    found = zeta_of_order(2, np.maximum(a, mirrored).astype(np.float64))
+    right = np.maximum(a, mirrored).astype(np.float64)
+    found = np.where(right == np.inf, 0.0, zeta_of_order(2, right))
     sine = np.sin(a * pi)
     sine *= sine
     return np.where(low, pi_squared / sine - found, found).astype(a.dtype, copy=False)

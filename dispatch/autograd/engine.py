@@ -16,6 +16,7 @@ from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.thread_state import with_room
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
 
@@ -235,7 +236,7 @@ def _before(node: Node, buffer: Any) -> Any:
             mark_shared(grad)
     for number, hook in list(hooks.tensor.values()):
         if grads[number] is not None:
-            replaced = hook(grads[number])
+            replaced = with_room(hook, grads[number])
             if replaced is not None:
                 _check_replacement(hook, grads[number], replaced)
                 grads[number] = replaced
@@ -244,7 +245,7 @@ def _before(node: Node, buffer: Any) -> Any:
         if grads[number] is not None:
             keep(grads[number])
     for pre in list(hooks.pre.values()):
-        replaced = pre(tuple(grads))
+        replaced = with_room(pre, tuple(grads))
         if replaced is not None:
             grads = list(replaced) if isinstance(replaced, tuple | list) else [replaced]
     return grads if buffer.__class__ is list else grads[0]
@@ -276,7 +277,7 @@ def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
             mark_shared(grad)
     outputs = tuple(buffer) if buffer.__class__ is list else (buffer,)
     for hook in list(node.hooks.post.values()):
-        replaced = hook(tuple(results), outputs)
+        replaced = with_room(hook, tuple(results), outputs)
         if replaced is not None:
             results = replaced if isinstance(replaced, tuple | list) else (replaced,)
     return results
@@ -310,7 +311,7 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
             present.add_(grad)
     if node.hooks is not None and node.hooks.post:
         for hook in list(node.hooks.post.values()):
-            hook(leaf)
+            with_room(hook, leaf)
 
 
 def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
 from .tangents import holders, set_tangents, tangents_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class _Levels(threading.local):
         self.active: list[dual_level] = []
 
 
-_levels = _Levels()
+_levels = inherited(_Levels())
 
 
 class UnpackedDualTensor(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
 from .creation import Creation, unmark
 from .gradients import zeros_of
@@ -118,7 +119,7 @@ class FunctionCtx(Node):
         if not all(self._outputs):
             arrived = iter(given)
             given = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
-        results = self._function.backward(self, *given)
+        results = with_room(self._function.backward, self, *given)
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
         if len(results) != inputs and not (

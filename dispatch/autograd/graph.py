@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
 from . import engine
 from . import gradients as functional
 from .node import GradientEdge, Node, RemovableHandle, root_edge
@@ -98,7 +99,7 @@ class _Tasks(threading.local):
     current: Task | None = None
 
 
-_tasks = _Tasks()
+_tasks = inherited(_Tasks())
 
 
 def current_task() -> Task | None:

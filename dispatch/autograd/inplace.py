@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING
 
+from ...runtime.tensor_impl import TensorImpl
 from .creation import refuse_marked
-from .node import Edge, Node, edge_of, leaf_meta
+from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
-
-if TYPE_CHECKING:
-    from ...runtime.tensor_impl import TensorImpl
 
 
 def check_inplace(tensor: TensorImpl) -> None:
@@ -74,8 +71,38 @@ def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
 def tell_views(base: TensorImpl, cell: list[int]) -> None:
     """Views made before their base began to require grad follow it; found as the other holders of its counter."""
     for holder in gc.get_referrers(cell):
-        if getattr(holder, "_view_base", None) is base and not holder._spec.requires_grad:
+        if isinstance(holder, TensorImpl) and holder._view_base is base and not holder._spec.requires_grad:
             holder._spec = holder._spec.twin
             if holder._autograd is None:
                 holder._autograd = leaf_meta()
             holder._autograd.version = -1
+
+
+def follow_leaf(base: TensorImpl) -> None:
+    """Views made before a leaf began to require grad do so from now on, and no more when it stops.
+
+    They are leaves, without a history that leads to their base until the bytes are written. They are found as what
+    refers to the base, so the caller has made sure that somebody may.
+    """
+    cell = base._version_cell
+    if cell is None:
+        return
+    for holder in gc.get_referrers(base):
+        if not isinstance(holder, TensorImpl) or holder._view_base is not base:
+            continue
+        spec, meta = holder._spec, holder._autograd
+        if base._spec.requires_grad:
+            if spec.requires_grad or not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+                continue
+            if meta is None:
+                meta = holder._autograd = leaf_meta()
+            meta.follows, meta.version = True, cell[0]
+        elif (
+            spec.requires_grad
+            and getattr(meta, "follows", False)
+            and (meta.edge is None or meta.edge[0].__class__ is AccumulateGrad)
+        ):
+            meta.follows = False
+        else:
+            continue
+        holder._spec = spec.twin

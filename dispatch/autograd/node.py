@@ -167,12 +167,13 @@ class AutogradMeta:
     `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
     needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
     `retains_grad` is set by `retain_grad` alone, `made_by` for one of several views, `tangents` for
-    tensors of forward mode.
+    tensors of forward mode, `follows` for a view that requires grad because its base, a leaf, does.
     """
 
-    __slots__ = ("edge", "grad", "made_by", "retains_grad", "tangents", "version")
+    __slots__ = ("edge", "follows", "grad", "made_by", "retains_grad", "tangents", "version")
 
     edge: Edge | None
+    follows: bool
     grad: Tensor | None
     made_by: str
     retains_grad: bool

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
 from .node import AccumulateGrad, Edge, Node, Packed, edge_of, set_history
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class _Hooks(threading.local):
     refusal: str | None = None
 
 
-_own = _Hooks()
+_own = inherited(_Hooks())
 """This thread's pairs, innermost last, and why there may be none."""
 
 _lock = threading.RLock()

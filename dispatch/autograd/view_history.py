@@ -13,7 +13,7 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
 from ..generated import functions as ops
 from .creation import refuse_marked
-from .node import Edge, Node, edge_of, leaf_meta, next_sequence
+from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, next_sequence
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -177,8 +177,9 @@ def refresh(view: Any) -> None:
     base_edge = edge_of(base)
     if (
         base_edge is not None
-        and base_edge[0].__class__.__name__ == "AccumulateGrad"
+        and base_edge[0].__class__ is AccumulateGrad
         and meta.edge is not None
+        and meta.edge[0].__class__ is not AccumulateGrad
     ):
         return
     node = AsStridedBackward0(base, ViewGeometry.of(view, base))

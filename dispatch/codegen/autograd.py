@@ -366,13 +366,14 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
     text = HEADER.format(title=f"Derivatives of the {family} family.", source="derivatives.yaml")
     parts: list[str] = []
     calls: set[str] = set()
+    own = {str(d.function.name) for d in derivatives}
     for d in derivatives:
         parts.append(node_text(d))
         parts.append(wrapper_text(d, d.function))
         for f in d.formulas:
             calls |= set(f.calls)
         twin = inplace_twin(d.function, functions)
-        if twin is not None:
+        if twin is not None and str(twin.name) not in own:
             parts.append(wrapper_text(d, twin))
     code = "\n\n\n".join(parts)
     words = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", code))
@@ -438,7 +439,7 @@ def formula_functions() -> dict[str, str]:
 
 
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
-    """The in-place form that shares a functional operator's derivative."""
+    """The in-place form that shares a functional operator's derivative; of one with its own, the tangents alone."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
     names = (wanted, *function.autogen)
     types = [a.type for a in function.schema.arguments]

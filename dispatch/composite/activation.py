@@ -47,6 +47,11 @@ def relu6(self: Tensor) -> Tensor:
     return ops.hardtanh(self, 0, 6)
 
 
+def relu6_(self: Tensor) -> Tensor:
+    """`relu6` in place."""
+    return ops.hardtanh_(self, 0, 6)
+
+
 def _plan_selu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     given = (args[0], SELU_ALPHA, SELU_SCALE, 1)
     part = plan_with_numbers(op, key_set, args, "aten::elu", given)
@@ -57,6 +62,11 @@ def _plan_selu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def selu(self: Tensor) -> Tensor:
     """`elu` with the self-normalising constants."""
     return ops.elu(self, SELU_ALPHA, SELU_SCALE)
+
+
+def selu_(self: Tensor) -> Tensor:
+    """`selu` in place."""
+    return ops.elu_(self, SELU_ALPHA, SELU_SCALE)
 
 
 def _plan_celu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -74,6 +84,13 @@ def celu(self: Tensor, alpha: Number) -> Tensor:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return ops.elu(self, alpha, 1, 1.0 / alpha)
+
+
+def celu_(self: Tensor, alpha: Number) -> Tensor:
+    """`celu` in place."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return ops.elu_(self, alpha, 1, 1.0 / alpha)
 
 
 def glu(self: Tensor, dim: int) -> Tensor:
@@ -115,4 +132,9 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
             weight.reshape([-1 if d == 1 else 1 for d in range(rank)]) if rank > 1 else weight.reshape(())
         )
     check_dtype("prelu", self._spec.dtype, self._spec.device)
+    return ops._prelu_kernel(self, weight)
+
+
+def prelu_kernel(self: Tensor, weight: Tensor) -> Tensor:
+    """`prelu` of a weight whose shape broadcasts to that of `self`."""
     return ops.where(ops.gt(self, 0), self, ops.mul(weight, self))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from ...runtime.dispatch_key import AUTOGRAD_BITS
+from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.result_types import named_results
@@ -125,7 +128,8 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Tenso
     def form(self: Tensor, *args: Any) -> Tensor:
         assert_no_internal_overlap(self._spec)
         check_overlap(args, (self,))
-        result = function(self, *args)
+        # What is recorded may save its input, and the write would leave that stale.
+        result = function(self.clone() if _is_recorded((self, *args)) else self, *args)
         if result._spec.sizes != self._spec.sizes:
             raise RuntimeError(
                 f"output with shape {list(self._spec.sizes)} doesn't match the broadcast shape "
@@ -139,6 +143,14 @@ def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Tenso
         return self.copy_(result)
 
     return form
+
+
+def _is_recorded(values: Sequence[Any]) -> bool:
+    if local.excluded & AUTOGRAD_BITS or not any(
+        isinstance(value, TensorImpl) and value._spec.requires_grad for value in values
+    ):
+        return False
+    return not grad_disabled or is_grad_enabled()
 
 
 def owned(x: Tensor) -> Tensor:

@@ -225,10 +225,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) ->
     if beta == 0:
         return l1_loss(self, target, reduction)
     check_common("smooth_l1_loss", self, target)
-    gap = self - target
-    near = ops.clamp(gap, -beta, beta)
-    # Half the square, and beyond `beta` what grows on with the slope there.
-    return reduced(ops.sub(gap, near, alpha=0.5) * (near / beta), reduction)
+    return reduced(ops._huber_terms(self, target, beta) / beta, reduction)
 
 
 @host_kernel("huber_loss", *_OF_GAPS)
@@ -237,9 +234,14 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Te
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     check_common("huber_loss", self, target)
+    return reduced(ops._huber_terms(self, target, delta), reduction)
+
+
+def huber_terms(self: Tensor, target: Tensor, delta: float) -> Tensor:
+    """Each element's loss: half the square of the gap, and beyond `delta` what grows on with the slope there."""
     gap = self - target
     near = ops.clamp(gap, -delta, delta)
-    return reduced(ops.sub(gap, near, alpha=0.5) * near, reduction)
+    return ops.sub(gap, near, alpha=0.5) * near
 
 
 def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Tensor:
@@ -359,13 +361,18 @@ def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, re
     """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
     check_dtype("binary_cross_entropy", self._spec.dtype, self._spec.device)
     if self._spec.device.type == "cpu" and self.numel():
-        outside = ops.logical_or(ops.lt(self, 0), ops.gt(self, 1))
-        if bool(ops.any(outside).item()):
+        inside = ops.logical_and(ops.ge(self, 0), ops.le(self, 1))
+        if not bool(ops.all(inside).item()):
             raise RuntimeError("all elements of input should be between 0 and 1")
+    loss = ops._binary_cross_entropy_terms(self, target)
+    return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
+
+
+def binary_cross_entropy_terms(self: Tensor, target: Tensor) -> Tensor:
+    """Each element's loss, the logarithms held to -100."""
     positive = ops.clamp_min(ops.log(self), -100)
     negative = ops.clamp_min(ops.log1p(ops.neg(self)), -100)
-    loss = ops.sub(ops.mul(ops.sub(target, 1), negative), ops.mul(target, positive))
-    return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
+    return ops.sub(ops.mul(ops.sub(target, 1), negative), ops.mul(target, positive))
 
 
 def binary_cross_entropy_with_logits(
@@ -380,7 +387,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
 
-@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "clamp_min", "sum.dim_IntList")
+@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "relu", "sum.dim_IntList")
 def multi_margin_loss(
     self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
 ) -> Tensor:
@@ -400,19 +407,20 @@ def multi_margin_loss(
     check_dtype("multi_margin_loss", self._spec.dtype, self._spec.device)
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
-    gap = ops.clamp_min(ops.add(ops.sub(x, own), margin), 0)
+    places = ops.arange(classes, device=x._spec.device)
+    gap = ops.add(ops.sub(x, own), margin)
+    gap = ops.relu(ops.where(ops.eq(places, labels), 0.0, gap))
     if p == 2:
         gap = ops.mul(gap, gap)
     if weight is not None:
         gap = ops.mul(gap, ops.index_select(weight, 0, labels.reshape((-1,))).unsqueeze(1))
-    places = ops.arange(classes, device=x._spec.device)
-    loss = ops.div(ops.sum(ops.where(ops.eq(places, labels), 0.0, gap), 1), classes)
+    loss = ops.div(ops.sum(gap, 1), classes)
     if reduction == NONE and rank < 2:
         return loss.reshape(target._spec.sizes if rank else ())
     return reduced(loss, reduction)
 
 
-@host_kernel("multilabel_margin_loss", "cumprod", "scatter_add", "gather", "clamp_min", "sum.dim_IntList")
+@host_kernel("multilabel_margin_loss", "cumprod", "scatter_add", "gather", "relu", "sum.dim_IntList")
 def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
     rank = self._spec.ndim
@@ -431,9 +439,9 @@ def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tens
     valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
     places = ops.where(valid, labels, 0)
     right = ops.scatter_add(ops.zeros_like(labels), 1, places, valid.to(labels._spec.dtype)) > 0
-    gaps = ops.clamp_min(ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, places).unsqueeze(2)), 1), 0)
+    gaps = ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, places).unsqueeze(2)), 1)
     counted = ops.logical_and(valid.unsqueeze(2), ops.logical_not(right).unsqueeze(1))
-    loss = ops.div(ops.sum(ops.where(counted, gaps, 0.0), [1, 2]), x._spec.sizes[1])
+    loss = ops.div(ops.sum(ops.relu(ops.where(counted, gaps, 0.0)), [1, 2]), x._spec.sizes[1])
     if reduction == NONE and rank < 2:
         return loss.reshape(())
     return reduced(loss, reduction)

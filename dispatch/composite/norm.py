@@ -10,8 +10,9 @@ from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
 from ..plans.host_kernel import host_kernel
-from ..structured.meta.dims import reduced_dims, wrap_dim
+from ..structured.meta.dims import reduced_dims, reduced_shape, wrap_dim
 from ..structured.meta.factorization import check_floating
+from .forms import owned
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -48,6 +49,10 @@ def linalg_vector_norm(
                     "and the operation does not have an identity"
                 )
     x = ops.abs(self) if self.dtype.is_complex else self
+    if ord != 0 and all(self._spec.sizes[d] == 1 for d in dims):
+        # One element is its own norm, whatever its powers overflow to.
+        size = x if self.dtype.is_complex else ops.abs(x)
+        return owned(size.reshape(reduced_shape(self._spec.sizes, dims, keepdim)))
     if ord in ONE_PASS:
         return ops._vector_norm(x, ONE_PASS[ord], dims, keepdim)
     x = ops.abs(x.to(float32) if wanted in (float16, bfloat16) else x)
@@ -180,7 +185,9 @@ def renorm(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     others = [i for i in range(spec.ndim) if i != d]
     narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
     norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
-    scale = ops.where(ops.gt(norms, maxnorm), maxnorm / (norms + 1e-7), ops.ones_like(norms))
+    greater = ops.gt(norms, maxnorm)
+    # Nothing comes back from norms that do not matter, which may be 0 or nan.
+    scale = ops.where(greater, maxnorm / (ops.where(greater, norms, 1.0) + 1e-7), 1.0)
     return (self * scale.to(spec.dtype)).contiguous()
 
 

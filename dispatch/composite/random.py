@@ -18,6 +18,7 @@ from ..generated.functions import (
     empty,
     empty_like,
     leaky_relu,
+    leaky_relu_,
     multinomial,
     native_dropout,
     normal,
@@ -371,4 +372,6 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
 
 def rrelu_(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
     """`rrelu` in place."""
+    if not training and lower <= upper:
+        return leaky_relu_(self, (lower + upper) / 2)
     return self.copy_(rrelu(self, lower, upper, training, generator))

@@ -22,7 +22,7 @@ def becoming(name: str) -> InPlace:
     """The in-place form of the view method `name`."""
 
     def become(self: Tensor, *args: Any) -> Tensor:
-        if is_grad_enabled():
+        if self._spec.requires_grad and is_grad_enabled():
             check_inplace(self)
         view = getattr(self, name)(*args)
         spec, history = view._spec, view._autograd

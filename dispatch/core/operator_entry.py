@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
@@ -29,6 +29,7 @@ from ...runtime.dispatch_key import (
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
 from ...runtime.traceback_filter import HANDLER, hide_inner_frames
 from ...runtime.written_code import defined
 from ..schema import FunctionSchema, base_type, parse_schema
@@ -79,8 +80,8 @@ deciding: set[OperatorEntry] = set()
 observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan]] = []
 """What stands around every hop of every call, put there when plans are made: traces, profilers.
 
-Whoever appends or removes one has the dispatcher forget all plans. One that stands around few operators only has an
-attribute `concerns` that tells which.
+They come and go; whoever appends or removes one has the dispatcher forget all plans. One that stands around few
+operators only has an attribute `concerns` that tells which.
 """
 
 
@@ -88,6 +89,20 @@ def concerns(observe: Callable[..., Plan], op: OperatorEntry) -> bool:
     """Whether an observer may stand around the calls of an operator."""
     is_concerned: Callable[[OperatorEntry], bool] | None = getattr(observe, "concerns", None)
     return is_concerned is None or is_concerned(op)
+
+
+class Interception(NamedTuple):
+    """What stands around the calls of some operators, inside of all observers: which ones, and what makes the plan."""
+
+    concerns: Callable[[OperatorEntry], bool]
+    around: Callable[[OperatorEntry, Sequence[Any], Plan], Plan]
+
+
+interceptions: list[Interception] = []
+"""Parts of layers that the first use of their layer puts around operators, for good: vmap's around random ones.
+
+Whoever appends one has the dispatcher forget all plans.
+"""
 
 
 class Trials(threading.local):
@@ -99,7 +114,7 @@ class Trials(threading.local):
     depth = 0
 
 
-trials = Trials()
+trials = inherited(Trials())
 
 
 class OperatorEntry:
@@ -394,6 +409,9 @@ class OperatorEntry:
                 plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
         if self.is_mutable:
             plan = guarded_write(self.schema, args, plan)
+        for interception in interceptions:
+            if interception.concerns(self):
+                plan = interception.around(self, args, plan)
         for observe in observers:
             plan = observe(self, self.served_by(bits)[0], args, plan)
         return plan

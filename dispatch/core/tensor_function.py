@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ...runtime.thread_state import inherited
 from ...runtime.traceback_filter import hide_inner_frames
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,7 +33,7 @@ class _State(threading.local):
     disabled: int = ENABLED
 
 
-state = _State()
+state = inherited(_State())
 """This thread's function modes, outermost first, and what is disabled."""
 
 plain_classes: set[type] = {int, float, complex, bool, str, type(None), Size}

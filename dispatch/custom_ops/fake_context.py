@@ -6,13 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime.thread_state import inherited
+
 
 class _Running(threading.local):
     def __init__(self) -> None:
         self.names: list[str] = []
 
 
-_running = _Running()
+_running = inherited(_Running())
 
 
 def run_fake(name: str, function: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ...runtime import blas_threads
+from ...runtime.thread_state import inherited
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -128,7 +129,7 @@ class _Region(threading.local):
 
 
 _pool = _Pool()
-_region = _Region()
+_region = inherited(_Region())
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget_threads)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ...runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.local_dispatch_key_set import local
+from ...runtime.thread_state import inherited
 
 Result = TypeVar("Result")
 
@@ -60,7 +61,7 @@ class _Stack(threading.local):
     levels: tuple[Level, ...] = ()
 
 
-_stack = _Stack()
+_stack = inherited(_Stack())
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ...runtime.thread_state import inherited
 from ..autograd.gradients import keep_backward_below
 from ..core.argument_roles import tensors_in
 from ..core.dispatcher import Dispatcher
@@ -48,7 +49,7 @@ class _Stack(threading.local):
         self.modes: list[TensorDispatchMode] = []
 
 
-_stack = _Stack()
+_stack = inherited(_Stack())
 
 
 class TensorDispatchMode:

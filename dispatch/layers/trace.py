@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, observers
@@ -23,7 +24,7 @@ class _Hops(threading.local):
         self.files: list[TextIO | None] = []
 
 
-_hops = _Hops()
+_hops = inherited(_Hops())
 _everywhere: list[TextIO | None] = []
 
 

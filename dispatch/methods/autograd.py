@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 from ..autograd import gradients as functional
 from ..autograd.engine import own_copy
+from ..autograd.inplace import follow_leaf
 from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 
@@ -31,6 +33,22 @@ _DETACH_INSTEAD = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use "
     "var_no_grad = var.detach()."
 )
+
+
+class _Counted:
+    """An object whose method sees how many references there are to it."""
+
+    def references(self) -> int:
+        return sys.getrefcount(self)
+
+
+def _references_of_one_holder() -> int:
+    held = _Counted()
+    return held.references()
+
+
+_HELD_BY_ONE = _references_of_one_holder()
+"""What `sys.getrefcount` says in a method of an object that one variable holds, and no view."""
 
 
 class AutogradMethods(_Base):
@@ -87,10 +105,18 @@ class AutogradMethods(_Base):
             if requires_grad:
                 return self
             raise RuntimeError(_ONLY_LEAVES + _DETACH_INSTEAD)
+        base = self._view_base
+        if base is not None and base._spec.requires_grad and not requires_grad:
+            return self  # as its base does
         if requires_grad != spec.requires_grad:
             self._spec = spec.twin
-        if requires_grad and self._autograd is None:
-            self._autograd = leaf_meta()
+            if base is None and self._version_cell is not None and sys.getrefcount(self) > _HELD_BY_ONE:
+                follow_leaf(self)
+        if requires_grad:
+            if self._autograd is None:
+                self._autograd = leaf_meta()
+            elif base is not None:
+                self._autograd.follows = False
         return self
 
     @property

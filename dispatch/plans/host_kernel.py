@@ -30,7 +30,7 @@ from ...runtime.scalar_type import is_only_stored, registered
 from ..core.argument_roles import spec_of, tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
-from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, observers
+from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, interceptions, observers
 from ..structured.allocation import allocator_of
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
 from .functional import fresh_maker, host_kernel_maker, into_maker, slot_of
@@ -61,9 +61,11 @@ def is_unseen(key_set: int, names: tuple[str, ...]) -> bool:
 
 
 def _is_untouched(name: str) -> bool:
-    """Whether an operator is not observed and its kernel for plain host tensors is this package's own."""
+    """Whether nobody stands around an operator and its kernel for plain host tensors is this package's own."""
     op = Dispatcher.singleton().find_schema_or_throw(name)
     if any(concerns(observe, op) for observe in observers):
+        return False
+    if any(interception.concerns(op) for interception in interceptions):
         return False
     bits = op.key_set_of([None] * len(op.schema.arguments))
     return bits == _CPU_ALONE and op.lookup(bits).written is None

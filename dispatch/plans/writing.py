@@ -15,6 +15,7 @@ from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
+from ..generated import functions as ops
 from ..iterator.overlap import check_no_overlap, check_write_overlap, shares_memory
 from ..structured.allocation import allocator_of
 from ..structured.meta_base import MetaBase
@@ -129,7 +130,24 @@ def writing_plan(
     if not resized:
         return writing
 
+    iterator = builder.iterator
+    is_pointwise = iterator is not None and not iterator.is_reduction
+
     def writing_resized(*values: Any) -> Any:
+        for i, spec in resized.items():
+            target = values[first_out + i]
+            if is_pointwise and any(value is target for value in values[:first_out]):
+                raise RuntimeError(
+                    f"output with shape {list(target._spec.sizes)} doesn't match the broadcast shape "
+                    f"{list(spec.sizes)}"
+                )
+            # What may not be an output at all is refused below, before anything is read.
+            values = tuple(
+                [
+                    value if at >= first_out or separate[at] else _apart_from(target, value)
+                    for at, value in enumerate(values)
+                ]
+            )
         before = [
             (t, t._data, t._spec, t._version_cell, t._version_cell and t._version_cell[0])
             for t in values[first_out:]
@@ -142,6 +160,13 @@ def writing_plan(
             raise
 
     return writing_resized
+
+
+def _apart_from(target: Any, value: Any) -> Any:
+    """What is read, or its copy if it is the tensor that is about to be resized."""
+    if value.__class__ in _LISTS:
+        return [_apart_from(target, part) for part in value]
+    return ops.clone(value) if value is target else value
 
 
 _OUTPUT_BY_NAME: dict[np.ufunc, Callable[..., Any]] = {

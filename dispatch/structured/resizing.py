@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
     """Resize `out` where its shape is another, with PyTorch's warning unless it is empty.
 
-    It is contiguous then, or has `strides`, under which the elements fill one block.
+    It is contiguous then, or has `strides`, under which the elements fill one block. Its version stays: the write that
+    follows counts for both.
     """
-    spec = out._spec
+    spec, cell = out._spec, out._version_cell
     if spec.sizes == sizes:
         return
+    version = 0 if cell is None else cell[0]
     if spec.numel:
         warnings.warn(
             f"An output with one or more elements was resized since it had shape {list(spec.sizes)}, which does not "
@@ -32,3 +34,5 @@ def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] 
     out.resize_(sizes)
     if strides is not None and strides != contiguous_strides(sizes):
         out.set_sizes_and_strides(sizes, strides)
+    if out._version_cell is not None:
+        out._version_cell[0] = version

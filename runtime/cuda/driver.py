@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..thread_state import captures
 from . import provider
 from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
@@ -37,6 +38,21 @@ class ThreadState(threading.local):
         self.device = 0
         self.streams: dict[int, int] = {}
 
+
+def _device_and_streams() -> Callable[[], None]:
+    found = current_driver()
+    if found is None:
+        return lambda: None
+    state, device, streams = found.thread_state, found.current_device(), dict(found.thread_state.streams)
+
+    def give() -> None:
+        found.set_device(device)
+        state.streams.update(streams)
+
+    return give
+
+
+captures.append(_device_and_streams)
 
 LaunchObserver = Callable[[str, Grid, int, Callable[[], None]], None]
 """Called in place of each launch with the kernel's name, the grid, the stream and what launches."""

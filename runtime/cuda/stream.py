@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..device import DeviceLike
 from ..device import device as Device
+from ..thread_state import inherited
 from .device_guard import device_guard
 from .devices import device_index
 from .driver import Driver, driver
@@ -232,7 +233,7 @@ class _Entered(threading.local):
         self.contexts: list[StreamContext] = []
 
 
-_entered = _Entered()
+_entered = inherited(_Entered())
 
 
 def _stream(cls: type[Stream], handle: int, device: int, stream_id: int) -> Any:

@@ -119,3 +119,34 @@ def test_layers_refuse_what_their_functions_cannot_take():
     with pytest.raises(TypeError, match="tuple of ints"):
         nn.Unflatten(0, "ab")
     assert nn.PReLU(3)(-tt.ones(2, 3)).tolist() == [[-0.25] * 3] * 2
+
+
+def test_inverted_residuals_with_activations_in_place_train():
+    def block(channels, made, stride, expansion):
+        hidden = channels * expansion
+        return nn.Sequential(
+            nn.Conv2d(channels, hidden, 1, bias=False),
+            nn.BatchNorm2d(hidden),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False),
+            nn.BatchNorm2d(hidden),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(hidden, made, 1, bias=False),
+            nn.BatchNorm2d(made),
+        )
+
+    model = nn.Sequential(block(3, 4, 2, 2), block(4, 4, 1, 3), nn.Flatten(), nn.Linear(4 * 16, 5))
+    with tt.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            values = tt.sin(tt.arange(parameter.numel(), dtype=tt.float32) * 0.7 + number)
+            parameter.copy_(values.reshape(parameter.shape) * 0.5 + 0.1)
+    optimizer = tt.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    x = tt.sin(tt.arange(2 * 3 * 64, dtype=tt.float32) * 0.37).reshape(2, 3, 8, 8)
+    losses = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), tt.tensor([1, 3]))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses == pytest.approx([1.7576, 1.0669], abs=2e-3)

@@ -167,3 +167,78 @@ def test_a_tensor_copied_by_its_constructor_warns():
 def test_foreign_byte_order_is_refused():
     with pytest.raises(ValueError, match="byte order"):
         tt.tensor(np.array([1, 2], dtype=">i4"))
+
+
+def itself(width):
+    data = []
+    data += [data] * width
+    return data
+
+
+def nested(depth):
+    data = 1.0
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+@pytest.mark.parametrize("make", [tt.tensor, tt.as_tensor, lambda data: tt.zeros(1).new_tensor(data)])
+@pytest.mark.parametrize("data", [itself(1), itself(2), itself(100), [itself(1)], nested(65), nested(1000)])
+def test_more_levels_than_dimensions_are_refused(make, data):
+    with pytest.raises(ValueError, match="too many dimensions 'list'"):
+        make(data)
+
+
+def test_a_list_beside_numbers_in_itself_is_refused():
+    data = [1]
+    data.append(data)
+    with pytest.raises(TypeError):
+        tt.tensor(data)
+
+
+def test_as_many_levels_as_dimensions_are_not():
+    assert tt.tensor(nested(64)).dim() == 64
+
+
+class Numbers:
+    """A sequence that may have another length than it says."""
+
+    def __init__(self, length, items):
+        self.length, self.items = length, items
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def test_sequences_of_the_users_own_classes():
+    assert tt.tensor(Numbers(2, [1.0, 2.0])).tolist() == [1.0, 2.0]
+    assert tt.tensor([Numbers(2, [1, 2]), (3, 4)]).tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(IndexError):
+        tt.tensor(Numbers(5, [1.0, 2.0, 3.0]))
+    for data, dim in ((Numbers(2, [1.0, 2.0, 3.0]), 0), ([Numbers(2, [1.0, 2.0, 3.0])], 1)):
+        with pytest.raises(ValueError, match=rf"expected sequence of length 2 at dim {dim} \(got 3\)"):
+            tt.tensor(data)
+
+
+def test_errors_of_sequences_are_not_lost():
+    class Unmeasured(Numbers):
+        def __len__(self):
+            raise KeyError("length")
+
+    class Unreadable(Numbers):
+        def __getitem__(self, index):
+            raise KeyError("item")
+
+    for wrap in (lambda x: x, lambda x: [x]):
+        with pytest.raises(KeyError, match="length"):
+            tt.tensor(wrap(Unmeasured(1, [1.0])))
+        with pytest.raises(ValueError, match="could not determine the shape of object type 'Unreadable'"):
+            tt.tensor(wrap(Unreadable(1, [1.0])))
+
+
+def test_elements_that_require_grad_are_taken_by_value():
+    made = tt.tensor([tt.tensor(1.0, requires_grad=True), tt.tensor([2.0])])
+    assert made.tolist() == [1.0, 2.0] and not made.requires_grad

@@ -24,24 +24,53 @@ def constant_in(grad: Tensor, self: Tensor) -> Tensor:
 
 
 def elu_backward(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input_scale: Number) -> Tensor:
-    """`scale` above zero; below it the exponential's slope."""
+    """The exponential's slope up to zero; `scale` above it, and for nan."""
     # In the graph of a second derivative exp must not overflow where it is not taken: 0 * inf.
     negative = -ops.relu(-self) if _is_recorded(self) else self
     below = ops.exp(negative * input_scale) * (input_scale * alpha * scale)
-    return ops.where(ops.gt(self, 0), grad * scale, grad * below)
+    return ops.where(ops.le(self, 0), grad * below, grad * scale)
+
+
+def elu_backward_of_result(
+    grad: Tensor, result: Tensor, alpha: float, scale: float, input_scale: float
+) -> Tensor:
+    """`elu_backward` from what stands in the input's place: result + alpha * scale is the exponential.
+
+    Raises RuntimeError for a negative alpha, of which results do not tell on which side of zero the inputs were.
+    """
+    if alpha < 0.0:
+        raise RuntimeError(
+            "In-place elu backward calculation is triggered with a negative slope which is not supported. This is "
+            "caused by calling in-place forward function with a negative slope, please call out-of-place version "
+            "instead."
+        )
+    # In the graph of a second derivative nothing comes from the sides that are not taken, nor from 0.
+    negative = -ops.relu(-result) if _is_recorded(result) else result
+    below = grad * input_scale * (negative + alpha * scale)
+    return ops.where(ops.le(result, 0), below, grad * scale)
+
+
+def leaky_relu_backward_of_result(grad: Tensor, result: Tensor, negative_slope: float) -> Tensor:
+    """The gradient from what stands in the input's place. Raises RuntimeError for a negative slope."""
+    if negative_slope < 0.0:
+        raise RuntimeError(
+            "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported. This "
+            "is caused by calling in-place forward function with a negative slope, please call out-of-place version "
+            "instead."
+        )
+    return ops.leaky_relu_backward(grad, result, negative_slope, True)
 
 
 def hardtanh_backward(grad: Tensor, self: Tensor, min_val: Number, max_val: Number) -> Tensor:
-    """Nothing at the bounds and beyond them."""
-    return ops.where(
-        ops.logical_and(ops.gt(self, min_val), ops.lt(self, max_val)), constant_in(grad, self), 0.0
-    )
+    """Nothing at the bounds and beyond them; 1 for nan, which is no bound."""
+    outside = ops.logical_or(ops.le(self, min_val), ops.ge(self, max_val))
+    return ops.masked_fill(constant_in(grad, self), outside, 0.0)
 
 
 def hardswish_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """0 up to -3, 1 from 3 on, linear between."""
+    """0 up to -3, 1 from 3 on and for nan, linear between."""
     between = grad * (self / 3 + 0.5)
-    return ops.where(ops.le(self, -3), 0.0, ops.where(ops.ge(self, 3), grad, between))
+    return ops.masked_fill(ops.where(ops.lt(self, 3), between, grad), ops.le(self, -3), 0.0)
 
 
 def hardsigmoid_backward(grad: Tensor, self: Tensor) -> Tensor:
@@ -51,7 +80,18 @@ def hardsigmoid_backward(grad: Tensor, self: Tensor) -> Tensor:
 
 def shrink_backward(grad: Tensor, self: Tensor, lambd: Number) -> Tensor:
     """1 outside of [-lambd, lambd]."""
-    return ops.where(ops.logical_and(ops.ge(self, -lambd), ops.le(self, lambd)), 0.0, constant_in(grad, self))
+    inside = ops.logical_and(ops.ge(self, -lambd), ops.le(self, lambd))
+    return ops.masked_fill(constant_in(grad, self), inside, 0.0)
+
+
+def prelu_backward(grad: Tensor, self: Tensor, weight: Tensor) -> Tensor:
+    """1 above zero, else the weight."""
+    return ops.where(ops.gt(self, 0), constant_in(grad, self), grad * weight)
+
+
+def prelu_weight_backward(grad: Tensor, self: Tensor) -> Tensor:
+    """The input below zero: what is not multiplied by the weight is 0 in the product too, infinities among it."""
+    return ops.masked_fill(grad * ops.clamp_max(self, 0), ops.ge(self, 0), 0.0)
 
 
 def mish_backward(grad: Tensor, self: Tensor) -> Tensor:

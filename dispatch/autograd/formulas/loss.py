@@ -24,6 +24,21 @@ def mse_loss_double_backward_grad_output(
     return product / max(grad.numel(), 1) if reduction == MEAN else product
 
 
+def binary_cross_entropy_backward(grad: Tensor, self: Tensor, target: Tensor) -> Tensor:
+    """grad * (self - target) / (self * (1 - self)), the divisor held to 1e-12: finite at probabilities of 0 and 1."""
+    return grad * (self - target) / ops.clamp_min((1 - self) * self, 1e-12)
+
+
+def binary_cross_entropy_target_backward(grad: Tensor, self: Tensor) -> Tensor:
+    """grad * (log(1 - self) - log(self))."""
+    return grad * (ops.log1p(-self) - ops.log(self))
+
+
+def huber_backward(grad: Tensor, self: Tensor, target: Tensor, delta: float) -> Tensor:
+    """grad times the gap, held to [-delta, delta], and flat on these."""
+    return grad * ops.hardtanh(self - target, -delta, delta)
+
+
 def nll_loss_grad_backward(
     grad: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, rank: int
 ) -> Tensor:

@@ -99,8 +99,7 @@ def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
     """grad times the direction of the input."""
     if not self._spec.dtype.is_complex:
         return grad * ops.sign(self)
-    size = ops.abs(self)
-    return grad * ops.where(size == 0, 0, self / size)
+    return grad * ops.sgn(self)
 
 
 def erf_backward(grad: Tensor, self: Tensor) -> Tensor:

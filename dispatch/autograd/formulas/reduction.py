@@ -39,10 +39,19 @@ def mean_backward(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None,
 
 
 def scale_by_ties(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """The gradient of an extremum, shared evenly by the elements that attain it; NaN attains NaN."""
-    rank = self.dim()
-    result = restored(result, rank, dim, keepdim)
-    attained = ops.logical_or(ops.eq(self, result), ops.logical_and(ops.isnan(self), ops.isnan(result)))
+    """The gradient of `max` or `min`, shared evenly by the elements that attain it; NaN attains NaN."""
+    whole = restored(result, self.dim(), dim, keepdim)
+    attained = ops.logical_or(ops.eq(self, whole), ops.logical_and(ops.isnan(self), ops.isnan(whole)))
+    return _shared(grad, attained, dim, keepdim)
+
+
+def scale_by_equals(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
+    """The gradient of `amax` or `amin`, shared evenly by the elements that equal it; NaN where none does."""
+    return _shared(grad, ops.eq(self, restored(result, self.dim(), dim, keepdim)), dim, keepdim)
+
+
+def _shared(grad: Tensor, attained: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
+    rank = attained.dim()
     mask = attained.to(grad.dtype)
     count = ops.sum(mask, reduced_dims(dim, rank), keepdim=True) if rank else mask
     return restored(grad, rank, dim, keepdim) / count * mask
@@ -56,7 +65,7 @@ def aminmax_backward(
     out = None
     for grad, result in zip(grads, (low, high), strict=True):
         if grad is not None:
-            term = scale_by_ties(grad, self, result, dims, keepdim)
+            term = scale_by_equals(grad, self, result, dims, keepdim)
             out = term if out is None else out + term
     return out
 
@@ -123,6 +132,29 @@ def std_backward(
     """The gradient of the variance over twice the deviation; 0 where the deviation is 0."""
     scaled = ops.masked_fill(grad / (result * 2), ops.eq(result, 0), 0)
     return var_backward(scaled, self, dim, correction, keepdim)
+
+
+def var_jvp(
+    tangent: Tensor, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
+    """The tangent of a variance: what its gradient would be, summed over the elements."""
+    terms = var_backward(ops.conj(tangent), self, dim, correction, True)
+    dims = reduced_dims(dim, self.dim())
+    total = ops.sum(terms, dims, keepdim) if dims else terms
+    return total.real if total.is_complex() else total
+
+
+def std_jvp(
+    tangent: Tensor,
+    self: Tensor,
+    dim: Sequence[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    result: Tensor,
+) -> Tensor:
+    """The tangent of a deviation; 0 where the deviation is 0."""
+    variance = var_jvp(tangent, self, dim, correction, keepdim)
+    return ops.masked_fill(variance / (result * 2), ops.eq(result, 0), 0)
 
 
 def var_mean_backward(

@@ -29,14 +29,19 @@ def copysign_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     return ops.where(self == 0, 0, grad * (result / self))
 
 
-def xlogy_backward(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+def xlogy_backward(grad: Tensor, self: Tensor, other: Tensor | float) -> Tensor:
     """grad * log(other), zero where `self` is and the logarithm has no number."""
-    return ops.masked_fill(ops.xlogy(grad, other), ops.logical_and(self == 0, other <= 0), 0)
+    return ops.masked_fill(ops.xlogy(grad, other), _both(self == 0, other <= 0), 0)
 
 
-def xlog1py_backward(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+def xlog1py_backward(grad: Tensor, self: Tensor, other: Tensor | float) -> Tensor:
     """grad * log(1 + other), zero where `self` is and the logarithm has no number."""
-    return ops.masked_fill(ops.special_xlog1py(grad, other), ops.logical_and(self == 0, other <= -1), 0)
+    return ops.masked_fill(ops.special_xlog1py(grad, other), _both(self == 0, other <= -1), 0)
+
+
+def _both(mask: Tensor, condition: Tensor | bool) -> Tensor:
+    """`mask` where a condition holds, which is one for all elements if it is a number's."""
+    return mask & condition
 
 
 def logit_backward(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
@@ -68,14 +73,14 @@ def incomplete_gamma_slope(self: Tensor, other: Tensor) -> Tensor:
 
 def i1_slope(self: Tensor, result: Tensor) -> Tensor:
     """i0(x) - i1(x) / x, 1/2 at zero."""
-    small = ops.abs(self) < spacing_at_one(self)
+    small = ~(ops.abs(self) > spacing_at_one(self))
     safe = ops.where(small, spacing_at_one(self), self)
     return ops.where(small, 0.5, ops.i0(safe) - result / safe)
 
 
 def i1e_slope(self: Tensor, result: Tensor) -> Tensor:
     """i0e(x) - i1e(x) (sgn(x) + 1 / x), 1/2 at zero."""
-    small = ops.abs(self) < spacing_at_one(self)
+    small = ~(ops.abs(self) > spacing_at_one(self))
     safe = ops.where(small, spacing_at_one(self), self)
     return ops.where(small, 0.5, ops.special_i0e(safe) - result * (ops.sign(safe) + ops.reciprocal(safe)))
 

@@ -12,16 +12,29 @@ from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.activation import (
     elu_backward,
+    elu_backward_of_result,
     hardsigmoid_backward,
     hardswish_backward,
     hardtanh_backward,
     log_sigmoid_backward,
     mish_backward,
+    prelu_backward,
+    prelu_weight_backward,
     shrink_backward,
 )
 from ...autograd.formulas.pointwise import threshold_backward
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
-from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
+from ...autograd.node import (
+    FREED,
+    AutogradMeta,
+    Node,
+    edge_of,
+    next_sequence,
+    save_result,
+    saved_version,
+    unpack,
+    unpack_result,
+)
 from ...autograd.recording import clone_before_write, partly_scaled, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
@@ -123,6 +136,28 @@ def plan_elu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+class EluBackward1(Node):
+    """elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
+
+    __slots__ = ("alpha", "input_scale", "result", "result_version", "scale")
+
+    alpha: Any
+    input_scale: Any
+    result: Any
+    result_version: Any
+    scale: Any
+
+    def backward(self, grad: Any) -> Any:
+        alpha = self.alpha
+        scale = self.scale
+        input_scale = self.input_scale
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (elu_backward_of_result(grad, result, alpha, scale, input_scale),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
 def plan_elu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -133,11 +168,7 @@ def plan_elu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 return inner(self_, alpha, scale, input_scale)
             check_inplace(self_)
             edges = (inplace_edge(self_),)
-            original = clone_before_write(self_) if edges[0] is not None else None
-            node = EluBackward0()
-            if edges[0] is not None:
-                node.self_ = original
-                node.self__version = 0
+            node = EluBackward1()
             inner(self_, alpha, scale, input_scale)
             node.next_edges = edges
             node.sequence = next_sequence()
@@ -147,6 +178,9 @@ def plan_elu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             node.input_scale = input_scale
             node.specs = (self_._spec.detached,)
             rebase_history(self_, node)
+            node.result = kept = save_result(self_)
+            cell = kept._version_cell
+            node.result_version = cell[0] if cell else saved_version(kept)
             return self_
 
         return record_scaled
@@ -161,11 +195,7 @@ def plan_elu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return inner(self_)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = clone_before_write(self_) if edges[0] is not None else None
-        node = EluBackward0()
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
+        node = EluBackward1()
         inner(self_)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -175,6 +205,9 @@ def plan_elu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.input_scale = input_scale
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -322,6 +355,82 @@ def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         return self_
 
     return record
+
+
+class PreluKernelBackward0(Node):
+    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+
+    __slots__ = ("self_", "self__version", "weight", "weight_version")
+
+    self_: Any
+    self__version: Any
+    weight: Any
+    weight_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_weight: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            weight = unpack(self, self.weight, self.weight_version)
+            grad_self = prelu_backward(grad, self_, weight)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_weight = prelu_weight_backward(grad, self_)
+        return grad_self, grad_weight
+
+    def release(self) -> None:
+        self.self_ = self.weight = FREED
+
+
+def plan__prelu_kernel(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_weight = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    weight_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, weight: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, weight)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+        )
+        out = inner(self_, weight)
+        node = PreluKernelBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_weight:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.weight = weight
+            cell = weight._version_cell if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+        ),
+    )
 
 
 class HardswishBackward0(Node):

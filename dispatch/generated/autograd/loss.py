@@ -11,6 +11,9 @@ from typing import Any
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.loss import (
+    binary_cross_entropy_backward,
+    binary_cross_entropy_target_backward,
+    huber_backward,
     mse_loss_double_backward,
     mse_loss_double_backward_grad_output,
     nll_loss_grad_backward,
@@ -647,5 +650,162 @@ def plan_mse_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any])
             args[0] if requires_grad(args[0]) or requires_grad(args[2]) or requires_grad(args[1]) else None,
             args[1] if requires_grad(args[0]) else None,
             args[2] if requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class HuberTermsBackward0(Node):
+    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+
+    __slots__ = ("delta", "self_", "self__version", "target", "target_version")
+
+    delta: Any
+    self_: Any
+    self__version: Any
+    target: Any
+    target_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_target: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            target = unpack(self, self.target, self.target_version)
+            delta = self.delta
+            grad_self = huber_backward(grad, self_, target, delta)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            target = unpack(self, self.target, self.target_version)
+            delta = self.delta
+            grad_target = huber_backward(-grad, self_, target, delta)
+        return grad_self, grad_target
+
+    def release(self) -> None:
+        self.self_ = self.target = FREED
+
+
+def plan__huber_terms(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_target = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    target_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, target: Any, delta: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, target, delta)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((target._autograd.edge if target._view_base is None else None) or edge_of(target))
+            if needs_target
+            else None,
+        )
+        out = inner(self_, target, delta)
+        node = HuberTermsBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_target:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_ or needs_target:
+            node.target = target
+            cell = target._version_cell if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
+        node.delta = delta
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class BinaryCrossEntropyTermsBackward0(Node):
+    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+
+    __slots__ = ("self_", "self__version", "target", "target_version")
+
+    self_: Any
+    self__version: Any
+    target: Any
+    target_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_target: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            target = unpack(self, self.target, self.target_version)
+            grad_self = binary_cross_entropy_backward(grad, self_, target)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_target = binary_cross_entropy_target_backward(grad, self_)
+        return grad_self, grad_target
+
+    def release(self) -> None:
+        self.self_ = self.target = FREED
+
+
+def plan__binary_cross_entropy_terms(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_target = requires_grad(args[1])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    target_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, target: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, target)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((target._autograd.edge if target._view_base is None else None) or edge_of(target))
+            if needs_target
+            else None,
+        )
+        out = inner(self_, target)
+        node = BinaryCrossEntropyTermsBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_ or needs_target:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.target = target
+            cell = target._version_cell if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[1]) or requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
         ),
     )

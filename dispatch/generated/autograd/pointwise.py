@@ -10,6 +10,7 @@ from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
+from ...autograd.formulas.activation import leaky_relu_backward_of_result
 from ...autograd.formulas.pointwise import (
     abs_backward,
     atan2_backward,
@@ -4762,6 +4763,24 @@ def plan_leaky_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+class LeakyReluBackward1(Node):
+    """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+
+    __slots__ = ("negative_slope", "result", "result_version")
+
+    negative_slope: Any
+    result: Any
+    result_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        negative_slope = self.negative_slope
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (leaky_relu_backward_of_result(grad, result, negative_slope),)
+
+    def release(self) -> None:
+        self.result = FREED
+
+
 def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4771,11 +4790,7 @@ def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
             return inner(self_, negative_slope)
         check_inplace(self_)
         edges = (inplace_edge(self_),)
-        original = clone_before_write(self_) if edges[0] is not None else None
-        node = LeakyReluBackward0()
-        if edges[0] is not None:
-            node.self_ = original
-            node.self__version = 0
+        node = LeakyReluBackward1()
         inner(self_, negative_slope)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -4783,6 +4798,9 @@ def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         node.negative_slope = negative_slope
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
         return self_
 
     return record
@@ -6379,7 +6397,7 @@ class AddcdivBackward0(Node):
             tensor1 = unpack(self, self.tensor1, self.tensor1_version)
             tensor2 = unpack(self, self.tensor2, self.tensor2_version)
             value = self.value
-            grad_tensor2 = scaled(-grad, value) * conjugated(tensor1 / (tensor2 * tensor2))
+            grad_tensor2 = -grad * conjugated(scaled(tensor1, value) / (tensor2 * tensor2))
         return grad_self, grad_tensor1, grad_tensor2
 
     def release(self) -> None:

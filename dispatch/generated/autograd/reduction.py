@@ -18,6 +18,7 @@ from ...autograd.formulas.reduction import (
     logsumexp_backward,
     mean_backward,
     prod_backward,
+    scale_by_equals,
     scale_by_ties,
     std_backward,
     unreduced,
@@ -352,7 +353,7 @@ class AmaxBackward0(Node):
         dim = self.dim
         keepdim = self.keepdim
         result = unpack_result(self, self.result, self.result_version, 0)
-        return (scale_by_ties(grad, self_, result, dim, keepdim),)
+        return (scale_by_equals(grad, self_, result, dim, keepdim),)
 
     def release(self) -> None:
         self.self_ = self.result = FREED
@@ -423,7 +424,7 @@ class AminBackward0(Node):
         dim = self.dim
         keepdim = self.keepdim
         result = unpack_result(self, self.result, self.result_version, 0)
-        return (scale_by_ties(grad, self_, result, dim, keepdim),)
+        return (scale_by_equals(grad, self_, result, dim, keepdim),)
 
     def release(self) -> None:
         self.self_ = self.result = FREED

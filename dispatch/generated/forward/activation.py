@@ -14,10 +14,12 @@ from ...autograd.formulas.activation import (
     hardtanh_backward,
     log_sigmoid_backward,
     mish_backward,
+    prelu_weight_backward,
     shrink_backward,
 )
 from ...autograd.formulas.pointwise import conjugated, threshold_backward
-from ...autograd.tangents import tangent_like
+from ...autograd.tangents import plus, tangent_like
+from ..functions import where
 
 
 def jvp_elu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -46,6 +48,20 @@ def jvp_hardtanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
         result_t = conjugated(
             hardtanh_backward(conjugated(tangent_like(self_t, result)), self_, min_val, max_val)
         )
+    return (result_t,)
+
+
+def jvp__prelu_kernel(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    self_ = args[0]
+    weight = args[1]
+    self_t = tangents[0]
+    weight_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = where(self_ >= 0, self_t, weight * self_t)
+    if weight_t is not None:
+        result_t = plus(result_t, prelu_weight_backward(weight_t, self_))
     return (result_t,)
 
 
@@ -125,6 +141,7 @@ def jvp_threshold(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 FORMULAS = {
     "aten::elu": jvp_elu,
     "aten::hardtanh": jvp_hardtanh,
+    "aten::_prelu_kernel": jvp__prelu_kernel,
     "aten::hardswish": jvp_hardswish,
     "aten::hardsigmoid": jvp_hardsigmoid,
     "aten::hardshrink": jvp_hardshrink,

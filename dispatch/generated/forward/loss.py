@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...autograd.tangents import zero_tangent
+from ...autograd.formulas.loss import (
+    binary_cross_entropy_backward,
+    binary_cross_entropy_target_backward,
+    huber_backward,
+)
+from ...autograd.formulas.pointwise import conjugated
+from ...autograd.tangents import plus, tangent_like, zero_tangent
 
 
 def jvp_nll_loss_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -86,9 +92,50 @@ def jvp_nll_loss2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
     return (result_t,)
 
 
+def jvp__huber_terms(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+    self_ = args[0]
+    target = args[1]
+    delta = args[2]
+    self_t = tangents[0]
+    target_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(huber_backward(conjugated(tangent_like(self_t, result)), self_, target, delta))
+    if target_t is not None:
+        result_t = plus(
+            result_t,
+            conjugated(huber_backward(-conjugated(tangent_like(target_t, result)), self_, target, delta)),
+        )
+    return (result_t,)
+
+
+def jvp__binary_cross_entropy_terms(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+    self_ = args[0]
+    target = args[1]
+    self_t = tangents[0]
+    target_t = tangents[1]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(
+            binary_cross_entropy_backward(conjugated(tangent_like(self_t, result)), self_, target)
+        )
+    if target_t is not None:
+        result_t = plus(
+            result_t,
+            conjugated(
+                binary_cross_entropy_target_backward(conjugated(tangent_like(target_t, result)), self_)
+            ),
+        )
+    return (result_t,)
+
+
 FORMULAS = {
     "aten::nll_loss_forward": jvp_nll_loss_forward,
     "aten::nll_loss_backward": jvp_nll_loss_backward,
     "aten::nll_loss2d_forward": jvp_nll_loss2d_forward,
     "aten::nll_loss2d_backward": jvp_nll_loss2d_backward,
+    "aten::_huber_terms": jvp__huber_terms,
+    "aten::_binary_cross_entropy_terms": jvp__binary_cross_entropy_terms,
 }

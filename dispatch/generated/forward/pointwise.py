@@ -1083,20 +1083,11 @@ def jvp_addcdiv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     tensor2_t = tangents[2]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(conjugated(tangent_like(self_t, result)))
+        result_t = self_t
     if tensor1_t is not None:
-        result_t = plus(
-            result_t,
-            conjugated(scaled(conjugated(tangent_like(tensor1_t, result)), value) / conjugated(tensor2)),
-        )
+        result_t = plus(result_t, scaled(tensor1_t / tensor2, value))
     if tensor2_t is not None:
-        result_t = plus(
-            result_t,
-            conjugated(
-                scaled(-conjugated(tangent_like(tensor2_t, result)), value)
-                * conjugated(tensor1 / (tensor2 * tensor2))
-            ),
-        )
+        result_t = plus(result_t, scaled(-tensor2_t, value) * (tensor1 / tensor2 / tensor2))
     return (result_t,)
 
 

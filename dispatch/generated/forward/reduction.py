@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...autograd.formulas.reduction import cumprod_jvp, gathered, logcumsumexp_jvp
+from ...autograd.formulas.reduction import cumprod_jvp, gathered, logcumsumexp_jvp, std_jvp, var_jvp
 
 
 def jvp_sum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -52,6 +52,113 @@ def jvp_mean_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     if self_t is not None:
         result_t = op.call(self_t, dim, keepdim, dtype)
     return (result_t,)
+
+
+def jvp_var(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """var(Tensor self, bool unbiased=True) -> Tensor"""
+    self_ = args[0]
+    unbiased = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = var_jvp(self_t, self_, None, int(unbiased), False)
+    return (result_t,)
+
+
+def jvp_var_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    unbiased = args[2]
+    keepdim = args[3]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = var_jvp(self_t, self_, dim, int(unbiased), keepdim)
+    return (result_t,)
+
+
+def jvp_var_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    correction = args[2]
+    keepdim = args[3]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = var_jvp(self_t, self_, dim, correction, keepdim)
+    return (result_t,)
+
+
+def jvp_std(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """std(Tensor self, bool unbiased=True) -> Tensor"""
+    self_ = args[0]
+    unbiased = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = std_jvp(self_t, self_, None, int(unbiased), False, result)
+    return (result_t,)
+
+
+def jvp_std_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    unbiased = args[2]
+    keepdim = args[3]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = std_jvp(self_t, self_, dim, int(unbiased), keepdim, result)
+    return (result_t,)
+
+
+def jvp_std_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    self_ = args[0]
+    dim = args[1]
+    correction = args[2]
+    keepdim = args[3]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = std_jvp(self_t, self_, dim, correction, keepdim, result)
+    return (result_t,)
+
+
+def jvp_var_mean_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    self_ = args[0]
+    dim = args[1]
+    correction = args[2]
+    keepdim = args[3]
+    self_t = tangents[0]
+    result0_t = None
+    if self_t is not None:
+        result0_t = var_jvp(self_t, self_, dim, correction, keepdim)
+    result1_t = None
+    if self_t is not None:
+        result1_t = self_t.mean(dim, keepdim)
+    return result0_t, result1_t
+
+
+def jvp_std_mean_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    self_ = args[0]
+    dim = args[1]
+    correction = args[2]
+    keepdim = args[3]
+    self_t = tangents[0]
+    result0 = result[0]
+    result0_t = None
+    if self_t is not None:
+        result0_t = std_jvp(self_t, self_, dim, correction, keepdim, result0)
+    result1_t = None
+    if self_t is not None:
+        result1_t = self_t.mean(dim, keepdim)
+    return result0_t, result1_t
 
 
 def jvp_cumsum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -114,6 +221,14 @@ FORMULAS = {
     "aten::sum.dim_IntList": jvp_sum_dim_IntList,
     "aten::mean": jvp_mean,
     "aten::mean.dim": jvp_mean_dim,
+    "aten::var": jvp_var,
+    "aten::var.dim": jvp_var_dim,
+    "aten::var.correction": jvp_var_correction,
+    "aten::std": jvp_std,
+    "aten::std.dim": jvp_std_dim,
+    "aten::std.correction": jvp_std_correction,
+    "aten::var_mean.correction": jvp_var_mean_correction,
+    "aten::std_mean.correction": jvp_std_mean_correction,
     "aten::cumsum": jvp_cumsum,
     "aten::cumprod": jvp_cumprod,
     "aten::logcumsumexp": jvp_logcumsumexp,

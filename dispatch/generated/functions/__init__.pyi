@@ -725,6 +725,9 @@ def glu(input: Tensor, dim: int = ...) -> Tensor:
 
 @overload
 def glu(input: Tensor, dim: int = ..., *, out: Tensor) -> Tensor: ...
+def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
+    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`).
 
@@ -11238,6 +11241,9 @@ def huber_loss(input: Tensor, target: Tensor, reduction: int = ..., delta: float
         huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor
     """
 
+def _huber_terms(input: Tensor, target: Tensor, delta: float) -> Tensor:
+    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+
 def kl_div(input: Tensor, target: Tensor, reduction: int = ..., *, log_target: bool = ...) -> Tensor:
     """The terms of the Kullback-Leibler divergence of a distribution from one given by log-probabilities (`torch.nn.functional.kl_div`).
 
@@ -11485,8 +11491,9 @@ def binary_cross_entropy(
         RuntimeError: On the CPU, an element of `input` lies outside [0, 1].
 
     Note:
-        Logarithms are at least -100, so that the loss is finite at 0 and 1. From scores,
-        `binary_cross_entropy_with_logits` is more precise.
+        Logarithms are at least -100, so that the loss is finite at 0 and 1; in the gradient (x - y) /
+        (x * (1 - x)) the divisor is at least 1e-12. From scores, `binary_cross_entropy_with_logits` is
+        more precise.
 
     Example:
         >>> import triten as tt
@@ -11497,6 +11504,9 @@ def binary_cross_entropy(
 
         binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor
     """
+
+def _binary_cross_entropy_terms(input: Tensor, target: Tensor) -> Tensor:
+    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
 
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -31386,6 +31396,7 @@ __all__ = [
     "_batch_norm_no_update",
     "_batch_norm_with_update",
     "_batch_norm_with_update_functional",
+    "_binary_cross_entropy_terms",
     "_cdist_backward",
     "_cdist_forward",
     "_chunk_cat",
@@ -31419,6 +31430,7 @@ __all__ = [
     "_histogramdd_bin_edges",
     "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors",
+    "_huber_terms",
     "_index_put_impl_",
     "_least_squares",
     "_linalg_check_errors",
@@ -31444,6 +31456,7 @@ __all__ = [
     "_pdist_backward",
     "_pdist_forward",
     "_pin_memory",
+    "_prelu_kernel",
     "_restride",
     "_scaled_dot_product_attention_math",
     "_scaled_dot_product_efficient_attention",

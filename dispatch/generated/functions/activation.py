@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_prelu_kernel",
     "celu",
     "celu_",
     "elu",
@@ -248,6 +249,16 @@ glu_packet = packet(
 )
 glu_plans = glu_packet.plans
 glu_outs = glu_packet.outs
+_prelu_kernel_packet = packet(
+    "_prelu_kernel",
+    ("_prelu_kernel",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("weight", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_prelu_kernel_plans = _prelu_kernel_packet.plans
 prelu_packet = packet(
     "prelu",
     ("prelu",),
@@ -1234,6 +1245,17 @@ def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     except (KeyError, AttributeError, TypeError):
         plan = glu_packet.miss(input, dim)
     return plan(input)
+
+
+def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
+    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    if modes:
+        return _prelu_kernel_packet.call_parameters(input, weight)
+    try:
+        plan = _prelu_kernel_plans[input._spec][weight._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _prelu_kernel_packet.miss(input, weight)
+    return plan(input, weight)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:

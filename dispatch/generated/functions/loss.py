@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_binary_cross_entropy_terms",
+    "_huber_terms",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
@@ -234,6 +236,17 @@ huber_loss_packet = packet(
     False,
 )
 huber_loss_plans = huber_loss_packet.plans
+_huber_terms_packet = packet(
+    "_huber_terms",
+    ("_huber_terms",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("delta", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_huber_terms_plans = _huber_terms_packet.plans
 kl_div_packet = packet(
     "kl_div",
     ("kl_div",),
@@ -337,6 +350,16 @@ binary_cross_entropy_packet = packet(
     False,
 )
 binary_cross_entropy_plans = binary_cross_entropy_packet.plans
+_binary_cross_entropy_terms_packet = packet(
+    "_binary_cross_entropy_terms",
+    ("_binary_cross_entropy_terms",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_binary_cross_entropy_terms_plans = _binary_cross_entropy_terms_packet.plans
 binary_cross_entropy_with_logits_packet = packet(
     "binary_cross_entropy_with_logits",
     ("binary_cross_entropy_with_logits",),
@@ -1000,6 +1023,17 @@ def huber_loss(input: Tensor, target: Tensor, reduction: int = 1, delta: float =
     return plan(input, target, delta)
 
 
+def _huber_terms(input: Tensor, target: Tensor, delta: float) -> Tensor:
+    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+    if modes:
+        return _huber_terms_packet.call_parameters(input, target, delta)
+    try:
+        plan = _huber_terms_plans[input._spec][target._spec, delta.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _huber_terms_packet.miss(input, target, delta)
+    return plan(input, target, delta)
+
+
 def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """The terms of the Kullback-Leibler divergence of a distribution from one given by log-probabilities (`torch.nn.functional.kl_div`).
 
@@ -1311,8 +1345,9 @@ def binary_cross_entropy(
         RuntimeError: On the CPU, an element of `input` lies outside [0, 1].
 
     Note:
-        Logarithms are at least -100, so that the loss is finite at 0 and 1. From scores,
-        `binary_cross_entropy_with_logits` is more precise.
+        Logarithms are at least -100, so that the loss is finite at 0 and 1; in the gradient (x - y) /
+        (x * (1 - x)) the divisor is at least 1e-12. From scores, `binary_cross_entropy_with_logits` is
+        more precise.
 
     Example:
         >>> import triten as tt
@@ -1332,6 +1367,17 @@ def binary_cross_entropy(
     except (KeyError, AttributeError, TypeError):
         plan = binary_cross_entropy_packet.miss(input, target, weight, reduction)
     return plan(input, target, weight)
+
+
+def _binary_cross_entropy_terms(input: Tensor, target: Tensor) -> Tensor:
+    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+    if modes:
+        return _binary_cross_entropy_terms_packet.call_parameters(input, target)
+    try:
+        plan = _binary_cross_entropy_terms_plans[input._spec][target._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _binary_cross_entropy_terms_packet.miss(input, target)
+    return plan(input, target)
 
 
 def binary_cross_entropy_with_logits(

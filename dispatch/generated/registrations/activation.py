@@ -222,20 +222,20 @@ def register() -> None:
     autograd("hardtanh.out", out_refuses_grad)
     define("relu6", "relu6(Tensor self) -> Tensor", "native_functions/activation.yaml: relu6")
     composite("relu6", "CompositeImplicitAutograd", composition.relu6)
-    define("relu6_", "relu6_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: relu6")
-    composite("relu6_", "CompositeImplicitAutograd", inplace_form("relu6_", composition.relu6))
+    define("relu6_", "relu6_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: relu6_")
+    composite("relu6_", "CompositeImplicitAutograd", composition.relu6_)
     define("selu", "selu(Tensor self) -> Tensor", "native_functions/activation.yaml: selu")
     composite("selu", "CompositeImplicitAutograd", composition.selu)
-    define("selu_", "selu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: selu")
-    composite("selu_", "CompositeImplicitAutograd", inplace_form("selu_", composition.selu))
+    define("selu_", "selu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: selu_")
+    composite("selu_", "CompositeImplicitAutograd", composition.selu_)
     define("celu", "celu(Tensor self, Scalar alpha=1.0) -> Tensor", "native_functions/activation.yaml: celu")
     composite("celu", "CompositeImplicitAutograd", composition.celu)
     define(
         "celu_",
         "celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)",
-        "native_functions/activation.yaml: celu",
+        "native_functions/activation.yaml: celu_",
     )
-    composite("celu_", "CompositeImplicitAutograd", inplace_form("celu_", composition.celu))
+    composite("celu_", "CompositeImplicitAutograd", composition.celu_)
     define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml: glu")
     composite("glu", "CompositeImplicitAutograd", composition.glu)
     define(
@@ -244,5 +244,13 @@ def register() -> None:
         "native_functions/activation.yaml: glu",
     )
     composite("glu.out", "CompositeImplicitAutograd", out_form("glu", composition.glu))
+    define(
+        "_prelu_kernel",
+        "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+        "native_functions/activation.yaml: _prelu_kernel",
+        ("pointwise",),
+    )
+    composite("_prelu_kernel", "CompositeExplicitAutograd", composition.prelu_kernel)
+    autograd("_prelu_kernel", autograd_activation.plan__prelu_kernel)
     define("prelu", "prelu(Tensor self, Tensor weight) -> Tensor", "native_functions/activation.yaml: prelu")
     composite("prelu", "CompositeImplicitAutograd", composition.prelu)

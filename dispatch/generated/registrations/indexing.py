@@ -633,10 +633,8 @@ def register() -> None:
         "embedding_renorm_",
         "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
         "native_functions/indexing.yaml: embedding_renorm_",
-        ("nondifferentiable",),
     )
     structured("embedding_renorm_", meta.embedding_renorm, "embedding_renorm_stub", "inplace")
-    autograd("embedding_renorm_", never_differentiable)
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",

@@ -172,6 +172,14 @@ def register() -> None:
     )
     composite("huber_loss", "CompositeImplicitAutograd", composition.huber_loss)
     define(
+        "_huber_terms",
+        "_huber_terms(Tensor self, Tensor target, float delta) -> Tensor",
+        "native_functions/loss.yaml: _huber_terms",
+        ("pointwise",),
+    )
+    composite("_huber_terms", "CompositeExplicitAutograd", composition.huber_terms)
+    autograd("_huber_terms", autograd_loss.plan__huber_terms)
+    define(
         "kl_div",
         "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
         "native_functions/loss.yaml: kl_div",
@@ -219,6 +227,16 @@ def register() -> None:
         "native_functions/loss.yaml: binary_cross_entropy",
     )
     composite("binary_cross_entropy", "CompositeImplicitAutograd", composition.binary_cross_entropy)
+    define(
+        "_binary_cross_entropy_terms",
+        "_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor",
+        "native_functions/loss.yaml: _binary_cross_entropy_terms",
+        ("pointwise",),
+    )
+    composite(
+        "_binary_cross_entropy_terms", "CompositeExplicitAutograd", composition.binary_cross_entropy_terms
+    )
+    autograd("_binary_cross_entropy_terms", autograd_loss.plan__binary_cross_entropy_terms)
     define(
         "binary_cross_entropy_with_logits",
         "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor",

@@ -39,6 +39,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::celu_",
         "aten::glu",
         "aten::glu.out",
+        "aten::_prelu_kernel",
         "aten::prelu",
     ),
     "attention": (
@@ -655,6 +656,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::l1_loss",
         "aten::smooth_l1_loss",
         "aten::huber_loss",
+        "aten::_huber_terms",
         "aten::kl_div",
         "aten::hinge_embedding_loss",
         "aten::margin_ranking_loss",
@@ -663,6 +665,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::soft_margin_loss",
         "aten::triplet_margin_loss",
         "aten::binary_cross_entropy",
+        "aten::_binary_cross_entropy_terms",
         "aten::binary_cross_entropy_with_logits",
         "aten::multi_margin_loss",
         "aten::multilabel_margin_loss",

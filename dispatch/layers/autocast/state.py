@@ -19,6 +19,7 @@ from ....runtime.local_dispatch_key_set import local, modes
 from ....runtime.scalar_type import bfloat16, float16
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_impl import TensorImpl
+from ....runtime.thread_state import inherited
 from ....runtime.traceback_filter import hide_inner_frames
 
 DEFAULT_DTYPES = {
@@ -46,7 +47,7 @@ class _State(threading.local):
         self.entered: list[tuple[object, bool, ScalarType, bool]] = []
 
 
-state = _State()
+state = inherited(_State())
 _has_kernels: set[int] = set()
 _ON = object()
 """Stands in `modes` once for every thread that has autocast on."""

@@ -1,7 +1,8 @@
 """Random operators inside vmap: refused, one draw for all examples, or one for each (BatchRulesRandomness.cpp).
 
 Whether an operator draws inside a vmap, its arguments do not tell: a factory has no tensors, and others may get such
-as are not mapped. So the first vmap of a process puts a watch around the plans of random operators, and of these alone.
+as are not mapped. So the first vmap of a process puts a watch around the plans of random operators, and of these
+alone, for good.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.dispatch_key import DispatchKey
 from ....runtime.scalar_type import bool_
 from ....runtime.tensor_impl import TensorImpl
 from ...core.argument_roles import tensors_in
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import Plan
-from ...core.operator_entry import OperatorEntry, observers
+from ...core.operator_entry import Interception, OperatorEntry, interceptions
 from ...generated import functions as ops
 from ..batched_tensor import batched, level_of
 from ..levels import VmapLevel, innermost_vmap, run_outside
@@ -43,11 +43,10 @@ _lock = threading.Lock()
 
 def start_watching() -> None:
     """Have random operators ask, from now on, for the vmap that they are called in."""
-    if _watch not in observers:
+    if _WATCH not in interceptions:
         with _lock:
-            if _watch not in observers:
-                # First of all, so that a trace shows what becomes of a call rather than the call twice.
-                observers.insert(0, _watch)
+            if _WATCH not in interceptions:
+                interceptions.append(_WATCH)
                 Dispatcher.singleton().forget_all()
 
 
@@ -55,9 +54,7 @@ def _is_drawn(op: OperatorEntry) -> bool:
     return TAG in op.tags and op.name not in _MAYBE_RANDOM
 
 
-def _watch(op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
-    if not _is_drawn(op):
-        return plan
+def _watched(op: OperatorEntry, args: Sequence[Any], plan: Plan) -> Plan:
     whole_call = op.rebind(lambda *values: values, args)
 
     def watched(*values: Any) -> Any:
@@ -81,7 +78,7 @@ def _watch(op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan)
     return watched
 
 
-_watch.concerns = _is_drawn  # type: ignore[attr-defined]
+_WATCH = Interception(_is_drawn, _watched)
 
 
 def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:

@@ -21,6 +21,7 @@ from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, IncludeD
 from ....runtime.storage import address_of, root_of
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.thread_state import inherited
 from ...autograd.node import edge_of
 from ...core.argument_roles import tensors_in
 from ...core.dispatcher import Dispatcher
@@ -46,7 +47,7 @@ class Layers(threading.local):
         self.active: list[Layer] = []
 
 
-layers = Layers()
+layers = inherited(Layers())
 
 
 class FunctionalTensor(Tensor):

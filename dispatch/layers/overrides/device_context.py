@@ -11,6 +11,7 @@ from typing import Any
 from ....runtime.device import contexts
 from ....runtime.device import device as Device
 from ....runtime.device import get_default_device as default_outside
+from ....runtime.thread_state import inherited
 from .function_mode import TensorFunctionMode
 from .overridable import public_functions
 
@@ -58,7 +59,7 @@ class _Entered(threading.local):
         self.blocks: list[DeviceContext] = []
 
 
-_entered = _Entered()
+_entered = inherited(_Entered())
 
 
 def enter(device: Device) -> None:

@@ -106,7 +106,7 @@ def test_a_mode_sees_the_composition():
     F.huber_loss(x, x)
     with Seeing():
         F.huber_loss(x, x)
-    assert len(seen) > 2
+    assert len(seen) > 1
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

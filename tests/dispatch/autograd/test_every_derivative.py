@@ -212,6 +212,9 @@ CASES: dict[str, list[Any]] = {
         L(2, 2, 2), L(2, 3, 2, 2), tt.ones(2, 2, 2, dtype=tt.int64), None, 0, -100, tt.tensor(0.0, dtype=tt.float64)
     ],
     "mse_loss": [M, L(3, 4), 1],
+    "_huber_terms": [M, L(3, 4), 0.5],
+    "_binary_cross_entropy_terms": [L(3, 4, low=0.1, high=0.9), L(3, 4)],
+    "_prelu_kernel": [M, L(4)],
     "mse_loss_backward": [M, L(3, 4), INNER, 0],
     "bmm": [L(2, 3, 2), L(2, 2, 3)],
     "mv": [M, L(4)],

@@ -446,3 +446,97 @@ def test_gradients_of_gradients_go_through_what_was_overwritten(program: Any) ->
     w = tt.arange(12.0, dtype=tt.float64).reshape(3, 4).mul(-0.07).add(0.4).requires_grad_()
     assert tt.autograd.gradcheck(program, (x, w), check_forward_ad=True)
     assert tt.autograd.gradgradcheck(program, (x, w))
+
+
+ACTIVATIONS = {
+    "relu": {},
+    "relu6": {},
+    "elu": {},
+    "elu of 2": {"alpha": 2.0},
+    "selu": {},
+    "celu": {},
+    "celu of 2": {"alpha": 2.0},
+    "leaky_relu": {},
+    "rrelu": {},
+    "hardtanh": {},
+    "hardswish": {},
+    "hardsigmoid": {},
+    "silu": {},
+    "mish": {},
+    "threshold": {"threshold": 0.5, "value": 9.0},
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_in_place_have_the_gradients_of_those_that_are_not(name: str, device: str) -> None:
+    function = getattr(tt.nn.functional, name.partition(" ")[0])
+    options = ACTIVATIONS[name]
+    values = [-7.0, -2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0, 6.0, 7.0]
+    weight = tt.arange(1.0, 11.0, device=device)
+    found = []
+    for written in (False, True):
+        x = tt.tensor(values, device=device, requires_grad=True)
+        made = function(x * 1, **options, inplace=written)
+        (grad,) = tt.autograd.grad((made * weight).sum(), x, create_graph=True)
+        again = tt.autograd.grad((grad * grad).sum(), x)[0] if grad.requires_grad else tt.zeros(1)
+        found.append((made.detach().tolist(), grad.tolist(), again.tolist()))
+    for plain, changed in zip(*found, strict=True):
+        assert changed == pytest.approx(plain, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("function", ["elu", "celu", "leaky_relu"])
+def test_results_of_negative_slopes_do_not_tell_the_inputs(function: str, device: str) -> None:
+    x = tt.tensor([-1.0, 1.0], device=device, requires_grad=True)
+    made = getattr(tt.nn.functional, function)(x * 1, -0.5, inplace=True)
+    with pytest.raises(RuntimeError, match="triggered with a negative slope which is not supported"):
+        made.sum().backward()
+
+
+COMPOSITIONS = {
+    "polygamma_": ((1,), [-2001.8613, -16.8288]),
+    "mvlgamma_": ((1,), [-10.42375, -1.96351]),
+    "xlogy_": ((2.0,), [0.693147, 0.693147]),
+    "deg2rad_": ((), [0.0174533, 0.0174533]),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_compositions_in_place_keep_what_their_derivatives_need(name: str, device: str) -> None:
+    args, expected = COMPOSITIONS[name]
+    x = tt.tensor([0.1, 0.5], device=device, requires_grad=True)
+    made = getattr(x * 1, name)(*args)
+    assert made._version == 1
+    made.sum().backward()
+    assert x.grad.tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_rows_that_are_shortened_have_no_derivative(device: str) -> None:
+    table = tt.tensor([[3.0, 4.0], [6.0, 8.0]], device=device, requires_grad=True)
+    rows = tt.tensor([0], device=device)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        tt.embedding_renorm_(table, rows, 1.0, 2.0)
+    shortened = tt.embedding_renorm_(table * 1, rows, 1.0, 2.0)
+    with pytest.raises(RuntimeError, match="derivative for aten::embedding_renorm_ is not implemented"):
+        shortened.sum().backward()
+    with tt.no_grad():
+        tt.embedding_renorm_(table, rows, 1.0, 2.0)
+    assert table.tolist()[0] == pytest.approx([0.6, 0.8])
+
+
+def test_a_write_after_an_activation_in_place(device: str) -> None:
+    # Those that keep their input stand it, those that keep their result do not.
+    for name, survives in (
+        ("relu6", True),
+        ("hardtanh", True),
+        ("silu", True),
+        ("elu", False),
+        ("relu", False),
+    ):
+        x = tt.tensor([-0.5, 0.5], device=device, requires_grad=True)
+        made = getattr(tt.nn.functional, name)(x * 1, inplace=True)
+        made.mul_(2)
+        if survives:
+            made.sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                made.sum().backward()

@@ -10,6 +10,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
+from triten.dispatch.core.operator_entry import observers
 from triten.dispatch.layers.batching import loop as loop_module
 from triten.dispatch.layers.batching.table import LOOPED, REFUSED, RULES
 from triten.runtime.dispatch_key import AUTOGRAD_BITS
@@ -292,6 +293,11 @@ def test_a_write_of_different_numbers_needs_a_mapped_tensor():
         RuntimeError, match="Cannot ask for different inplace randomness on an unbatched tensor"
     ):
         tt.vmap(lambda x: tt.zeros(2).uniform_(), randomness="different")(tt.zeros(3))
+
+
+def test_no_observer_is_left_of_a_vmap():
+    tt.vmap(lambda x: x + tt.rand(()), randomness="different")(tt.zeros(3))
+    assert observers == []
 
 
 def test_each_level_has_a_randomness_of_its_own():

@@ -1,0 +1,124 @@
+"""Views that were there before their base began to require grad, and views that a tensor becomes itself."""
+
+import pytest
+
+import triten as tt
+
+
+def leaf_and_view():
+    x = tt.zeros(3)
+    v = x[1:]
+    x.requires_grad_()
+    return x, v
+
+
+def test_a_view_requires_grad_with_its_base_and_is_a_leaf():
+    x, v = leaf_and_view()
+    assert v.requires_grad and v.is_leaf and v.grad_fn is None
+    (v * 3).sum().backward()
+    assert v.grad.tolist() == [3.0, 3.0] and x.grad is None
+    assert (v + 1).requires_grad and tt.cat([v, v]).requires_grad and v[0].requires_grad
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        v.numpy()
+
+
+def test_every_way_to_ask_is_seen_by_views_of_views():
+    x = tt.zeros(4)
+    first, *rest = x.chunk(2)
+    with tt.no_grad():
+        unrecorded = x[1:]
+    again = first[:1]
+    x.requires_grad = True
+    assert all(v.requires_grad for v in (first, *rest, again, unrecorded))
+    whole = x.argsort()
+    assert not whole.requires_grad
+
+
+def test_a_write_to_such_a_view_is_refused():
+    x, v = leaf_and_view()
+    with pytest.raises(
+        RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"
+    ):
+        v.mul_(2)
+    with pytest.raises(
+        RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"
+    ):
+        v.unsqueeze_(0)
+    x = tt.zeros(4)
+    part, _ = x.chunk(2)
+    x.requires_grad_()
+    with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
+        part.mul_(2)
+    assert x.tolist() == [0.0] * 4
+
+
+def test_an_unrecorded_write_gives_the_view_its_history():
+    x, v = leaf_and_view()
+    with tt.no_grad():
+        v.add_(2)
+    assert not v.is_leaf
+    (v * v).sum().backward()
+    assert x.grad.tolist() == [0.0, 4.0, 4.0]
+
+
+def test_a_base_that_stops_takes_its_views_along():
+    x, v = leaf_and_view()
+    v.requires_grad_(False)
+    assert v.requires_grad
+    x.requires_grad_(False)
+    assert not v.requires_grad
+    x.requires_grad_()
+    assert v.requires_grad
+    own = x[:1].detach()
+    assert not own.requires_grad
+
+
+def test_a_view_that_asked_itself_goes_on():
+    x, v = leaf_and_view()
+    v.requires_grad_()
+    x.requires_grad_(False)
+    assert v.requires_grad
+
+
+def test_a_view_that_asks_does_not_ask_for_its_base():
+    x = tt.zeros(3)
+    v = x[1:]
+    inner = v[:1]
+    v.requires_grad_()
+    assert not x.requires_grad and not inner.requires_grad
+
+
+SHAPES = {
+    "unsqueeze_": (0,),
+    "squeeze_": (),
+    "t_": (),
+    "transpose_": (0, 1),
+    "swapaxes_": (0, 1),
+    "as_strided_": ((2,), (1,)),
+}
+SEVERAL = {
+    "chunk": lambda x: x.chunk(2),
+    "split": lambda x: x.split(1),
+    "unbind": lambda x: tt.zeros(2, 2, 3).unbind(),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("several", SEVERAL)
+def test_one_of_several_views_may_become_another_where_nothing_requires_grad(name, several):
+    part = SEVERAL[several](tt.zeros(2, 2))[0]
+    getattr(part, name)(*SHAPES[name])
+    assert part._version == 1
+    part.add_(1)
+    assert bool((part == 1).all())
+    with tt.no_grad():
+        unrecorded = tt.zeros(2, 2)[:]
+    getattr(unrecorded, name)(*SHAPES[name])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_one_of_several_views_stays_as_it_is_where_its_base_requires_grad(name):
+    part = (tt.zeros(2, 2, requires_grad=True) * 1).chunk(2)[0]
+    with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
+        getattr(part, name)(*SHAPES[name])
+    assert part.shape == (1, 2)
