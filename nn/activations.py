@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dispatch.core.tensor_function import overridable
+from ..dispatch.core.tensor_function import numpy_named, overridable
 from ..dispatch.generated import functions as _ops
 
 if TYPE_CHECKING:
@@ -279,6 +279,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return (_ops.hardsigmoid_ if inplace else _ops.hardsigmoid)(input)
 
 
+@numpy_named
 @overridable
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input where it is outside of [-lambd, lambd], else 0 (`torch.nn.functional.hardshrink`).
@@ -299,6 +300,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return _ops.hardshrink(input, lambd, out=out)  # type: ignore[arg-type]
 
 
+@numpy_named
 @overridable
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input nearer to zero by `lambd`, and 0 where it is that near (`torch.nn.functional.softshrink`).
@@ -346,6 +348,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return (_ops.mish_ if inplace else _ops.mish)(input)
 
 
+@numpy_named
 @overridable
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
@@ -426,6 +429,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return _ops.glu(input, dim)
 
 
+@numpy_named
 @overridable
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """The input where it is positive, else times a learned weight (`torch.nn.functional.prelu`).

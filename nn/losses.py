@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..dispatch.core.tensor_function import overridable
+from ..dispatch.core.tensor_function import numpy_named, overridable
 from ..dispatch.generated import functions as _ops
 from ..dispatch.structured.supported_dtypes import C_NAMES
 from .reductions import reduction_of
@@ -588,6 +588,7 @@ def triplet_margin_with_distance_loss(
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+@numpy_named
 @overridable
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
@@ -609,6 +610,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return _ops.cosine_similarity(x1, x2, dim, eps)
 
 
+@numpy_named
 @overridable
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ..dispatch.core.tensor_function import overridable
+from ..dispatch.core.tensor_function import numpy_named, overridable
 from ..dispatch.generated import functions as ops
 
 if TYPE_CHECKING:
@@ -261,6 +261,7 @@ def max_pool3d(
     return _maxima(ops.max_pool3d, ops.max_pool3d_with_indices, return_indices, input, *window)
 
 
+@numpy_named
 @overridable
 def avg_pool1d(
     input: Tensor,
@@ -296,6 +297,7 @@ def avg_pool1d(
     return ops.avg_pool1d(input, kernel_size, _steps(stride), padding, ceil_mode, count_include_pad)
 
 
+@numpy_named
 @overridable
 def avg_pool2d(
     input: Tensor,
@@ -345,6 +347,7 @@ def avg_pool2d(
     )
 
 
+@numpy_named
 @overridable
 def avg_pool3d(
     input: Tensor,
@@ -408,6 +411,7 @@ def _sizes(input: Tensor, output_size: AdaptiveSize, rank: int) -> tuple[int, ..
     return tuple(n if size is None else size for size, n in zip(output_size, own, strict=True))
 
 
+@numpy_named
 @overridable
 def adaptive_avg_pool1d(input: Tensor, output_size: Size) -> Tensor:
     """The means of even shares of the last dimension (`torch.nn.functional.adaptive_avg_pool1d`).

@@ -15,6 +15,7 @@ from . import memory_format as mf
 from .device import CPU
 from .device import device as Device
 from .dispatch_key_set import DispatchKeySet
+from .errors import only_name
 from .layout import layout as Layout
 from .scalar_type import dtype as ScalarType
 from .size import Size
@@ -120,23 +121,27 @@ class TensorImpl:
     def stride(self, dim: None = None) -> tuple[int, ...]: ...
     @overload
     def stride(self, dim: int | str) -> int: ...
-    def stride(self, dim: int | str | None = None) -> tuple[int, ...] | int:
+    def stride(self, dim: int | str | None = None, axis: int | str | None = None) -> tuple[int, ...] | int:
         """The distance in memory between neighbours along each dimension, in elements (`torch.Tensor.stride`).
 
         Args:
             dim: One dimension, as a number or a name; None asks for all.
+            axis: NumPy's name of `dim`.
 
         Returns:
             A tuple of numbers, or with `dim` one number.
 
         Raises:
             IndexError: `dim` is out of range.
+            TypeError: both `dim` and `axis` are given.
 
         Example:
             >>> import triten as tt
             >>> tt.ones(2, 3).stride(), tt.ones(2, 3).stride(0)
             ((3, 1), 3)
         """
+        if axis is not None:
+            dim = only_name("stride", dim, axis)
         if dim is None:
             return self._spec.strides
         try: return self._spec.strides[self._wrapped(dim)]  # fmt: skip
@@ -148,23 +153,27 @@ class TensorImpl:
     def size(self, dim: None = None) -> Size: ...
     @overload
     def size(self, dim: int | str) -> int: ...
-    def size(self, dim: int | str | None = None) -> Size | int:
+    def size(self, dim: int | str | None = None, axis: int | str | None = None) -> Size | int:
         """The sizes of the dimensions (`torch.Tensor.size`).
 
         Args:
             dim: One dimension, as a number or a name; None asks for all.
+            axis: NumPy's name of `dim`.
 
         Returns:
             A `tt.Size`, which is a tuple, or with `dim` one number.
 
         Raises:
             IndexError: `dim` is out of range.
+            TypeError: both `dim` and `axis` are given.
 
         Example:
             >>> import triten as tt
             >>> tt.ones(2, 3).size(), tt.ones(2, 3).size(-1)
             (triten.Size([2, 3]), 3)
         """
+        if axis is not None:
+            dim = only_name("size", dim, axis)
         if dim is None:
             return self._spec.shape
         try: return self._spec.sizes[self._wrapped(dim)]  # fmt: skip

@@ -1,7 +1,8 @@
 """Generated functions and methods: the key, the lookup, the call; everything else is out of line.
 
 The text follows what was measured: no forwarding, no ``*args`` but where sizes are variadic, defaults
-compared by identity, exceptions as the miss path.
+compared by identity, exceptions as the miss path, and keyword-only parameters as ordinary ones behind `beyond`
+(`core/flat_signature.py`), with NumPy's names as the last (`schema/numpy_names.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ..schema.numpy_names import NUMPY_NAMES
 from .annotation_imports import checked_imports, without_docstrings
 from .deprecated import Deprecated
 from .docstrings import Docstrings, is_function
@@ -109,16 +111,10 @@ def _second_operand(parameters: list[PythonParameter]) -> int:
 
 
 class _Body:
-    """The statements of one function. With `takes_more`, positions beyond its own are for a deprecated form.
+    """The statements of one function. `operator` is the name of a special method."""
 
-    `operator` is the name of a special method.
-    """
-
-    def __init__(
-        self, signature: PythonSignature, method: bool, operator: str = "", takes_more: bool = False
-    ) -> None:
+    def __init__(self, signature: PythonSignature, method: bool, operator: str = "") -> None:
         self.signature = signature
-        self.takes_more = takes_more
         self.method = method
         self.suffix = "_method" if method else ""
         self.operator = operator
@@ -126,6 +122,17 @@ class _Body:
         if operator:
             arity = 1 if signature.name in UNARY_OPERATORS else 2
             self.parameters = self.parameters[:arity]
+        self.has_out = signature.has_out and not method
+        self.numpy_names = [] if operator else self._numpy_names()
+        has_options = self.has_out or signature.is_factory or any(p.keyword_only for p in self.parameters)
+        self.variadic = None if operator else signature.sizes_of(method)
+        self.is_flat = bool(not operator and not self.variadic and (self.numpy_names or has_options))
+        self.beyond = ["beyond"] if self.is_flat and has_options else []
+
+    def _numpy_names(self) -> list[str]:
+        """The names of NumPy's that stand for parameters; a method's object has no name."""
+        own = [self.name_of(p) for p in self.parameters]
+        return [name for each in own for name in NUMPY_NAMES.get(each, ()) if name not in own]
 
     def name_of(self, parameter: PythonParameter) -> str:
         return "self" if parameter.name == "self" and self.method else parameter_name(parameter.name)
@@ -153,6 +160,31 @@ class _Body:
         rare = [self.name_of(p) for p in self.parameters if p.role == "rare"]
         return "".join(f" or {name} is not None" for name in rare)
 
+    def default_of(self, parameter: PythonParameter) -> str | None:
+        """A parameter's default. What another name may give is REQUIRED, and so all after it: a miss refuses it."""
+        default = parameter.default
+        if default is not None:
+            return _constant(default) if parameter.role == "scale" else default
+        if self.is_flat and parameter.keyword_only:
+            return "REQUIRED"
+        before = self.parameters[: self.parameters.index(parameter) + 1]
+        return (
+            "REQUIRED" if self.numpy_names and any(self.name_of(p) in NUMPY_NAMES for p in before) else None
+        )
+
+    def named_call(self) -> list[str]:
+        """The call of a rare form: too many positions, or names of NumPy's. As a condition and an expression."""
+        if not self.is_flat and not self.numpy_names:
+            return []
+        names, condition = "numpy_names", "numpy_names"
+        if self.is_flat:
+            names = "{" + ", ".join(f'"{name}": {name}' for name in self.numpy_names) + "}"
+            condition = " or ".join(f"{name} is not None" for name in [*self.beyond, *self.numpy_names])
+        given = ["METHOD" if self.method else "FUNCTION", "beyond" if self.beyond else "None", names]
+        out = ", out=out" if self.has_out else ""
+        call = f"{self.signature.name}_packet.call_named({', '.join(given)}, {self.all_arguments()}{out})"
+        return [condition, call]
+
     def lookup_out(self) -> list[str]:
         """The plan of a call with ``out=``, by every argument's key part."""
         packet = f"{self.signature.name}_packet"
@@ -179,7 +211,7 @@ class _Body:
             "try:",
             f"    plan = {self.signature.name}_outs[{key}, out._spec]",
             "except (KeyError, AttributeError, TypeError):",
-            f"    plan = {packet}.miss_out{self.suffix}({self.all_arguments()}, out)",
+            f"    plan = {packet}.miss_out({self.all_arguments()}, out)",
             f"return plan({call}, out)" if call else "return plan(out)",
         ]
 
@@ -228,25 +260,33 @@ class _Body:
 
     def statements(self) -> list[str]:
         packet = f"{self.signature.name}_packet"
-        out_given = self.signature.has_out and not self.operator
         rare = "" if self.operator else self.rare_given()
-        lines = [f"if modes{' or out is not None' if out_given else ''}{rare}:"]
-        out = ", out=out" if out_given else ""
+        named = self.named_call()
+        out = " or out is not None" * self.has_out
+        lines = [f"if modes{out}{rare}{f' or {named[0]}' if named else ''}:"]
+        if named:
+            lines += [f"    if {named[0]}:", f"        return {named[1]}"]
         if self.operator and len(self.parameters) == 2:
             call = f'{packet}.call_operator("{self.operator}", {self.all_arguments()})'
         elif self.operator == "__invert__":
             call = f"{packet}.call_invert({self.all_arguments()})"
         else:
-            call = f"{packet}.call{'_method' * self.method}_parameters({self.all_arguments()}{out})"
+            out = ", out=out" * self.has_out
+            call = f"{packet}.call{self.suffix}_parameters({self.all_arguments()}{out})"
         if self.signature.is_factory:
-            lines += [f"    made = {call}", "    return made.requires_grad_() if requires_grad else made"]
-        elif out_given:
+            if named:
+                lines[-1] = lines[-1].replace("return", "made =")
+                lines += ["    else:", f"        made = {call}"]
+            else:
+                lines += [f"    made = {call}"]
+            lines += ["    return made.requires_grad_() if requires_grad else made"]
+        elif self.has_out:
             lines += [f"    if modes{rare}:", f"        return {call}"]
             lines += ["    " + line for line in self.lookup_out()]
         else:
             lines.append(f"    return {call}")
-        variadic = self.signature.variadic
-        if variadic and not self.operator:
+        variadic = self.variadic
+        if variadic:
             lines = [
                 f"if {variadic} is None:",
                 f"    {variadic} = sizes",
@@ -255,15 +295,6 @@ class _Body:
                 "        or (sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__'))",
                 "    ):",
                 f"        {variadic} = sizes[0]",
-                *lines,
-            ]
-        if self.takes_more:
-            given = ", ".join(self.name_of(p) for p in self.parameters if not p.keyword_only)
-            named = ", ".join(f'"{p.name}": {self.name_of(p)}' for p in self.parameters if p.keyword_only)
-            named += ', "out": out' if out_given else ""
-            lines = [
-                "if more:",
-                f"    return {packet}.call_deprecated(({given}, *more), {{{named}}}, {self.method})",
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]
@@ -277,33 +308,35 @@ class _Body:
     def definition(self) -> str:
         parts = []
         star = False
-        variadic = self.signature.variadic
         for p in sorted(self.parameters, key=lambda p: not (self.method and p.name == "self")):
-            if p.name == variadic:
+            if p.name == self.variadic:
                 parts += [f"*sizes: {united('int', p.annotation)}", f"{p.name}: {p.annotation} | None = None"]
                 star = True
                 continue
             if p.keyword_only and not star:
-                parts.append("*more: Any" if self.takes_more else "*")
+                parts.append(self._star())
                 star = True
             name = self.name_of(p)
             if p.name == "self" and self.method:
                 parts.append("self")
                 continue
-            default = p.default
-            if default is not None and p.role == "scale":
-                default = _constant(default)
+            default = self.default_of(p)
             parts.append(f"{name}: {p.annotation}" + ("" if default is None else f" = {default}"))
-        if self.signature.has_out:
-            if not star:
-                parts.append("*")
-                star = True
+        if not star and (self.has_out or self.signature.is_factory):
+            parts.append(self._star())
+        if self.has_out:
             parts.append(f"out: {out_annotation(self.signature)} = None")
         if self.signature.is_factory:
-            if not star:
-                parts.append("*")
             parts.append("requires_grad: bool = False")
+        if self.is_flat:
+            parts += [f"{name}: Any = None" for name in self.numpy_names]
+        elif self.numpy_names:
+            parts.append("**numpy_names: Any")
         return ", ".join(parts)
+
+    def _star(self) -> str:
+        """What stands before the parameters that are given by keyword."""
+        return "beyond: Any = None" if self.is_flat else "*"
 
 
 def out_annotation(signature: PythonSignature) -> str:
@@ -326,10 +359,8 @@ def literal(docstring: str) -> list[str]:
     return [*lines[:-1], f'{lines[-1]}"""'] if not rest else [*lines, '    """']
 
 
-def function_text(
-    signature: PythonSignature, docstring: str | None, method: bool = False, takes_more: bool = False
-) -> str:
-    """One function, or one method (indented by the caller); `takes_more` where the name has deprecated forms.
+def function_text(signature: PythonSignature, docstring: str | None, method: bool = False) -> str:
+    """One function, or one method (indented by the caller).
 
     Without a docstring the method gets its function's when the classes are put together.
     """
@@ -343,7 +374,8 @@ def function_text(
             f"{packet}.general({given}, kwargs{', METHOD' * method})",
         )
         definition = f"{leading}, **kwargs: Any"
-        body = ['if modes or "out" in kwargs:', f"    return {calls[0]}", f"return {calls[1]}"]
+        rare = "modes" if method else 'modes or "out" in kwargs'
+        body = [f"if {rare}:", f"    return {calls[0]}", f"return {calls[1]}"]
         if has_short(signature):
             short = f"{signature.name}_short"
             if method:
@@ -386,7 +418,7 @@ def function_text(
                 "return made.requires_grad_() if requires_grad else made",
             ]
     else:
-        made = _Body(signature, method, takes_more=takes_more)
+        made = _Body(signature, method)
         body = made.statements()
         definition = made.definition()
     name = signature.name
@@ -516,9 +548,7 @@ def functions_module(
     for signature in signatures.values():
         if is_function(signature):
             docstring = docstrings.of(signature.name)
-            functions_text.append(
-                function_text(signature, docstring, takes_more=signature.name in deprecated)
-            )
+            functions_text.append(function_text(signature, docstring))
             names.append(signature.name)
     code = "\n".join(body) + "\n\n\n" + "\n\n\n".join(functions_text)
     exported = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(names)) + "]\n"
@@ -541,7 +571,7 @@ def methods_module(
         is_method = any("method" in f.variants for f in signature.overloads)
         if is_method:
             docstring = None if is_function(signature) else docstrings.of(signature.name)
-            methods.append(function_text(signature, docstring, True, signature.name in deprecated))
+            methods.append(function_text(signature, docstring, True))
             used.add(signature.name)
         for special in OPERATORS.get(signature.name, ()):
             methods.append(operator_text(signature, special))
@@ -585,13 +615,15 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
         lines.append(f"from ....runtime.scalar_type import {', '.join(dtypes)}")
     if "hide_inner_frames" in names:
         lines.append("from ....runtime.traceback_filter import hide_inner_frames")
-    if "NOT_GIVEN" in names:
-        lines.append("from ...core.call_parts import NOT_GIVEN")
+    absent = [each for each in ("NOT_GIVEN", "REQUIRED") if each in names]
+    if absent:
+        lines.append(f"from ...core.call_parts import {', '.join(absent)}")
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
     if from_packet:
         lines.append(f"from ...core.overload_packet import {', '.join(from_packet)}")
-    if "METHOD" in names:
-        lines.append("from ...core.public_form import METHOD")
+    forms = [form for form in ("FUNCTION", "METHOD") if form in names]
+    if forms:
+        lines.append(f"from ...core.public_form import {', '.join(forms)}")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))
     if constants:
         lines.append(f"from ...core.constants import {', '.join(constants)}")

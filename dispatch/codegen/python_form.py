@@ -44,7 +44,7 @@ def parameters_text(
             continue
         annotation = argument_annotation(f, argument)
         if (
-            argument.name == signature.variadic
+            argument.name == signature.sizes_of(method)
             and not signature.general
             and isinstance(argument.type, ListType)
         ):

@@ -41,6 +41,14 @@ class PythonSignature:
         """The first overload."""
         return self.overloads[0]
 
+    def sizes_of(self, method: bool) -> str | None:
+        """The parameter that the function or the method takes as several positional sizes; see `variadic`.
+
+        Functions of a tensor take none: there a tuple is asked for.
+        """
+        of_a_tensor = bool(self.parameters) and self.parameters[0].name == "self"
+        return self.variadic if method or not of_a_tensor else None
+
     @property
     def is_factory(self) -> bool:
         """Whether it makes new tensors from options, so that Python's form takes ``requires_grad`` too."""

@@ -13,18 +13,30 @@ from . import tensor_function as overrides
 
 
 class _NotGiven:
-    """The default of a parameter that only some overloads have."""
+    """The class of the defaults of what a call may leave out without a value to stand for it."""
 
-    __slots__ = ()
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
-        return "<not given>"
+        return self.text
 
     def __bool__(self) -> bool:
         return False
 
 
-NOT_GIVEN = _NotGiven()
+NOT_GIVEN = _NotGiven("<not given>")
+"""The default of a parameter that only some overloads have."""
+
+REQUIRED: Any = _NotGiven("<required>")
+"""The default of a parameter that Python lets a call leave out, as another name may give it, and no overload does."""
+
+
+def is_absent(value: object) -> bool:
+    """Whether a call has left an argument out."""
+    return value.__class__ is _NotGiven
 
 
 class Parameter(NamedTuple):

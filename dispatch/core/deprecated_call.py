@@ -10,18 +10,18 @@ from ...runtime.errors import internal_assert
 from ..schema import FunctionSchema, parse_schema
 from ..schema.mismatch import python_signature
 from . import tensor_function as overrides
-from .public_form import FUNCTION, METHOD
+from .public_form import METHOD
 
 if TYPE_CHECKING:
     from .overload_packet import OverloadPacket
 
 
-def call_deprecated(
-    packet: OverloadPacket, args: tuple[Any, ...], named: dict[str, Any], method: bool
-) -> Any:
-    """See `OverloadPacket.call_deprecated`."""
-    defaults = {p.name: p.default for p in packet.parameters}
-    named = {name: value for name, value in named.items() if value is not defaults.get(name)}
+def call_deprecated(packet: OverloadPacket, args: tuple[Any, ...], named: dict[str, Any], form: str) -> Any:
+    """A call with more positional arguments than the signature has: in a deprecated order, with a warning.
+
+    Raises TypeError for a call in none of `OverloadPacket.deprecated`.
+    """
+    method = form == METHOD
     rest = {name: value for name, value in named.items() if name == "out"}
     for text, meant in packet.deprecated if rest == named else ():
         schema = parse_schema(text)
@@ -35,10 +35,10 @@ def call_deprecated(
         _warn(packet, schema, "out" in named, method)
         (_, first), *others = meant
         given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
-        return packet.call_as((values[str(first)],), {**given_names, **rest}, METHOD if method else FUNCTION)
+        return packet.call_as((values[str(first)],), {**given_names, **rest}, form)
     askers = overrides.overloaded(args, named)
     if askers:
-        return packet.handled_in(METHOD if method else FUNCTION, askers, args, named)
+        return packet.handled_in(form, askers, args, named)
     packet.resolve(args, named)
     internal_assert(False, f"{packet.name}: {len(args)} positional arguments fit no schema")
 

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ...runtime import allocator, device, device_guard, float32_precision, scalar_type
+from ...runtime.errors import internal_assert
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.traceback_filter import has_handler, hide_inner_frames
 from ..schema import FunctionSchema, resolve
+from ..schema.numpy_names import OWN_NAMES
 from . import tensor_function as overrides
 from .call_kind import CallKind, adapted
 from .call_parts import (
-    NOT_GIVEN,
     PLAIN,
     Parameter,
     all_ints,
     general_part,
     holds_tensor,
+    is_absent,
     is_hashable,
     part_of,
     plain_number,
@@ -421,7 +423,7 @@ class OverloadPacket:
             if parameter.role == "sizes" and isinstance(value, np.integer):
                 value = (int(value),)
             left_out = parameter.keyword_only or parameter.role == "rare"
-            if value is NOT_GIVEN or (left_out and value is parameter.default):
+            if is_absent(value) or (left_out and value is parameter.default):
                 gap = True
             elif gap or parameter.keyword_only:
                 named[parameter.name] = value
@@ -435,26 +437,18 @@ class OverloadPacket:
         ``alpha``-like arguments at their defaults are among those: the plan leaves them out.
         """
         try:
-            return self._miss_out(args[:-1], args[-1], FUNCTION)
+            return self._miss_out(args[:-1], args[-1])
         except BaseException:
             hide_inner_frames()
             raise
 
-    def miss_out_method(self, *args: Any) -> Plan:
-        """`miss_out` of the method."""
-        try:
-            return self._miss_out(args[:-1], args[-1], METHOD)
-        except BaseException:
-            hide_inner_frames()
-            raise
-
-    def _miss_out(self, args: Sequence[Any], out: Any, form: str) -> Plan:
+    def _miss_out(self, args: Sequence[Any], out: Any) -> Plan:
         epoch = _epoch[0]
         askers = overrides.overloaded_in((*args, out))
         if askers and not overrides.state.disabled:
             written, options = self._as_written(args)
             options["out"] = out
-            return _first_run(lambda *_: self.handled_in(form, askers, written, options), {})
+            return _first_run(lambda *_: self.handled_in(FUNCTION, askers, written, options), {})
         positional, named = self._split(args)
         named["out"] = out
         entry, bound = self.resolve(positional, named)
@@ -558,12 +552,18 @@ class OverloadPacket:
 
     def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
         """`call` as the function or the method, whichever `form` says."""
-        kwargs = {k: v for k, v in kwargs.items() if v is not NOT_GIVEN}
+        self._check_keywords(kwargs, form)
+        kwargs = {k: v for k, v in kwargs.items() if not is_absent(v)}
         askers = overrides.overloaded(args, kwargs)
         if askers:
             return self.handled_in(form, askers, args, kwargs)
         entry, bound = self.resolve(list(args), kwargs)
         return overrides.unmarked(entry.call(*bound))
+
+    def _check_keywords(self, kwargs: dict[str, Any], form: str) -> None:
+        """Refuse ``out=`` of a method: functions alone write into a tensor of the caller's."""
+        if form == METHOD and "out" in kwargs:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
         """`call` with arguments in the parameters' order, as the generated functions have them."""
@@ -574,11 +574,11 @@ class OverloadPacket:
             hide_inner_frames()
             raise
 
-    def call_method_parameters(self, *args: Any, out: Any = None) -> Any:
+    def call_method_parameters(self, *args: Any) -> Any:
         """`call_parameters` of the method."""
         try:
-            was_handled, result = self._handled(METHOD, args, out)
-            return result if was_handled else self._call_parameters(args, out)
+            was_handled, result = self._handled(METHOD, args)
+            return result if was_handled else self._call_parameters(args)
         except BaseException:
             hide_inner_frames()
             raise
@@ -620,16 +620,76 @@ class OverloadPacket:
             self._store(epoch, self.guarded, key, None, False, plan)
         return plan
 
-    def call_deprecated(self, args: tuple[Any, ...], named: dict[str, Any], method: bool) -> Any:
-        """A call with more positional arguments than the signature has: in a deprecated order, with a warning.
+    def call_named(
+        self, form: str, beyond: Any, numpy_names: dict[str, Any], *args: Any, out: Any = None
+    ) -> Any:
+        """A call with names of NumPy's, or with more positions than the signature has; None stands for neither.
 
-        `named` has all keyword arguments, those not given at their defaults; `deprecated` the old signatures.
+        Args:
+            form: `FUNCTION` or `METHOD`.
+            beyond: the first superfluous position, if there are options: the others fell into these.
+            numpy_names: arguments by names of NumPy's; without options, superfluous positions fell into these.
+            *args: all arguments in the parameters' order.
+            out: the option.
+
+        Raises:
+            TypeError: for an argument under both names, unless its own is at the default; for an unknown name, and
+                too many positions that are no deprecated order.
         """
         try:
-            return call_deprecated(self, args, named, method)
+            if beyond is not None:
+                return call_deprecated(self, *self._moved(args, beyond, out, numpy_names), form)
+            values = list(args)
+            given = {name: value for name, value in numpy_names.items() if value is not None}
+            for name, value in given.items():
+                index = self._index_of(name)
+                if index is None or not self._is_unset(index, values[index]):
+                    self._refuse_names(args, out, numpy_names, given)
+                values[index] = value
+            was_handled, result = self._handled(form, values, out)
+            return result if was_handled else self._call_parameters(values, out)
         except BaseException:
             hide_inner_frames()
             raise
+
+    def _refuse_names(
+        self, args: Sequence[Any], out: Any, numpy_names: dict[str, Any], given: dict[str, Any]
+    ) -> NoReturn:
+        """Raise TypeError for names of NumPy's of which one is unknown, or gives an argument that is there."""
+        first = next(iter(numpy_names))
+        if first in given and not any(is_absent(value) for value in args):
+            positional, named = self._moved(args, given[first], out, {**numpy_names, first: None})
+        else:
+            positional, named = self._split(args)
+            named |= given
+        self.resolve(positional, named if out is None else {**named, "out": out})
+        internal_assert(False, f"{self.name}: {list(given)} fit a schema, but not the parameters")
+
+    def _moved(
+        self, args: Sequence[Any], beyond: Any, out: Any, numpy_names: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional arguments and options of a call whose superfluous positions fell into the options."""
+        by_position = [not p.keyword_only for p in self.parameters]
+        positional = [value for value, is_positional in zip(args, by_position, strict=True) if is_positional]
+        options = [
+            (p.name, value, p.default)
+            for p, value, is_positional in zip(self.parameters, args, by_position, strict=True)
+            if not is_positional
+        ]
+        options += [("out", out, None), *((name, value, None) for name, value in numpy_names.items())]
+        positional.append(beyond)
+        while options and options[0][1] is not options[0][2]:
+            positional.append(options.pop(0)[1])
+        return tuple(positional), {name: value for name, value, default in options if value is not default}
+
+    def _index_of(self, numpy_name: str) -> int | None:
+        """Where the parameter stands that has this name of NumPy's."""
+        own = OWN_NAMES.get(numpy_name)
+        return next((i for i, p in enumerate(self.parameters) if p.name == own), None)
+
+    def _is_unset(self, index: int, value: Any) -> bool:
+        """Whether a call may have left a parameter out."""
+        return is_absent(value) or value is self.parameters[index].default
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given.
@@ -662,6 +722,7 @@ class OverloadPacket:
     def _miss_general(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> Any:
         """The first call of `general` with a key; its plan is stored under that."""
         epoch = _epoch[0]
+        self._check_keywords(kwargs, form)
         if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
             return self.call_as(args, kwargs, form)
         entry, bound = self.resolve(args, kwargs)

@@ -18,6 +18,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.thread_state import inherited
 from ...runtime.traceback_filter import hide_inner_frames
+from ..schema.numpy_names import OWN_NAMES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -327,6 +328,7 @@ def overridable(function: Function) -> Function:
         "handle_tensor_function": handle_tensor_function,
         "hide_inner_frames": hide_inner_frames,
         "plain_classes": plain_classes,
+        "_numpy_names": {},
         "__builtins__": __builtins__,
         "__name__": function.__module__,
     }
@@ -336,6 +338,29 @@ def overridable(function: Function) -> Function:
         setattr(public, each, getattr(function, each))
     public.__wrapped__ = function  # type: ignore[attr-defined]
     return public  # type: ignore[return-value]
+
+
+def numpy_named(public: Function) -> Function:
+    """Let a function that `overridable` made take NumPy's names of its parameters, as those of operators do.
+
+    For functions that PyTorch's argument parser serves; a call without such names pays nothing.
+
+    Example:
+        >>> from triten.dispatch.core.tensor_function import numpy_named, overridable
+        >>> @numpy_named
+        ... @overridable
+        ... def size(input, dim):
+        ...     return input[dim]
+        >>> size((2, 3), axis=1)
+        3
+    """
+    names: dict[str, Any] = public.__globals__  # type: ignore[attr-defined]
+    code = names["_function"].__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names["_numpy_names"] = {
+        name: own for name, own in OWN_NAMES.items() if own in parameters and name not in parameters
+    }
+    return public
 
 
 def _asking_first(*args: Any, **kwargs: Any) -> Any:
@@ -354,6 +379,15 @@ def _asking_first(*args: Any, **kwargs: Any) -> Any:
                     raise
             break
     try: return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821  # fmt: skip
+    except TypeError:
+        own = {_numpy_names.get(name, name): value for name, value in kwargs.items()}  # type: ignore[name-defined]  # noqa: F821
+        if own.keys() == kwargs.keys() or len(own) < len(kwargs):
+            hide_inner_frames()
+            raise
+    except BaseException:
+        hide_inner_frames()
+        raise
+    try: return _function(*args, **own)  # type: ignore[name-defined]  # noqa: F821  # fmt: skip
     except BaseException:
         hide_inner_frames()
         raise

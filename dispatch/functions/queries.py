@@ -12,7 +12,7 @@ from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.storage import Storage
 from ...runtime.traceback_filter import api_boundary
-from ..core.tensor_function import overridable
+from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
 from ..tensor import Tensor
 
@@ -103,6 +103,7 @@ def _checked(name: str, input: object) -> Tensor:
     return input
 
 
+@numpy_named
 @overridable
 def numel(input: Tensor) -> int:
     """How many elements a tensor has (`torch.numel`).
@@ -121,6 +122,7 @@ def numel(input: Tensor) -> int:
     return _checked("numel", input).numel()
 
 
+@numpy_named
 @overridable
 def is_complex(input: Tensor) -> bool:
     """Whether a tensor's dtype is complex (`torch.is_complex`).
@@ -139,6 +141,7 @@ def is_complex(input: Tensor) -> bool:
     return bool(_checked("is_complex", input).is_complex())
 
 
+@numpy_named
 @overridable
 def is_floating_point(input: Tensor) -> bool:
     """Whether a tensor's dtype is a floating one (`torch.is_floating_point`).
@@ -157,6 +160,7 @@ def is_floating_point(input: Tensor) -> bool:
     return bool(_checked("is_floating_point", input).is_floating_point())
 
 
+@numpy_named
 @overridable
 def is_nonzero(input: Tensor) -> bool:
     """Whether a tensor's only element is not zero (`torch.is_nonzero`).
@@ -178,6 +182,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(_checked("is_nonzero", input).is_nonzero())
 
 
+@numpy_named
 @overridable
 def is_conj(input: Tensor) -> bool:
     """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them.
@@ -196,6 +201,7 @@ def is_conj(input: Tensor) -> bool:
     return bool(_checked("is_conj", input).is_conj())
 
 
+@numpy_named
 @overridable
 def is_neg(input: Tensor) -> bool:
     """Whether elements are to be negated when read (`torch.is_neg`): never here.
@@ -214,6 +220,7 @@ def is_neg(input: Tensor) -> bool:
     return bool(_checked("is_neg", input).is_neg())
 
 
+@numpy_named
 @overridable
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode (`torch.is_inference`).
@@ -234,6 +241,7 @@ def is_inference(input: Tensor) -> bool:
     return bool(_checked("is_inference", input).is_inference())
 
 
+@numpy_named
 @overridable
 def is_signed(input: Tensor) -> bool:
     """Whether a tensor's dtype can hold negative numbers (`torch.is_signed`).
@@ -252,6 +260,7 @@ def is_signed(input: Tensor) -> bool:
     return bool(_checked("is_signed", input).is_signed())
 
 
+@numpy_named
 @overridable
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes (`torch.is_same_size`).
@@ -271,6 +280,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return bool(_checked("is_same_size", input).is_same_size(other))
 
 
+@numpy_named
 @overridable
 def get_device(input: Tensor) -> int:
     """The ordinal of the device that a tensor is on (`torch.get_device`).
@@ -290,6 +300,7 @@ def get_device(input: Tensor) -> int:
     return index
 
 
+@numpy_named
 @overridable
 def detach_(input: Tensor) -> Tensor:
     """Take a tensor out of the graph that made it, in place (`torch.detach_`).

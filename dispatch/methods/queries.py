@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...runtime.errors import not_a_tensor
+from ...runtime.errors import not_a_tensor, only_name
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
@@ -167,11 +167,12 @@ class QueryMethods(_Base):
         value: Tensor = self  # type: ignore[assignment]
         return bool(value.item() != 0)
 
-    def is_same_size(self, other: TensorImpl) -> bool:
+    def is_same_size(self, other: TensorImpl | None = None, x2: TensorImpl | None = None) -> bool:
         """Whether another tensor has the same sizes (`torch.Tensor.is_same_size`).
 
         Args:
             other: The other tensor.
+            x2: NumPy's name of `other`.
 
         Returns:
             A bool.
@@ -181,6 +182,8 @@ class QueryMethods(_Base):
             >>> tt.ones(2, 3).is_same_size(tt.ones(3, 2))
             False
         """
+        if x2 is not None:
+            other = only_name("is_same_size", other, x2, "x2")
         if not isinstance(other, TensorImpl):
             raise not_a_tensor(other, "is_same_size", "other")
         return bool(self._spec.sizes == other._spec.sizes)

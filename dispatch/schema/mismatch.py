@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from .function_schema import Argument, FunctionSchema, Symbol
+from .numpy_names import OWN_NAMES
 from .type_check import MISMATCH, compile_check, overflows, python_type_name
 from .types import ListType, OptionalType
 
@@ -102,9 +103,11 @@ def explain(
 
 def _explain_keywords(schema: FunctionSchema, count: int, kwargs: Mapping[str, Any], name: str) -> str | None:
     seen: set[int] = set(range(count))
+    names = {python_name(schema, i): i for i in range(len(schema.arguments))}
+    given = seen | {names[keyword] for keyword in kwargs if keyword in names}
     for keyword in kwargs:
         index = schema.signature.index_of.get(keyword)
-        if index is None:
+        if index is None or (keyword in OWN_NAMES and keyword not in names and index in given):
             return f"{name}() got an unexpected keyword argument '{keyword}'"
         if index in seen:
             return f"{name}() got multiple values for argument '{keyword}'"

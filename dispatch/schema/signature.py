@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .function_schema import FunctionSchema
+from .numpy_names import NUMPY_NAMES
 from .type_check import MISMATCH, CompiledCheck, Converter, compile_check, default_value
 
 REQUIRED: Final = object()
-
-# PyTorch's argument parser takes NumPy's names as well: python_arg_parser.cpp, numpy_compatibility_arg_names.
-_NUMPY_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
 
 
 class Signature:
@@ -108,7 +106,7 @@ def _keyword_indices(schema: FunctionSchema) -> dict[str, int]:
     if schema.arguments and schema.arguments[0].name == "self":
         indices.setdefault("input", 0)
     if schema.operator_name.namespace in ("", "aten"):
-        for name, numpy_names in _NUMPY_NAMES.items():
+        for name, numpy_names in NUMPY_NAMES.items():
             if name in indices:
                 for numpy_name in numpy_names:
                     indices.setdefault(numpy_name, indices[name])

@@ -6883,7 +6883,7 @@ def fractional_max_pool3d_backward(
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
 
 @overload
-def view_copy(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
+def view_copy(input: Tensor, size: Sequence[int]) -> Tensor:
     """The same elements in another shape, as a copy (`torch.view_copy`).
 
     Args:
@@ -6914,9 +6914,7 @@ def view_copy(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | 
     """
 
 @overload
-def view_copy(
-    input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ..., out: Tensor
-) -> Tensor: ...
+def view_copy(input: Tensor, size: Sequence[int], *, out: Tensor) -> Tensor: ...
 @overload
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -6968,9 +6966,7 @@ def _strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], off
     """_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
 
 @overload
-def expand_copy(
-    input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ..., implicit: bool = ...
-) -> Tensor:
+def expand_copy(input: Tensor, size: Sequence[int], *, implicit: bool = ...) -> Tensor:
     """A copy in which dimensions of size 1 are repeated (`torch.expand_copy`).
 
     Args:
@@ -7003,15 +6999,9 @@ def expand_copy(
     """
 
 @overload
-def expand_copy(
-    input: Tensor,
-    *sizes: int | Sequence[int],
-    size: Sequence[int] | None = ...,
-    implicit: bool = ...,
-    out: Tensor,
-) -> Tensor: ...
+def expand_copy(input: Tensor, size: Sequence[int], *, implicit: bool = ..., out: Tensor) -> Tensor: ...
 @overload
-def permute_copy(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
+def permute_copy(input: Tensor, dims: Sequence[int]) -> Tensor:
     """A copy with the dimensions in another order (`torch.permute_copy`).
 
     Args:
@@ -7043,9 +7033,7 @@ def permute_copy(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int]
     """
 
 @overload
-def permute_copy(
-    input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = ..., out: Tensor
-) -> Tensor: ...
+def permute_copy(input: Tensor, dims: Sequence[int], *, out: Tensor) -> Tensor: ...
 @overload
 def transpose_copy(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """A copy with two dimensions exchanged (`torch.transpose_copy`).
@@ -9541,7 +9529,7 @@ def embedding_dense_backward(
 ) -> Tensor:
     """embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
 
-def flip(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
+def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """A copy with the order of indices reversed along some dimensions (`torch.flip`).
 
     Args:
@@ -9731,7 +9719,7 @@ def repeat_interleave(
 def repeat_interleave(
     input: Tensor, repeats: int, dim: int | None = ..., *, output_size: int | None = ...
 ) -> Tensor: ...
-def tile(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
+def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
     """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`).
 
     Args:
@@ -30409,7 +30397,7 @@ def _upsample_bicubic2d_aa_backward(
 ) -> Tensor:
     """_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
 
-def _unsafe_view(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
+def _unsafe_view(input: Tensor, size: Sequence[int]) -> Tensor:
     """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
 
 def as_strided(
@@ -30449,7 +30437,7 @@ def as_strided(
         as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)
     """
 
-def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
+def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
     """A view with the dimensions in another order (`torch.permute`).
 
     Args:
@@ -30681,7 +30669,7 @@ def detach(input: Tensor) -> Tensor:
         detach(Tensor(a) self) -> Tensor(a)
     """
 
-def reshape(input: Tensor, *sizes: int | Sequence[int], shape: Sequence[int] | None = ...) -> Tensor:
+def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
     """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`).
 
     Args:
@@ -30900,7 +30888,7 @@ def narrow(input: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
 
 @overload
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
-def broadcast_to(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`).
 
     Args:

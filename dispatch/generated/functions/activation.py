@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1, INT_NEG_1
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -272,12 +273,15 @@ prelu_plans = prelu_packet.plans
 
 
 def elu(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     alpha: Number = INT_1,
     scale: Number = INT_1,
     input_scale: Number = INT_1,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Each element, or below zero an exponential that falls to -alpha (`torch.nn.functional.elu`).
 
@@ -309,7 +313,11 @@ def elu(
 
         elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return elu_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, alpha, scale, input_scale, out=out
+            )
         if modes:
             return elu_packet.call_parameters(input, alpha, scale, input_scale, out=out)
         try:
@@ -340,7 +348,15 @@ def elu(
     return plan(input, alpha, scale, input_scale)
 
 
-def elu_(input: Tensor, alpha: Number = INT_1, scale: Number = INT_1, input_scale: Number = INT_1) -> Tensor:
+def elu_(
+    input: Tensor = REQUIRED,
+    alpha: Number = INT_1,
+    scale: Number = INT_1,
+    input_scale: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: each element, or below zero an exponential that falls to -alpha (`torch.ops.aten.elu_`).
 
         scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
@@ -370,7 +386,11 @@ def elu_(input: Tensor, alpha: Number = INT_1, scale: Number = INT_1, input_scal
 
         elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return elu__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, alpha, scale, input_scale
+            )
         return elu__packet.call_parameters(input, alpha, scale, input_scale)
     if alpha is INT_1 and scale is INT_1 and input_scale is INT_1:
         try:
@@ -389,7 +409,14 @@ def elu_(input: Tensor, alpha: Number = INT_1, scale: Number = INT_1, input_scal
     return plan(input, alpha, scale, input_scale)
 
 
-def hardswish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def hardswish(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.nn.functional.hardswish`).
 
         x * min(max(x + 3, 0), 6) / 6
@@ -420,7 +447,9 @@ def hardswish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         hardswish(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return hardswish_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return hardswish_packet.call_parameters(input, out=out)
         try:
@@ -435,7 +464,7 @@ def hardswish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def hardswish_(input: Tensor) -> Tensor:
+def hardswish_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: a piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.ops.aten.hardswish_`).
 
         x * min(max(x + 3, 0), 6) / 6
@@ -465,7 +494,9 @@ def hardswish_(input: Tensor) -> Tensor:
 
         hardswish_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return hardswish__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return hardswish__packet.call_parameters(input)
     try:
         plan = hardswish__plans[input._spec]
@@ -474,7 +505,14 @@ def hardswish_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def hardsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def hardsigmoid(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.nn.functional.hardsigmoid`).
 
         min(max(x + 3, 0), 6) / 6
@@ -502,7 +540,9 @@ def hardsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         hardsigmoid(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return hardsigmoid_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return hardsigmoid_packet.call_parameters(input, out=out)
         try:
@@ -517,7 +557,7 @@ def hardsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def hardsigmoid_(input: Tensor) -> Tensor:
+def hardsigmoid_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: a piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.ops.aten.hardsigmoid_`).
 
         min(max(x + 3, 0), 6) / 6
@@ -544,7 +584,9 @@ def hardsigmoid_(input: Tensor) -> Tensor:
 
         hardsigmoid_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return hardsigmoid__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return hardsigmoid__packet.call_parameters(input)
     try:
         plan = hardsigmoid__plans[input._spec]
@@ -553,7 +595,15 @@ def hardsigmoid_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None) -> Tensor:
+def hardshrink(
+    input: Tensor = REQUIRED,
+    lambd: Number = 0.5,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, or zero where it is no farther from zero than `lambd` (`torch.nn.functional.hardshrink`).
 
         x if |x| > lambd, 0 otherwise
@@ -582,7 +632,11 @@ def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None)
 
         hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return hardshrink_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, lambd, out=out
+            )
         if modes:
             return hardshrink_packet.call_parameters(input, lambd, out=out)
         try:
@@ -597,7 +651,15 @@ def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None)
     return plan(input, lambd)
 
 
-def softshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None) -> Tensor:
+def softshrink(
+    input: Tensor = REQUIRED,
+    lambd: Number = 0.5,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element moved towards zero by `lambd`, and zero where it is no farther away than that (`torch.nn.functional.softshrink`).
 
         x - lambd if x > lambd, x + lambd if x < -lambd, 0 otherwise
@@ -627,7 +689,11 @@ def softshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None)
 
         softshrink(Tensor self, Scalar lambd=0.5) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return softshrink_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, lambd, out=out
+            )
         if modes:
             return softshrink_packet.call_parameters(input, lambd, out=out)
         try:
@@ -642,7 +708,14 @@ def softshrink(input: Tensor, lambd: Number = 0.5, *, out: Tensor | None = None)
     return plan(input, lambd)
 
 
-def mish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def mish(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus (`torch.nn.functional.mish`).
 
         x * tanh(ln(1 + e ** x))
@@ -673,7 +746,9 @@ def mish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         mish(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return mish_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return mish_packet.call_parameters(input, out=out)
         try:
@@ -688,7 +763,7 @@ def mish(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def mish_(input: Tensor) -> Tensor:
+def mish_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element times the hyperbolic tangent of its softplus (`torch.ops.aten.mish_`).
 
         x * tanh(ln(1 + e ** x))
@@ -718,7 +793,9 @@ def mish_(input: Tensor) -> Tensor:
 
         mish_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return mish__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return mish__packet.call_parameters(input)
     try:
         plan = mish__plans[input._spec]
@@ -727,7 +804,14 @@ def mish_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def log_sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def log_sigmoid(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The logarithm of the logistic sigmoid, accurate where the sigmoid itself underflows (`torch.nn.functional.logsigmoid`).
 
         -ln(1 + e ** -x)
@@ -755,7 +839,9 @@ def log_sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         log_sigmoid(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return log_sigmoid_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return log_sigmoid_packet.call_parameters(input, out=out)
         try:
@@ -770,7 +856,16 @@ def log_sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor | None = None) -> Tensor:
+def threshold(
+    input: Tensor = REQUIRED,
+    threshold: Number = REQUIRED,
+    value: Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, or a given value where it is not above the threshold (`torch.nn.functional.threshold`).
 
         x if x > threshold, value otherwise
@@ -801,7 +896,11 @@ def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor | 
 
         threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return threshold_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, threshold, value, out=out
+            )
         if modes:
             return threshold_packet.call_parameters(input, threshold, value, out=out)
         try:
@@ -816,7 +915,14 @@ def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor | 
     return plan(input, threshold, value)
 
 
-def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
+def threshold_(
+    input: Tensor = REQUIRED,
+    threshold: Number = REQUIRED,
+    value: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: each element, or a given value where it is not above the threshold (`torch.ops.aten.threshold_`).
 
         x if x > threshold, value otherwise
@@ -847,7 +953,11 @@ def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
 
         threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return threshold__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, threshold, value
+            )
         return threshold__packet.call_parameters(input, threshold, value)
     try:
         plan = threshold__plans[input._spec][threshold.__class__, value.__class__]
@@ -857,7 +967,14 @@ def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
 
 
 def hardtanh(
-    input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_1, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    min_val: Number = INT_NEG_1,
+    max_val: Number = INT_1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Each element, held between two numbers (`torch.nn.functional.hardtanh`).
 
@@ -891,7 +1008,11 @@ def hardtanh(
 
         hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return hardtanh_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, min_val, max_val, out=out
+            )
         if modes:
             return hardtanh_packet.call_parameters(input, min_val, max_val, out=out)
         try:
@@ -920,7 +1041,14 @@ def hardtanh(
     return plan(input, min_val, max_val)
 
 
-def hardtanh_(input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_1) -> Tensor:
+def hardtanh_(
+    input: Tensor = REQUIRED,
+    min_val: Number = INT_NEG_1,
+    max_val: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: each element, held between two numbers (`torch.ops.aten.hardtanh_`).
 
         min(max(x, min_val), max_val)
@@ -952,7 +1080,11 @@ def hardtanh_(input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_
 
         hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return hardtanh__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, min_val, max_val
+            )
         return hardtanh__packet.call_parameters(input, min_val, max_val)
     if min_val is INT_NEG_1 and max_val is INT_1:
         try:
@@ -970,7 +1102,7 @@ def hardtanh_(input: Tensor, min_val: Number = INT_NEG_1, max_val: Number = INT_
     return plan(input, min_val, max_val)
 
 
-def relu6(input: Tensor) -> Tensor:
+def relu6(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Each element, held between 0 and 6 (`torch.nn.functional.relu6`).
 
         min(max(x, 0), 6)
@@ -997,7 +1129,9 @@ def relu6(input: Tensor) -> Tensor:
 
         relu6(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return relu6_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return relu6_packet.call_parameters(input)
     try:
         plan = relu6_plans[input._spec]
@@ -1006,7 +1140,7 @@ def relu6(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def relu6_(input: Tensor) -> Tensor:
+def relu6_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element, held between 0 and 6 (`torch.ops.aten.relu6_`).
 
         min(max(x, 0), 6)
@@ -1034,7 +1168,9 @@ def relu6_(input: Tensor) -> Tensor:
 
         relu6_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return relu6__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return relu6__packet.call_parameters(input)
     try:
         plan = relu6__plans[input._spec]
@@ -1043,7 +1179,7 @@ def relu6_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def selu(input: Tensor) -> Tensor:
+def selu(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """`elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu`).
 
         scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
@@ -1072,7 +1208,9 @@ def selu(input: Tensor) -> Tensor:
 
         selu(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return selu_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return selu_packet.call_parameters(input)
     try:
         plan = selu_plans[input._spec]
@@ -1081,7 +1219,7 @@ def selu(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def selu_(input: Tensor) -> Tensor:
+def selu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: `elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu_`).
 
         scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
@@ -1111,7 +1249,9 @@ def selu_(input: Tensor) -> Tensor:
 
         selu_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return selu__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return selu__packet.call_parameters(input)
     try:
         plan = selu__plans[input._spec]
@@ -1120,7 +1260,9 @@ def selu_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def celu(input: Tensor, alpha: Number = 1.0) -> Tensor:
+def celu(
+    input: Tensor = REQUIRED, alpha: Number = 1.0, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """Each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu`).
 
         x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
@@ -1151,7 +1293,9 @@ def celu(input: Tensor, alpha: Number = 1.0) -> Tensor:
 
         celu(Tensor self, Scalar alpha=1.0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return celu_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, alpha)
         return celu_packet.call_parameters(input, alpha)
     try:
         plan = celu_plans[input._spec][alpha.__class__]
@@ -1160,7 +1304,9 @@ def celu(input: Tensor, alpha: Number = 1.0) -> Tensor:
     return plan(input, alpha)
 
 
-def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
+def celu_(
+    input: Tensor = REQUIRED, alpha: Number = 1.0, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu_`).
 
         x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
@@ -1192,7 +1338,9 @@ def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
 
         celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return celu__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, alpha)
         return celu__packet.call_parameters(input, alpha)
     try:
         plan = celu__plans[input._spec][alpha.__class__]
@@ -1201,7 +1349,16 @@ def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
     return plan(input, alpha)
 
 
-def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
+def glu(
+    input: Tensor = REQUIRED,
+    dim: int = -1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """The first half of a dimension, gated by the sigmoid of the second half (`torch.nn.functional.glu`).
 
         a * sigmoid(b), where a and b are the halves of the input
@@ -1232,7 +1389,19 @@ def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
 
         glu(Tensor self, int dim=-1) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return glu_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return glu_packet.call_parameters(input, dim, out=out)
         try:
@@ -1247,9 +1416,13 @@ def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
+def _prelu_kernel(
+    input: Tensor = REQUIRED, weight: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _prelu_kernel_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, weight)
         return _prelu_kernel_packet.call_parameters(input, weight)
     try:
         plan = _prelu_kernel_plans[input._spec][weight._spec]
@@ -1258,7 +1431,9 @@ def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
     return plan(input, weight)
 
 
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
+def prelu(
+    input: Tensor = REQUIRED, weight: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`).
 
         x if x > 0, weight * x otherwise
@@ -1293,7 +1468,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
         prelu(Tensor self, Tensor weight) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return prelu_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, weight)
         return prelu_packet.call_parameters(input, weight)
     try:
         plan = prelu_plans[input._spec][weight._spec]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +159,7 @@ def scaled_dot_product_attention(
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    *,
+    beyond: Any = None,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
@@ -211,7 +212,11 @@ def scaled_dot_product_attention(
 
         scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return scaled_dot_product_attention_packet.call_named(
+                FUNCTION, beyond, {}, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+            )
         return scaled_dot_product_attention_packet.call_parameters(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         )
@@ -239,12 +244,16 @@ def _fused_sdp_choice(
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    *,
+    beyond: Any = None,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> int:
     """_fused_sdp_choice(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> int"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _fused_sdp_choice_packet.call_named(
+                FUNCTION, beyond, {}, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+            )
         return _fused_sdp_choice_packet.call_parameters(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         )
@@ -273,12 +282,27 @@ def _scaled_dot_product_attention_math(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     dropout_mask: Tensor | None = None,
-    *,
+    beyond: Any = None,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _scaled_dot_product_attention_math_packet.call_named(
+                FUNCTION,
+                beyond,
+                {},
+                query,
+                key,
+                value,
+                attn_mask,
+                dropout_p,
+                is_causal,
+                dropout_mask,
+                scale,
+                enable_gqa,
+            )
         return _scaled_dot_product_attention_math_packet.call_parameters(
             query, key, value, attn_mask, dropout_p, is_causal, dropout_mask, scale, enable_gqa
         )
@@ -306,12 +330,16 @@ def _scaled_dot_product_flash_attention_for_cpu(
     value: Tensor,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    *,
+    beyond: Any = None,
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _scaled_dot_product_flash_attention_for_cpu_packet.call_named(
+                FUNCTION, beyond, {}, query, key, value, dropout_p, is_causal, attn_mask, scale
+            )
         return _scaled_dot_product_flash_attention_for_cpu_packet.call_parameters(
             query, key, value, dropout_p, is_causal, attn_mask, scale
         )
@@ -340,12 +368,28 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     logsumexp: Tensor,
     dropout_p: float,
     is_causal: bool,
-    *,
+    beyond: Any = None,
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _scaled_dot_product_flash_attention_for_cpu_backward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {},
+                grad_out,
+                query,
+                key,
+                value,
+                out,
+                logsumexp,
+                dropout_p,
+                is_causal,
+                attn_mask,
+                scale,
+            )
         return _scaled_dot_product_flash_attention_for_cpu_backward_packet.call_parameters(
             grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
         )
@@ -376,11 +420,25 @@ def _scaled_dot_product_efficient_attention(
     compute_log_sumexp: bool,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    *,
+    beyond: Any = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> (Tensor output, Tensor log_sumexp, Tensor philox_seed, Tensor philox_offset)"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _scaled_dot_product_efficient_attention_packet.call_named(
+                FUNCTION,
+                beyond,
+                {},
+                query,
+                key,
+                value,
+                attn_bias,
+                compute_log_sumexp,
+                dropout_p,
+                is_causal,
+                scale,
+            )
         return _scaled_dot_product_efficient_attention_packet.call_parameters(
             query, key, value, attn_bias, compute_log_sumexp, dropout_p, is_causal, scale
         )
@@ -414,11 +472,30 @@ def _scaled_dot_product_efficient_attention_backward(
     dropout_p: float,
     grad_input_mask: Sequence[bool],
     is_causal: bool = False,
-    *,
+    beyond: Any = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _scaled_dot_product_efficient_attention_backward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {},
+                grad_out_,
+                query,
+                key,
+                value,
+                attn_bias,
+                out,
+                logsumexp,
+                philox_seed,
+                philox_offset,
+                dropout_p,
+                grad_input_mask,
+                is_causal,
+                scale,
+            )
         return _scaled_dot_product_efficient_attention_backward_packet.call_parameters(
             grad_out_,
             query,

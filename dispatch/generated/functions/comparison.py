@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -86,7 +87,15 @@ isneginf_outs = isneginf_packet.outs
 
 
 def isclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """Where two tensors are equal within a tolerance, element by element (`torch.isclose`).
 
@@ -120,7 +129,11 @@ def isclose(
 
         isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return isclose_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, rtol, atol, equal_nan
+            )
         return isclose_packet.call_parameters(input, other, rtol, atol, equal_nan)
     try:
         plan = isclose_plans[input._spec][other._spec, rtol.__class__, atol.__class__, equal_nan]
@@ -130,7 +143,15 @@ def isclose(
 
 
 def allclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> bool:
     """Whether two tensors are equal within a tolerance in every element (`torch.allclose`).
 
@@ -164,7 +185,11 @@ def allclose(
 
         allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return allclose_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, rtol, atol, equal_nan
+            )
         return allclose_packet.call_parameters(input, other, rtol, atol, equal_nan)
     try:
         plan = allclose_plans[input._spec][other._spec, rtol.__class__, atol.__class__, equal_nan]
@@ -173,7 +198,14 @@ def allclose(
     return plan(input, other, rtol, atol)
 
 
-def equal(input: Tensor, other: Tensor) -> bool:
+def equal(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> bool:
     """Whether two tensors have the same shape and equal elements (`torch.equal`).
 
     Args:
@@ -200,7 +232,9 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
         equal(Tensor self, Tensor other) -> bool
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return equal_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return equal_packet.call_parameters(input, other)
     try:
         plan = equal_plans[input._spec][other._spec]
@@ -209,7 +243,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return plan(input, other)
 
 
-def isreal(input: Tensor) -> Tensor:
+def isreal(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Where an element has no imaginary part (`torch.isreal`).
 
     Args:
@@ -227,7 +261,9 @@ def isreal(input: Tensor) -> Tensor:
 
         isreal(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return isreal_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return isreal_packet.call_parameters(input)
     try:
         plan = isreal_plans[input._spec]
@@ -236,7 +272,14 @@ def isreal(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def isposinf(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Where an element is positive infinity (`torch.isposinf`).
 
     Args:
@@ -259,7 +302,9 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         isposinf(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return isposinf_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return isposinf_packet.call_parameters(input, out=out)
         try:
@@ -274,7 +319,14 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def isneginf(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Where an element is negative infinity (`torch.isneginf`).
 
     Args:
@@ -297,7 +349,9 @@ def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         isneginf(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return isneginf_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return isneginf_packet.call_parameters(input, out=out)
         try:

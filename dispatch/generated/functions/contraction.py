@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -216,9 +217,13 @@ corrcoef_packet = packet("corrcoef", ("corrcoef",), (("input", "tensor", NOT_GIV
 corrcoef_plans = corrcoef_packet.plans
 
 
-def einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Tensor:
+def einsum(
+    equation: str, tensors: Sequence[Tensor], beyond: Any = None, path: Sequence[int] | None = None
+) -> Tensor:
     """einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return einsum_packet.call_named(FUNCTION, beyond, {}, equation, tensors, path)
         return einsum_packet.call_parameters(equation, tensors, path)
     try:
         plan = einsum_plans[equation][
@@ -235,15 +240,38 @@ def einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | No
 
 
 def tensordot(
-    input: Tensor,
-    other: Tensor,
-    dims_self: Sequence[int],
-    dims_other: Sequence[int],
-    *,
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    dims_self: Sequence[int] = REQUIRED,
+    dims_other: Sequence[int] = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return tensordot_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "x2": x2},
+                input,
+                other,
+                dims_self,
+                dims_other,
+                out=out,
+            )
         if modes:
             return tensordot_packet.call_parameters(input, other, dims_self, dims_other, out=out)
         try:
@@ -258,7 +286,16 @@ def tensordot(
     return plan(input, other)
 
 
-def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def inner(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Sums of products over the last dimensions of two tensors (`torch.inner`).
 
         out[..., i, ..., j] = sum_k input[..., i, k] * other[..., j, k]
@@ -289,7 +326,19 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         inner(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return inner_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return inner_packet.call_parameters(input, other, out=out)
         try:
@@ -304,7 +353,16 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def kron(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Kronecker product, which puts a multiple of the second tensor in place of each element of the first (`torch.kron`).
 
         out[i * m + k, j * n + l] = input[i, j] * other[k, l], where `other` has the shape (m, n)
@@ -328,7 +386,19 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         kron(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return kron_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return kron_packet.call_parameters(input, other, out=out)
         try:
@@ -343,7 +413,14 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def trace(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Sum of the diagonal of a matrix (`torch.trace`).
 
         sum_i input[i, i]
@@ -368,7 +445,9 @@ def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         trace(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return trace_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return trace_packet.call_parameters(input, out=out)
         try:
@@ -384,13 +463,16 @@ def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def addr(
-    input: Tensor,
-    vec1: Tensor,
-    vec2: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    vec1: Tensor = REQUIRED,
+    vec2: Tensor = REQUIRED,
+    beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The outer product of two vectors, added to a matrix, each with a factor (`torch.addr`).
 
@@ -427,7 +509,11 @@ def addr(
 
         addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addr_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, vec1, vec2, beta, alpha, out=out
+            )
         if modes:
             return addr_packet.call_parameters(input, vec1, vec2, beta, alpha, out=out)
         try:
@@ -461,7 +547,15 @@ def addr(
 
 
 def addr_(
-    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = INT_1, alpha: Number = INT_1
+    input: Tensor = REQUIRED,
+    vec1: Tensor = REQUIRED,
+    vec2: Tensor = REQUIRED,
+    beyond: Any = None,
+    beta: Number = INT_1,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: the outer product of two vectors, added to a matrix, each with a factor (`torch.Tensor.addr_`).
 
@@ -498,7 +592,11 @@ def addr_(
 
         addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addr__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, vec1, vec2, beta, alpha
+            )
         return addr__packet.call_parameters(input, vec1, vec2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
         try:
@@ -518,7 +616,9 @@ def addr_(
     return plan(input, vec1, vec2, beta, alpha)
 
 
-def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+def linalg_vecdot(
+    x: Tensor, y: Tensor, beyond: Any = None, dim: int = -1, out: Tensor | None = None, axis: Any = None
+) -> Tensor:
     """Inner products of the vectors along one dimension, with the first ones conjugated (`torch.linalg.vecdot`).
 
         sum_i conj(x_i) * y_i
@@ -546,7 +646,9 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = N
 
         linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return linalg_vecdot_packet.call_named(FUNCTION, beyond, {"axis": axis}, x, y, dim, out=out)
         if modes:
             return linalg_vecdot_packet.call_parameters(x, y, dim, out=out)
         try:
@@ -561,7 +663,7 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = N
     return plan(x, y)
 
 
-def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def linalg_multi_dot(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Product of two or more matrices, in the order of multiplications that costs least (`torch.linalg.multi_dot`).
 
     Args:
@@ -594,7 +696,9 @@ def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) ->
 
         linalg_multi_dot(Tensor[] tensors) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_multi_dot_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return linalg_multi_dot_packet.call_parameters(tensors, out=out)
         try:
@@ -618,9 +722,11 @@ def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) ->
     return plan(tensors)
 
 
-def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def chain_matmul(matrices: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """chain_matmul(Tensor[] matrices) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return chain_matmul_packet.call_named(FUNCTION, beyond, {}, matrices, out=out)
         if modes:
             return chain_matmul_packet.call_parameters(matrices, out=out)
         try:
@@ -648,7 +754,18 @@ def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Te
     return plan(matrices)
 
 
-def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+def linalg_cross(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    dim: int = -1,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """Cross products of the vectors of three elements along one dimension (`torch.linalg.cross`).
 
         (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
@@ -679,7 +796,33 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
 
         linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+        or axis is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or x2 is not None
+            or axis is not None
+        ):
+            return linalg_cross_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "x2": x2, "axis": axis},
+                input,
+                other,
+                dim,
+                out=out,
+            )
         if modes:
             return linalg_cross_packet.call_parameters(input, other, dim, out=out)
         try:
@@ -694,7 +837,18 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
     return plan(input, other)
 
 
-def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def cross(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    dim: int | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """Cross products of the vectors of three elements along one dimension, by default the first of size 3 (`torch.cross`).
 
         (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
@@ -730,7 +884,33 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
         cross(Tensor self, Tensor other, int? dim=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+        or axis is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or x2 is not None
+            or axis is not None
+        ):
+            return cross_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "x2": x2, "axis": axis},
+                input,
+                other,
+                dim,
+                out=out,
+            )
         if modes:
             return cross_packet.call_parameters(input, other, dim, out=out)
         try:
@@ -746,7 +926,14 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
 
 def cov(
-    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Covariance matrix of variables, of which each row holds the observations (`torch.cov`).
 
@@ -784,7 +971,11 @@ def cov(
 
         cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return cov_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, correction, fweights, aweights
+            )
         return cov_packet.call_parameters(input, correction, fweights, aweights)
     try:
         plan = cov_plans[input._spec][
@@ -797,7 +988,7 @@ def cov(
     return plan(input, fweights, aweights)
 
 
-def corrcoef(input: Tensor) -> Tensor:
+def corrcoef(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Pearson's correlation coefficients of variables, of which each row holds the observations (`torch.corrcoef`).
 
         out[i, j] = cov[i, j] / sqrt(cov[i, i] * cov[j, j])
@@ -827,7 +1018,9 @@ def corrcoef(input: Tensor) -> Tensor:
 
         corrcoef(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return corrcoef_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return corrcoef_packet.call_parameters(input)
     try:
         plan = corrcoef_plans[input._spec]

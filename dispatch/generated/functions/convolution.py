@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -276,13 +277,16 @@ convolution_backward_weight_plans = convolution_backward_weight_packet.plans
 
 
 def conv1d(
-    input: Tensor,
-    weight: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = NOT_GIVEN,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The convolution of signals with filters (a cross-correlation: filters are not flipped) (`torch.conv1d`).
 
@@ -331,7 +335,20 @@ def conv1d(
         conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor
         conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv1d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                groups,
+            )
         return conv1d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
     try:
         plan = conv1d_plans[input._spec][
@@ -343,13 +360,16 @@ def conv1d(
 
 
 def conv2d(
-    input: Tensor,
-    weight: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = NOT_GIVEN,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The convolution of images with filters (a cross-correlation: filters are not flipped) (`torch.conv2d`).
 
@@ -400,7 +420,20 @@ def conv2d(
         conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor
         conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv2d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                groups,
+            )
         return conv2d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
     try:
         plan = conv2d_plans[input._spec][
@@ -412,13 +445,16 @@ def conv2d(
 
 
 def conv3d(
-    input: Tensor,
-    weight: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = NOT_GIVEN,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The convolution of volumes with filters (a cross-correlation: filters are not flipped) (`torch.conv3d`).
 
@@ -465,7 +501,20 @@ def conv3d(
         conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor
         conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv3d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                groups,
+            )
         return conv3d_packet.call_parameters(input, weight, bias, stride, padding, dilation, groups)
     try:
         plan = conv3d_plans[input._spec][
@@ -477,14 +526,17 @@ def conv3d(
 
 
 def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The transpose of a convolution of signals: each element adds its multiple of the filter to the result (`torch.conv_transpose1d`).
 
@@ -527,7 +579,21 @@ def conv_transpose1d(
 
         conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv_transpose1d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                output_padding,
+                groups,
+                dilation,
+            )
         return conv_transpose1d_packet.call_parameters(
             input, weight, bias, stride, padding, output_padding, groups, dilation
         )
@@ -549,14 +615,17 @@ def conv_transpose1d(
 
 
 def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The transpose of a convolution of images: each element adds its multiple of the filter to the result (`torch.conv_transpose2d`).
 
@@ -599,7 +668,21 @@ def conv_transpose2d(
 
         conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv_transpose2d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                output_padding,
+                groups,
+                dilation,
+            )
         return conv_transpose2d_packet.call_parameters(
             input, weight, bias, stride, padding, output_padding, groups, dilation
         )
@@ -621,14 +704,17 @@ def conv_transpose2d(
 
 
 def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
     bias: Tensor | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The transpose of a convolution of volumes: each element adds its multiple of the filter to the result (`torch.conv_transpose3d`).
 
@@ -670,7 +756,21 @@ def conv_transpose3d(
 
         conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv_transpose3d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                output_padding,
+                groups,
+                dilation,
+            )
         return conv_transpose3d_packet.call_parameters(
             input, weight, bias, stride, padding, output_padding, groups, dilation
         )
@@ -692,15 +792,18 @@ def conv_transpose3d(
 
 
 def convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: Sequence[int] = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    transposed: bool = REQUIRED,
+    output_padding: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The convolution of signals, images or volumes, or its transpose, with every option given (`torch.convolution`).
 
@@ -739,7 +842,22 @@ def convolution(
 
         convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return convolution_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+            )
         return convolution_packet.call_parameters(
             input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
         )
@@ -762,24 +880,46 @@ def convolution(
 
 
 def _convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    benchmark: bool,
-    deterministic: bool,
-    cudnn_enabled: bool,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: Sequence[int] = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    transposed: bool = REQUIRED,
+    output_padding: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    benchmark: bool = REQUIRED,
+    deterministic: bool = REQUIRED,
+    cudnn_enabled: bool = REQUIRED,
     allow_tf32: bool = NOT_GIVEN,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor
     _convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _convolution_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                benchmark,
+                deterministic,
+                cudnn_enabled,
+                allow_tf32,
+            )
         return _convolution_packet.call_parameters(
             input,
             weight,
@@ -830,16 +970,32 @@ def _convolution(
 
 
 def _convolution_mode(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: str,
-    dilation: Sequence[int],
-    groups: int,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: str = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _convolution_mode_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                groups,
+            )
         return _convolution_mode_packet.call_parameters(
             input, weight, bias, stride, padding, dilation, groups
         )
@@ -854,19 +1010,39 @@ def _convolution_mode(
 
 def convolution_backward(
     grad_output: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    bias_sizes: Sequence[int] | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    bias_sizes: Sequence[int] | None = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: Sequence[int] = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    transposed: bool = REQUIRED,
+    output_padding: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return convolution_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                weight,
+                bias_sizes,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )
         return convolution_backward_packet.call_parameters(
             grad_output,
             input,
@@ -916,17 +1092,39 @@ def _convolution_double_backward(
     ggb: Tensor | None,
     gO: Tensor,
     weight: Tensor,
-    input: Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: Sequence[int] = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    transposed: bool = REQUIRED,
+    output_padding: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _convolution_double_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                ggI,
+                ggW,
+                ggb,
+                gO,
+                weight,
+                input,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )
         return _convolution_double_backward_packet.call_parameters(
             ggI,
             ggW,
@@ -976,7 +1174,15 @@ def _convolution_double_backward(
     return plan(ggI, ggW, ggb, gO, weight, input)
 
 
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+def conv_tbc(
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    bias: Tensor = REQUIRED,
+    pad: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The convolution of sequences whose time stands first, the channels last (`torch.conv_tbc`).
 
         y[t, b, o] = bias[o] + sum_k sum_c x[t + k - pad, b, c] * weight[k, c, o]
@@ -1003,7 +1209,11 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
         conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conv_tbc_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, weight, bias, pad
+            )
         return conv_tbc_packet.call_parameters(input, weight, bias, pad)
     try:
         plan = conv_tbc_plans[input._spec][weight._spec, bias._spec, pad]
@@ -1065,12 +1275,15 @@ def convolution_backward_input(
 
 def convolution_backward_weight(
     grad_output: Tensor,
-    input: Tensor,
-    weight_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    input: Tensor = REQUIRED,
+    weight_size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: Sequence[int] = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The gradient of a convolution with respect to its filters (`torch.ops.aten.convolution_backward`).
 
@@ -1099,7 +1312,20 @@ def convolution_backward_weight(
 
         convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return convolution_backward_weight_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                weight_size,
+                stride,
+                padding,
+                dilation,
+                groups,
+            )
         return convolution_backward_weight_packet.call_parameters(
             grad_output, input, weight_size, stride, padding, dilation, groups
         )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.memory_format import contiguous_format
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.device import device
@@ -107,9 +108,20 @@ type_as_packet = packet(
 type_as_plans = type_as_packet.plans
 
 
-def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
+def _copy_from(
+    input: Tensor = REQUIRED,
+    dst: Tensor = REQUIRED,
+    non_blocking: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _copy_from_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, dst, non_blocking
+            )
         return _copy_from_packet.call_parameters(input, dst, non_blocking)
     try:
         plan = _copy_from_plans[input._spec][dst._spec, non_blocking]
@@ -118,7 +130,14 @@ def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor
     return plan(input, dst)
 
 
-def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+def clone(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    memory_format: memory_format | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of a tensor in memory of its own (`torch.clone`).
 
     Args:
@@ -149,7 +168,9 @@ def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tenso
 
         clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return clone_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, memory_format)
         return clone_packet.call_parameters(input, memory_format)
     try:
         plan = clone_plans[input._spec][memory_format]
@@ -159,17 +180,33 @@ def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tenso
 
 
 def _to_copy(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
     non_blocking: bool = False,
     memory_format: memory_format | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _to_copy_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                non_blocking,
+                memory_format,
+            )
         return _to_copy_packet.call_parameters(
             input, dtype, layout, device, pin_memory, non_blocking, memory_format
         )

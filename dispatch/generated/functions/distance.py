@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -135,10 +136,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
 
 
 def _cdist_forward(
-    x1: Tensor, x2: Tensor, p: float, compute_mode: int | None, *, out: Tensor | None = None
+    x1: Tensor, x2: Tensor, p: float, compute_mode: int | None, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _cdist_forward_packet.call_named(FUNCTION, beyond, {}, x1, x2, p, compute_mode, out=out)
         if modes:
             return _cdist_forward_packet.call_parameters(x1, x2, p, compute_mode, out=out)
         try:
@@ -154,10 +157,18 @@ def _cdist_forward(
 
 
 def _cdist_backward(
-    grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor, *, out: Tensor | None = None
+    grad: Tensor,
+    x1: Tensor,
+    x2: Tensor,
+    p: float,
+    cdist: Tensor,
+    beyond: Any = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _cdist_backward_packet.call_named(FUNCTION, beyond, {}, grad, x1, x2, p, cdist, out=out)
         if modes:
             return _cdist_backward_packet.call_parameters(grad, x1, x2, p, cdist, out=out)
         try:
@@ -172,7 +183,7 @@ def _cdist_backward(
     return plan(grad, x1, x2, p, cdist)
 
 
-def pdist(input: Tensor, p: float = 2) -> Tensor:
+def pdist(input: Tensor = REQUIRED, p: float = 2, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Distances between all pairs of rows of a matrix (`torch.nn.functional.pdist`).
 
         sum_k(abs(x_ik - x_jk) ** p) ** (1 / p), for i < j
@@ -202,7 +213,9 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
 
         pdist(Tensor self, float p=2) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return pdist_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p)
         return pdist_packet.call_parameters(input, p)
     try:
         plan = pdist_plans[input._spec][p.__class__]
@@ -211,9 +224,21 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     return plan(input, p)
 
 
-def _pdist_forward(input: Tensor, p: float = 2.0, *, out: Tensor | None = None) -> Tensor:
+def _pdist_forward(
+    input: Tensor = REQUIRED,
+    p: float = 2.0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_pdist_forward(Tensor self, float p=2.) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _pdist_forward_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, p, out=out
+            )
         if modes:
             return _pdist_forward_packet.call_parameters(input, p, out=out)
         try:
@@ -229,10 +254,22 @@ def _pdist_forward(input: Tensor, p: float = 2.0, *, out: Tensor | None = None) 
 
 
 def _pdist_backward(
-    grad: Tensor, input: Tensor, p: float, pdist: Tensor, *, out: Tensor | None = None
+    grad: Tensor,
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    pdist: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _pdist_backward_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, grad, input, p, pdist, out=out
+            )
         if modes:
             return _pdist_backward_packet.call_parameters(grad, input, p, pdist, out=out)
         try:

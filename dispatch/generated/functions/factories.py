@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.traceback_filter import hide_inner_frames
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -561,7 +562,7 @@ empty.__wrapped__ = _empty  # type: ignore[attr-defined]
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -599,8 +600,13 @@ def empty_strided(
 
         empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = empty_strided_packet.call_named(
+                FUNCTION, beyond, {}, size, stride, dtype, layout, device, pin_memory
+            )
+        else:
+            made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
@@ -614,7 +620,7 @@ def empty_strided(
 def full(
     size: Sequence[int],
     fill_value: Number,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -656,10 +662,15 @@ def full(
         full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None or names is not None:
-        made = full_packet.call_parameters(
-            size, fill_value, dtype, layout, device, pin_memory, names, out=out
-        )
+    if modes or out is not None or names is not None or beyond is not None:
+        if beyond is not None:
+            made = full_packet.call_named(
+                FUNCTION, beyond, {}, size, fill_value, dtype, layout, device, pin_memory, names, out=out
+            )
+        else:
+            made = full_packet.call_parameters(
+                size, fill_value, dtype, layout, device, pin_memory, names, out=out
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
@@ -835,14 +846,17 @@ ones.__wrapped__ = _ones  # type: ignore[attr-defined]
 
 
 def empty_like(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A tensor of another one's shape, dtype and device whose elements are not initialized (`torch.empty_like`).
 
@@ -872,8 +886,21 @@ def empty_like(
 
         empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
-        made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            made = empty_like_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                memory_format,
+            )
+        else:
+            made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
@@ -885,14 +912,17 @@ def empty_like(
 
 
 def zeros_like(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Zeros in another tensor's shape, dtype and device (`torch.zeros_like`).
 
@@ -919,8 +949,21 @@ def zeros_like(
 
         zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
-        made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            made = zeros_like_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                memory_format,
+            )
+        else:
+            made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
@@ -932,14 +975,17 @@ def zeros_like(
 
 
 def ones_like(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Ones in another tensor's shape, dtype and device (`torch.ones_like`).
 
@@ -966,8 +1012,21 @@ def ones_like(
 
         ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
-        made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            made = ones_like_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                memory_format,
+            )
+        else:
+            made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
@@ -979,15 +1038,18 @@ def ones_like(
 
 
 def full_like(
-    input: Tensor,
-    fill_value: Number,
-    *,
+    input: Tensor = REQUIRED,
+    fill_value: Number = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """One value everywhere, in another tensor's shape, dtype and device (`torch.full_like`).
 
@@ -1018,10 +1080,24 @@ def full_like(
 
         full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
-        made = full_like_packet.call_parameters(
-            input, fill_value, dtype, layout, device, pin_memory, memory_format
-        )
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            made = full_like_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                fill_value,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                memory_format,
+            )
+        else:
+            made = full_like_packet.call_parameters(
+                input, fill_value, dtype, layout, device, pin_memory, memory_format
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_like_plans[input._spec][
@@ -1034,7 +1110,9 @@ def full_like(
     return plan(input, fill_value)
 
 
-def fill_(input: Tensor, value: Number | Tensor) -> Tensor:
+def fill_(
+    input: Tensor = REQUIRED, value: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: a tensor of the same shape and dtype that holds one value everywhere (`torch.Tensor.fill_`).
 
     Signatures::
@@ -1066,7 +1144,9 @@ def fill_(input: Tensor, value: Number | Tensor) -> Tensor:
         fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
         fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fill__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, value)
         return fill__packet.call_parameters(input, value)
     cls = value.__class__
     try:
@@ -1078,7 +1158,9 @@ def fill_(input: Tensor, value: Number | Tensor) -> Tensor:
     return plan(input, value)
 
 
-def fill(input: Tensor, value: Number | Tensor) -> Tensor:
+def fill(
+    input: Tensor = REQUIRED, value: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """A tensor of the same shape and dtype that holds one value everywhere (`torch.fill`).
 
     Signatures::
@@ -1109,7 +1191,9 @@ def fill(input: Tensor, value: Number | Tensor) -> Tensor:
         fill.Scalar(Tensor self, Scalar value) -> Tensor
         fill.Tensor(Tensor self, Tensor value) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fill_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, value)
         return fill_packet.call_parameters(input, value)
     cls = value.__class__
     try:
@@ -1121,7 +1205,7 @@ def fill(input: Tensor, value: Number | Tensor) -> Tensor:
     return plan(input, value)
 
 
-def zero_(input: Tensor) -> Tensor:
+def zero_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Every element set to 0, in place (`torch.zero_`).
 
     Args:
@@ -1142,7 +1226,9 @@ def zero_(input: Tensor) -> Tensor:
 
         zero_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return zero__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return zero__packet.call_parameters(input)
     try:
         plan = zero__plans[input._spec]
@@ -1153,7 +1239,7 @@ def zero_(input: Tensor) -> Tensor:
 
 def scalar_tensor(
     s: Number,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1189,8 +1275,11 @@ def scalar_tensor(
 
         scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = scalar_tensor_packet.call_named(FUNCTION, beyond, {}, s, dtype, layout, device, pin_memory)
+        else:
+            made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
@@ -1266,7 +1355,7 @@ def range(
     start: Number,
     end: Number,
     step: Number = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1315,8 +1404,13 @@ def range(
         range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None:
-        made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            made = range_packet.call_named(
+                FUNCTION, beyond, {}, start, end, step, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
@@ -1327,9 +1421,18 @@ def range(
     return plan(start, end, step)
 
 
-def _arange_(input: Tensor, start: Number, step: Number) -> Tensor:
+def _arange_(
+    input: Tensor = REQUIRED,
+    start: Number = REQUIRED,
+    step: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _arange__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, start, step)
         return _arange__packet.call_parameters(input, start, step)
     try:
         plan = _arange__plans[input._spec][start.__class__, step.__class__]
@@ -1342,7 +1445,7 @@ def linspace(
     start: Number | Tensor,
     end: Number | Tensor,
     steps: int,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1397,8 +1500,15 @@ def linspace(
         linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None:
-        made = linspace_packet.call_parameters(start, end, steps, dtype, layout, device, pin_memory, out=out)
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            made = linspace_packet.call_named(
+                FUNCTION, beyond, {}, start, end, steps, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = linspace_packet.call_parameters(
+                start, end, steps, dtype, layout, device, pin_memory, out=out
+            )
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1420,9 +1530,18 @@ def linspace(
     return plan(start, end)
 
 
-def _linspace_(input: Tensor, start: Number, end: Number) -> Tensor:
+def _linspace_(
+    input: Tensor = REQUIRED,
+    start: Number = REQUIRED,
+    end: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _linspace__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, start, end)
         return _linspace__packet.call_parameters(input, start, end)
     try:
         plan = _linspace__plans[input._spec][start.__class__, end.__class__]
@@ -1434,7 +1553,7 @@ def _linspace_(input: Tensor, start: Number, end: Number) -> Tensor:
 def eye(
     n: int,
     m: int = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1478,8 +1597,13 @@ def eye(
         eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None:
-        made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            made = eye_packet.call_named(
+                FUNCTION, beyond, {}, n, m, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
@@ -1495,7 +1619,7 @@ def logspace(
     end: Number | Tensor,
     steps: int,
     base: float = 10.0,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1550,10 +1674,15 @@ def logspace(
         logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None:
-        made = logspace_packet.call_parameters(
-            start, end, steps, base, dtype, layout, device, pin_memory, out=out
-        )
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            made = logspace_packet.call_named(
+                FUNCTION, beyond, {}, start, end, steps, base, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = logspace_packet.call_parameters(
+                start, end, steps, base, dtype, layout, device, pin_memory, out=out
+            )
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1579,7 +1708,7 @@ def logspace(
 def empty_permuted(
     size: Sequence[int],
     physical_layout: Sequence[int],
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1614,8 +1743,15 @@ def empty_permuted(
 
         empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = empty_permuted_packet.call_parameters(size, physical_layout, dtype, layout, device, pin_memory)
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = empty_permuted_packet.call_named(
+                FUNCTION, beyond, {}, size, physical_layout, dtype, layout, device, pin_memory
+            )
+        else:
+            made = empty_permuted_packet.call_parameters(
+                size, physical_layout, dtype, layout, device, pin_memory
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -664,7 +665,7 @@ _linalg_check_errors_plans = _linalg_check_errors_packet.plans
 
 def linalg_lu_factor_ex(
     A: Tensor,
-    *,
+    beyond: Any = None,
     pivot: bool = True,
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
@@ -708,7 +709,11 @@ def linalg_lu_factor_ex(
 
         linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_lu_factor_ex_packet.call_named(
+                FUNCTION, beyond, {}, A, pivot, check_errors, out=out
+            )
         if modes:
             return linalg_lu_factor_ex_packet.call_parameters(A, pivot, check_errors, out=out)
         try:
@@ -735,11 +740,14 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
 
 
 def linalg_cholesky_ex(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     upper: bool = False,
     check_errors: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Cholesky factorisation, with a code instead of an error for matrices that are not positive definite (`torch.linalg.cholesky_ex`).
 
@@ -782,7 +790,11 @@ def linalg_cholesky_ex(
 
         linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_cholesky_ex_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, upper, check_errors, out=out
+            )
         if modes:
             return linalg_cholesky_ex_packet.call_parameters(input, upper, check_errors, out=out)
         try:
@@ -798,13 +810,16 @@ def linalg_cholesky_ex(
 
 
 def linalg_solve_triangular(
-    input: Tensor,
-    B: Tensor,
-    *,
-    upper: bool,
+    input: Tensor = REQUIRED,
+    B: Tensor = REQUIRED,
+    beyond: Any = None,
+    upper: bool = REQUIRED,
     left: bool = True,
     unitriangular: bool = False,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Solution of linear equations with triangular matrices (`torch.linalg.solve_triangular`).
 
@@ -846,7 +861,11 @@ def linalg_solve_triangular(
 
         linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_solve_triangular_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, B, upper, left, unitriangular, out=out
+            )
         if modes:
             return linalg_solve_triangular_packet.call_parameters(
                 input, B, upper, left, unitriangular, out=out
@@ -863,7 +882,14 @@ def linalg_solve_triangular(
     return plan(input, B)
 
 
-def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def geqrf(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`).
 
     Args:
@@ -900,7 +926,9 @@ def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
 
         geqrf(Tensor self) -> (Tensor a, Tensor tau)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return geqrf_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return geqrf_packet.call_parameters(input, out=out)
         try:
@@ -915,7 +943,15 @@ def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
     return plan(input)
 
 
-def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+def linalg_householder_product(
+    input: Tensor = REQUIRED,
+    tau: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """First columns of a product of Householder reflectors (`torch.linalg.householder_product`).
 
         H_1 H_2 ... H_k, with H_i = 1 - tau_i v_i v_i^H
@@ -949,7 +985,11 @@ def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None
 
         linalg_householder_product(Tensor input, Tensor tau) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_householder_product_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, tau, out=out
+            )
         if modes:
             return linalg_householder_product_packet.call_parameters(input, tau, out=out)
         try:
@@ -965,13 +1005,16 @@ def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None
 
 
 def ormqr(
-    input: Tensor,
-    input2: Tensor,
-    input3: Tensor,
+    input: Tensor = REQUIRED,
+    input2: Tensor = REQUIRED,
+    input3: Tensor = REQUIRED,
     left: bool = True,
     transpose: bool = False,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`).
 
@@ -1011,7 +1054,11 @@ def ormqr(
 
         ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return ormqr_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, input2, input3, left, transpose, out=out
+            )
         if modes:
             return ormqr_packet.call_parameters(input, input2, input3, left, transpose, out=out)
         try:
@@ -1027,10 +1074,16 @@ def ormqr(
 
 
 def _linalg_eigh(
-    A: Tensor, UPLO: str = "L", compute_v: bool = True, *, out: tuple[Tensor, Tensor] | None = None
+    A: Tensor,
+    UPLO: str = "L",
+    compute_v: bool = True,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _linalg_eigh_packet.call_named(FUNCTION, beyond, {}, A, UPLO, compute_v, out=out)
         if modes:
             return _linalg_eigh_packet.call_parameters(A, UPLO, compute_v, out=out)
         try:
@@ -1045,7 +1098,14 @@ def _linalg_eigh(
     return plan(A)
 
 
-def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def linalg_eig(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`).
 
         A V = V diag(eigenvalues)
@@ -1083,7 +1143,9 @@ def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tu
 
         linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_eig_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return linalg_eig_packet.call_parameters(input, out=out)
         try:
@@ -1098,9 +1160,11 @@ def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tu
     return plan(input)
 
 
-def _linalg_eigvals(input: Tensor) -> Tensor:
+def _linalg_eigvals(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """_linalg_eigvals(Tensor self) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _linalg_eigvals_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return _linalg_eigvals_packet.call_parameters(input)
     try:
         plan = _linalg_eigvals_plans[input._spec]
@@ -1113,12 +1177,16 @@ def _linalg_svd(
     A: Tensor,
     full_matrices: bool = False,
     compute_uv: bool = True,
-    *,
+    beyond: Any = None,
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _linalg_svd_packet.call_named(
+                FUNCTION, beyond, {}, A, full_matrices, compute_uv, driver, out=out
+            )
         if modes:
             return _linalg_svd_packet.call_parameters(A, full_matrices, compute_uv, driver, out=out)
         try:
@@ -1145,11 +1213,14 @@ def _least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> tuple[Ten
 
 
 def linalg_ldl_factor_ex(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     hermitian: bool = False,
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """LDL factorisation in LAPACK's compact form, with a code instead of an error for singular matrices (`torch.linalg.ldl_factor_ex`).
 
@@ -1195,7 +1266,11 @@ def linalg_ldl_factor_ex(
 
         linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_ldl_factor_ex_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, hermitian, check_errors, out=out
+            )
         if modes:
             return linalg_ldl_factor_ex_packet.call_parameters(input, hermitian, check_errors, out=out)
         try:
@@ -1211,7 +1286,12 @@ def linalg_ldl_factor_ex(
 
 
 def linalg_ldl_solve(
-    LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None
+    LD: Tensor,
+    pivots: Tensor,
+    B: Tensor,
+    beyond: Any = None,
+    hermitian: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Solution of the equations A X = B from the LDL factorisation of A (`torch.linalg.ldl_solve`).
 
@@ -1247,7 +1327,9 @@ def linalg_ldl_solve(
 
         linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_ldl_solve_packet.call_named(FUNCTION, beyond, {}, LD, pivots, B, hermitian, out=out)
         if modes:
             return linalg_ldl_solve_packet.call_parameters(LD, pivots, B, hermitian, out=out)
         try:
@@ -1263,7 +1345,13 @@ def linalg_ldl_solve(
 
 
 def linalg_ldl_factor(
-    input: Tensor, *, hermitian: bool = False, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    hermitian: bool = False,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """LDL factorisation of symmetric or Hermitian matrices, in LAPACK's compact form (`torch.linalg.ldl_factor`).
 
@@ -1304,7 +1392,11 @@ def linalg_ldl_factor(
 
         linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_ldl_factor_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, hermitian, out=out
+            )
         if modes:
             return linalg_ldl_factor_packet.call_parameters(input, hermitian, out=out)
         try:
@@ -1320,7 +1412,7 @@ def linalg_ldl_factor(
 
 
 def linalg_lu_factor(
-    A: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None
+    A: Tensor, beyond: Any = None, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """LU factorisation in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`).
 
@@ -1360,7 +1452,9 @@ def linalg_lu_factor(
 
         linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_lu_factor_packet.call_named(FUNCTION, beyond, {}, A, pivot, out=out)
         if modes:
             return linalg_lu_factor_packet.call_parameters(A, pivot, out=out)
         try:
@@ -1376,10 +1470,19 @@ def linalg_lu_factor(
 
 
 def _lu_with_info(
-    input: Tensor, pivot: bool = True, check_errors: bool = True
+    input: Tensor = REQUIRED,
+    pivot: bool = True,
+    check_errors: bool = True,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _lu_with_info_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, pivot, check_errors
+            )
         return _lu_with_info_packet.call_parameters(input, pivot, check_errors)
     try:
         plan = _lu_with_info_plans[input._spec][pivot, check_errors]
@@ -1393,7 +1496,7 @@ def lu_unpack(
     LU_pivots: Tensor,
     unpack_data: bool = True,
     unpack_pivots: bool = True,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices P, L and U of a compact LU factorisation (`torch.lu_unpack`).
@@ -1426,7 +1529,11 @@ def lu_unpack(
 
         lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return lu_unpack_packet.call_named(
+                FUNCTION, beyond, {}, LU_data, LU_pivots, unpack_data, unpack_pivots, out=out
+            )
         if modes:
             return lu_unpack_packet.call_parameters(LU_data, LU_pivots, unpack_data, unpack_pivots, out=out)
         try:
@@ -1442,7 +1549,7 @@ def lu_unpack(
 
 
 def linalg_lu(
-    A: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None
+    A: Tensor, beyond: Any = None, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """LU factorisation with partial pivoting, as three matrices (`torch.linalg.lu`).
 
@@ -1484,7 +1591,9 @@ def linalg_lu(
 
         linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_lu_packet.call_named(FUNCTION, beyond, {}, A, pivot, out=out)
         if modes:
             return linalg_lu_packet.call_parameters(A, pivot, out=out)
         try:
@@ -1503,7 +1612,7 @@ def linalg_lu_solve(
     LU: Tensor,
     pivots: Tensor,
     B: Tensor,
-    *,
+    beyond: Any = None,
     left: bool = True,
     adjoint: bool = False,
     out: Tensor | None = None,
@@ -1544,7 +1653,11 @@ def linalg_lu_solve(
 
         linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_lu_solve_packet.call_named(
+                FUNCTION, beyond, {}, LU, pivots, B, left, adjoint, out=out
+            )
         if modes:
             return linalg_lu_solve_packet.call_parameters(LU, pivots, B, left, adjoint, out=out)
         try:
@@ -1559,7 +1672,16 @@ def linalg_lu_solve(
     return plan(LU, pivots, B)
 
 
-def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+def lu_solve(
+    input: Tensor = REQUIRED,
+    LU_data: Tensor = REQUIRED,
+    LU_pivots: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Solution of the equations A X = B from the compact LU factorisation of A (`torch.lu_solve`).
 
     Args:
@@ -1590,7 +1712,11 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor |
 
         lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return lu_solve_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, LU_data, LU_pivots, out=out
+            )
         if modes:
             return lu_solve_packet.call_parameters(input, LU_data, LU_pivots, out=out)
         try:
@@ -1606,7 +1732,7 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor |
 
 
 def linalg_inv_ex(
-    A: Tensor, *, check_errors: bool = False, out: tuple[Tensor, Tensor] | None = None
+    A: Tensor, beyond: Any = None, check_errors: bool = False, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Inverses of square matrices, with a code instead of an error for singular ones (`torch.linalg.inv_ex`).
 
@@ -1643,7 +1769,9 @@ def linalg_inv_ex(
 
         linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_inv_ex_packet.call_named(FUNCTION, beyond, {}, A, check_errors, out=out)
         if modes:
             return linalg_inv_ex_packet.call_parameters(A, check_errors, out=out)
         try:
@@ -1658,7 +1786,7 @@ def linalg_inv_ex(
     return plan(A)
 
 
-def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+def linalg_inv(A: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Inverses of square matrices (`torch.linalg.inv`).
 
     Args:
@@ -1693,7 +1821,9 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         linalg_inv(Tensor A) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_inv_packet.call_named(FUNCTION, beyond, {}, A, out=out)
         if modes:
             return linalg_inv_packet.call_parameters(A, out=out)
         try:
@@ -1708,7 +1838,14 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(A)
 
 
-def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def inverse(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Inverses of square matrices (`torch.inverse`).
 
     Args:
@@ -1739,7 +1876,9 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         inverse(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return inverse_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return inverse_packet.call_parameters(input, out=out)
         try:
@@ -1757,13 +1896,15 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def _linalg_solve_ex(
     A: Tensor,
     B: Tensor,
-    *,
+    beyond: Any = None,
     left: bool = True,
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _linalg_solve_ex_packet.call_named(FUNCTION, beyond, {}, A, B, left, check_errors, out=out)
         if modes:
             return _linalg_solve_ex_packet.call_parameters(A, B, left, check_errors, out=out)
         try:
@@ -1781,7 +1922,7 @@ def _linalg_solve_ex(
 def linalg_solve_ex(
     A: Tensor,
     B: Tensor,
-    *,
+    beyond: Any = None,
     left: bool = True,
     check_errors: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
@@ -1822,7 +1963,9 @@ def linalg_solve_ex(
 
         linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_solve_ex_packet.call_named(FUNCTION, beyond, {}, A, B, left, check_errors, out=out)
         if modes:
             return linalg_solve_ex_packet.call_parameters(A, B, left, check_errors, out=out)
         try:
@@ -1837,7 +1980,9 @@ def linalg_solve_ex(
     return plan(A, B)
 
 
-def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
+def linalg_solve(
+    A: Tensor, B: Tensor, beyond: Any = None, left: bool = True, out: Tensor | None = None
+) -> Tensor:
     """Solution of square linear equations (`torch.linalg.solve`).
 
         A X = B, or X A = B if `left` is False
@@ -1877,7 +2022,9 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None 
 
         linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_solve_packet.call_named(FUNCTION, beyond, {}, A, B, left, out=out)
         if modes:
             return linalg_solve_packet.call_parameters(A, B, left, out=out)
         try:
@@ -1893,13 +2040,16 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None 
 
 
 def triangular_solve(
-    input: Tensor,
-    A: Tensor,
+    input: Tensor = REQUIRED,
+    A: Tensor = REQUIRED,
     upper: bool = True,
     transpose: bool = False,
     unitriangular: bool = False,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`).
 
@@ -1934,7 +2084,19 @@ def triangular_solve(
 
         triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return triangular_solve_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                A,
+                upper,
+                transpose,
+                unitriangular,
+                out=out,
+            )
         if modes:
             return triangular_solve_packet.call_parameters(input, A, upper, transpose, unitriangular, out=out)
         try:
@@ -1949,7 +2111,15 @@ def triangular_solve(
     return plan(input, A)
 
 
-def linalg_cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+def linalg_cholesky(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    upper: bool = False,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Cholesky factorisation of Hermitian positive definite matrices (`torch.linalg.cholesky`).
 
         A = L L^H, or A = U^H U if `upper` is True
@@ -1988,7 +2158,11 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = 
 
         linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_cholesky_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, upper, out=out
+            )
         if modes:
             return linalg_cholesky_packet.call_parameters(input, upper, out=out)
         try:
@@ -2003,7 +2177,15 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = 
     return plan(input)
 
 
-def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+def cholesky(
+    input: Tensor = REQUIRED,
+    upper: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`).
 
         A = L L^H, or A = U^H U if `upper` is True
@@ -2039,7 +2221,11 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 
         cholesky(Tensor self, bool upper=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return cholesky_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, upper, out=out
+            )
         if modes:
             return cholesky_packet.call_parameters(input, upper, out=out)
         try:
@@ -2055,7 +2241,14 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 
 
 def cholesky_solve(
-    input: Tensor, input2: Tensor, upper: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    input2: Tensor = REQUIRED,
+    upper: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`).
 
@@ -2088,7 +2281,11 @@ def cholesky_solve(
 
         cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return cholesky_solve_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, input2, upper, out=out
+            )
         if modes:
             return cholesky_solve_packet.call_parameters(input, input2, upper, out=out)
         try:
@@ -2103,7 +2300,15 @@ def cholesky_solve(
     return plan(input, input2)
 
 
-def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+def cholesky_inverse(
+    input: Tensor = REQUIRED,
+    upper: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`).
 
         A^-1, with A = L L^H, or A = U^H U if `upper` is True
@@ -2133,7 +2338,11 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None =
 
         cholesky_inverse(Tensor self, bool upper=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return cholesky_inverse_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, upper, out=out
+            )
         if modes:
             return cholesky_inverse_packet.call_parameters(input, upper, out=out)
         try:
@@ -2149,7 +2358,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None =
 
 
 def linalg_qr(
-    A: Tensor, mode: str = "reduced", *, out: tuple[Tensor, Tensor] | None = None
+    A: Tensor, mode: str = "reduced", beyond: Any = None, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`).
 
@@ -2191,7 +2400,9 @@ def linalg_qr(
 
         linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_qr_packet.call_named(FUNCTION, beyond, {}, A, mode, out=out)
         if modes:
             return linalg_qr_packet.call_parameters(A, mode, out=out)
         try:
@@ -2207,7 +2418,13 @@ def linalg_qr(
 
 
 def qr(
-    input: Tensor, some: bool = True, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    some: bool = True,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`).
 
@@ -2244,7 +2461,9 @@ def qr(
 
         qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return qr_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, some, out=out)
         if modes:
             return qr_packet.call_parameters(input, some, out=out)
         try:
@@ -2259,7 +2478,15 @@ def qr(
     return plan(input)
 
 
-def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
+def orgqr(
+    input: Tensor = REQUIRED,
+    input2: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """First columns of a product of Householder reflectors (`torch.orgqr`).
 
     Args:
@@ -2294,7 +2521,11 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor
 
         orgqr(Tensor self, Tensor input2) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return orgqr_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, input2, out=out
+            )
         if modes:
             return orgqr_packet.call_parameters(input, input2, out=out)
         try:
@@ -2310,7 +2541,13 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor
 
 
 def linalg_eigh(
-    input: Tensor, UPLO: str = "L", *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    UPLO: str = "L",
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigh`).
 
@@ -2349,7 +2586,11 @@ def linalg_eigh(
 
         linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_eigh_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, UPLO, out=out
+            )
         if modes:
             return linalg_eigh_packet.call_parameters(input, UPLO, out=out)
         try:
@@ -2364,7 +2605,15 @@ def linalg_eigh(
     return plan(input)
 
 
-def linalg_eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
+def linalg_eigvalsh(
+    input: Tensor = REQUIRED,
+    UPLO: str = "L",
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Eigenvalues of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigvalsh`).
 
     Args:
@@ -2394,7 +2643,11 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None
 
         linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_eigvalsh_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, UPLO, out=out
+            )
         if modes:
             return linalg_eigvalsh_packet.call_parameters(input, UPLO, out=out)
         try:
@@ -2409,7 +2662,14 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None
     return plan(input)
 
 
-def linalg_eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def linalg_eigvals(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Eigenvalues of square matrices (`torch.linalg.eigvals`).
 
     Args:
@@ -2441,7 +2701,11 @@ def linalg_eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         linalg_eigvals(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_eigvals_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return linalg_eigvals_packet.call_parameters(input, out=out)
         try:
@@ -2459,7 +2723,7 @@ def linalg_eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def linalg_svd(
     A: Tensor,
     full_matrices: bool = True,
-    *,
+    beyond: Any = None,
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -2509,7 +2773,9 @@ def linalg_svd(
 
         linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_svd_packet.call_named(FUNCTION, beyond, {}, A, full_matrices, driver, out=out)
         if modes:
             return linalg_svd_packet.call_parameters(A, full_matrices, driver, out=out)
         try:
@@ -2524,7 +2790,9 @@ def linalg_svd(
     return plan(A)
 
 
-def linalg_svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
+def linalg_svdvals(
+    A: Tensor, beyond: Any = None, driver: str | None = None, out: Tensor | None = None
+) -> Tensor:
     """Singular values of matrices, in descending order (`torch.linalg.svdvals`).
 
     Args:
@@ -2560,7 +2828,9 @@ def linalg_svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None =
 
         linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_svdvals_packet.call_named(FUNCTION, beyond, {}, A, driver, out=out)
         if modes:
             return linalg_svdvals_packet.call_parameters(A, driver, out=out)
         try:
@@ -2576,11 +2846,14 @@ def linalg_svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None =
 
 
 def svd(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     some: bool = True,
     compute_uv: bool = True,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`).
 
@@ -2619,7 +2892,11 @@ def svd(
 
         svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return svd_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, some, compute_uv, out=out
+            )
         if modes:
             return svd_packet.call_parameters(input, some, compute_uv, out=out)
         try:
@@ -2635,12 +2912,15 @@ def svd(
 
 
 def linalg_lstsq(
-    input: Tensor,
-    b: Tensor,
+    input: Tensor = REQUIRED,
+    b: Tensor = REQUIRED,
     rcond: float | None = None,
-    *,
+    beyond: Any = None,
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solution of linear least-squares problems (`torch.linalg.lstsq`).
 
@@ -2686,7 +2966,11 @@ def linalg_lstsq(
 
         linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_lstsq_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, b, rcond, driver, out=out
+            )
         if modes:
             return linalg_lstsq_packet.call_parameters(input, b, rcond, driver, out=out)
         try:
@@ -2701,9 +2985,11 @@ def linalg_lstsq(
     return plan(input, b, rcond)
 
 
-def _linalg_check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
+def _linalg_check_errors(info: Tensor, api_name: str, beyond: Any = None, is_matrix: bool = REQUIRED) -> None:
     """_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _linalg_check_errors_packet.call_named(FUNCTION, beyond, {}, info, api_name, is_matrix)
         return _linalg_check_errors_packet.call_parameters(info, api_name, is_matrix)
     try:
         plan = _linalg_check_errors_plans[info._spec][api_name, is_matrix]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -569,10 +570,38 @@ kaiser_window_plans = kaiser_window_packet.plans
 
 
 def _fft_r2c(
-    input: Tensor, dim: Sequence[int], normalization: int, onesided: bool, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: Sequence[int] = REQUIRED,
+    normalization: int = REQUIRED,
+    onesided: bool = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return _fft_r2c_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                normalization,
+                onesided,
+                out=out,
+            )
         if modes:
             return _fft_r2c_packet.call_parameters(input, dim, normalization, onesided, out=out)
         try:
@@ -588,10 +617,38 @@ def _fft_r2c(
 
 
 def _fft_c2r(
-    input: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: Sequence[int] = REQUIRED,
+    normalization: int = REQUIRED,
+    last_dim_size: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return _fft_c2r_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                normalization,
+                last_dim_size,
+                out=out,
+            )
         if modes:
             return _fft_c2r_packet.call_parameters(input, dim, normalization, last_dim_size, out=out)
         try:
@@ -607,10 +664,38 @@ def _fft_c2r(
 
 
 def _fft_c2c(
-    input: Tensor, dim: Sequence[int], normalization: int, forward: bool, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: Sequence[int] = REQUIRED,
+    normalization: int = REQUIRED,
+    forward: bool = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return _fft_c2c_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                normalization,
+                forward,
+                out=out,
+            )
         if modes:
             return _fft_c2c_packet.call_parameters(input, dim, normalization, forward, out=out)
         try:
@@ -626,7 +711,16 @@ def _fft_c2c(
 
 
 def fft_fft(
-    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform along one dimension (`torch.fft.fft`).
 
@@ -669,7 +763,19 @@ def fft_fft(
 
         fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_fft_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, n, dim, norm, out=out
+            )
         if modes:
             return fft_fft_packet.call_parameters(input, n, dim, norm, out=out)
         try:
@@ -685,7 +791,16 @@ def fft_fft(
 
 
 def fft_ifft(
-    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse discrete Fourier transform along one dimension (`torch.fft.ifft`).
 
@@ -725,7 +840,19 @@ def fft_ifft(
 
         fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ifft_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, n, dim, norm, out=out
+            )
         if modes:
             return fft_ifft_packet.call_parameters(input, n, dim, norm, out=out)
         try:
@@ -741,7 +868,16 @@ def fft_ifft(
 
 
 def fft_rfft(
-    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform of a real signal along one dimension, the frequencies from 0 upwards (`torch.fft.rfft`).
 
@@ -782,7 +918,19 @@ def fft_rfft(
 
         fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_rfft_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, n, dim, norm, out=out
+            )
         if modes:
             return fft_rfft_packet.call_parameters(input, n, dim, norm, out=out)
         try:
@@ -798,7 +946,16 @@ def fft_rfft(
 
 
 def fft_irfft(
-    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse of `tt.fft.rfft`: a real signal from the frequencies from 0 upwards (`torch.fft.irfft`).
 
@@ -840,7 +997,19 @@ def fft_irfft(
 
         fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_irfft_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, n, dim, norm, out=out
+            )
         if modes:
             return fft_irfft_packet.call_parameters(input, n, dim, norm, out=out)
         try:
@@ -856,7 +1025,16 @@ def fft_irfft(
 
 
 def fft_hfft(
-    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform of a Hermitian signal, of which the first half is given; the result is real (`torch.fft.hfft`).
 
@@ -897,7 +1075,19 @@ def fft_hfft(
 
         fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_hfft_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, n, dim, norm, out=out
+            )
         if modes:
             return fft_hfft_packet.call_parameters(input, n, dim, norm, out=out)
         try:
@@ -913,7 +1103,16 @@ def fft_hfft(
 
 
 def fft_ihfft(
-    input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse of `tt.fft.hfft`: the first half of a Hermitian signal from its real transform (`torch.fft.ihfft`).
 
@@ -950,7 +1149,19 @@ def fft_ihfft(
 
         fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ihfft_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, n, dim, norm, out=out
+            )
         if modes:
             return fft_ihfft_packet.call_parameters(input, n, dim, norm, out=out)
         try:
@@ -966,12 +1177,16 @@ def fft_ihfft(
 
 
 def fft_fft2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] = (-2, -1),
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform over two dimensions (`torch.fft.fft2`).
 
@@ -1013,7 +1228,19 @@ def fft_fft2(
 
         fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_fft2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_fft2_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1029,12 +1256,16 @@ def fft_fft2(
 
 
 def fft_ifft2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] = (-2, -1),
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse discrete Fourier transform over two dimensions (`torch.fft.ifft2`).
 
@@ -1073,7 +1304,19 @@ def fft_ifft2(
 
         fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ifft2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_ifft2_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1089,12 +1332,16 @@ def fft_ifft2(
 
 
 def fft_rfft2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] = (-2, -1),
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform of a real signal over two dimensions, half of the last one (`torch.fft.rfft2`).
 
@@ -1138,7 +1385,19 @@ def fft_rfft2(
 
         fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_rfft2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_rfft2_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1154,12 +1413,16 @@ def fft_rfft2(
 
 
 def fft_irfft2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] = (-2, -1),
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse of `tt.fft.rfft2`: a real signal from half of its spectrum (`torch.fft.irfft2`).
 
@@ -1201,7 +1464,19 @@ def fft_irfft2(
 
         fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_irfft2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_irfft2_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1217,12 +1492,16 @@ def fft_irfft2(
 
 
 def fft_hfft2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] = (-2, -1),
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform of a Hermitian signal over two dimensions; the result is real (`torch.fft.hfft2`).
 
@@ -1264,7 +1543,19 @@ def fft_hfft2(
 
         fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_hfft2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_hfft2_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1280,12 +1571,16 @@ def fft_hfft2(
 
 
 def fft_ihfft2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] = (-2, -1),
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse of `tt.fft.hfft2`: half of a Hermitian signal from its real transform (`torch.fft.ihfft2`).
 
@@ -1324,7 +1619,19 @@ def fft_ihfft2(
 
         fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ihfft2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_ihfft2_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1340,12 +1647,16 @@ def fft_ihfft2(
 
 
 def fft_fftn(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] | None = None,
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform over several dimensions (`torch.fft.fftn`).
 
@@ -1388,7 +1699,19 @@ def fft_fftn(
 
         fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_fftn_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_fftn_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1404,12 +1727,16 @@ def fft_fftn(
 
 
 def fft_ifftn(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] | None = None,
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse discrete Fourier transform over several dimensions (`torch.fft.ifftn`).
 
@@ -1449,7 +1776,19 @@ def fft_ifftn(
 
         fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ifftn_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_ifftn_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1465,12 +1804,16 @@ def fft_ifftn(
 
 
 def fft_rfftn(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] | None = None,
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform of a real signal over several dimensions, half of the last one (`torch.fft.rfftn`).
 
@@ -1516,7 +1859,19 @@ def fft_rfftn(
 
         fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_rfftn_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_rfftn_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1532,12 +1887,16 @@ def fft_rfftn(
 
 
 def fft_irfftn(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] | None = None,
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse of `tt.fft.rfftn`: a real signal from half of its spectrum (`torch.fft.irfftn`).
 
@@ -1581,7 +1940,19 @@ def fft_irfftn(
 
         fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_irfftn_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_irfftn_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1597,12 +1968,16 @@ def fft_irfftn(
 
 
 def fft_hfftn(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] | None = None,
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Discrete Fourier transform of a Hermitian signal over several dimensions; the result is real (`torch.fft.hfftn`).
 
@@ -1646,7 +2021,19 @@ def fft_hfftn(
 
         fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_hfftn_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_hfftn_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1662,12 +2049,16 @@ def fft_hfftn(
 
 
 def fft_ihfftn(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     s: int | Sequence[int] | None = None,
     dim: int | Sequence[int] | None = None,
     norm: str | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Inverse of `tt.fft.hfftn`: half of a Hermitian signal from its real transform (`torch.fft.ihfftn`).
 
@@ -1708,7 +2099,19 @@ def fft_ihfftn(
 
         fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ihfftn_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, s, dim, norm, out=out
+            )
         if modes:
             return fft_ihfftn_packet.call_parameters(input, s, dim, norm, out=out)
         try:
@@ -1723,7 +2126,14 @@ def fft_ihfftn(
     return plan(input)
 
 
-def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def fft_fftshift(
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """Frequencies reordered so that frequency 0 stands in the middle (`torch.fft.fftshift`).
 
     Args:
@@ -1745,7 +2155,11 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tenso
 
         fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_fftshift_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim
+            )
         return fft_fftshift_packet.call_parameters(input, dim)
     try:
         plan = fft_fftshift_plans[input._spec][dim]
@@ -1754,7 +2168,14 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tenso
     return plan(input)
 
 
-def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def fft_ifftshift(
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """Inverse of `tt.fft.fftshift`, frequency 0 from the middle to the front (`torch.fft.ifftshift`).
 
     Args:
@@ -1776,7 +2197,11 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
 
         fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return fft_ifftshift_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim
+            )
         return fft_ifftshift_packet.call_parameters(input, dim)
     try:
         plan = fft_ifftshift_plans[input._spec][dim]
@@ -1788,7 +2213,7 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
 def fft_fftfreq(
     n: int,
     d: float = 1.0,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1824,8 +2249,13 @@ def fft_fftfreq(
 
         fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = fft_fftfreq_packet.call_named(
+                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
+            )
+        else:
+            made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
@@ -1839,7 +2269,7 @@ def fft_fftfreq(
 def fft_rfftfreq(
     n: int,
     d: float = 1.0,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -1872,8 +2302,13 @@ def fft_rfftfreq(
 
         fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = fft_rfftfreq_packet.call_named(
+                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
+            )
+        else:
+            made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
@@ -1885,8 +2320,8 @@ def fft_rfftfreq(
 
 
 def stft(
-    input: Tensor,
-    n_fft: int,
+    input: Tensor = REQUIRED,
+    n_fft: int = REQUIRED,
     hop_length: int | None = None,
     win_length: int | None = None,
     window: Tensor | None = None,
@@ -1896,6 +2331,9 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Short-time Fourier transform, the spectra of overlapping sections of a signal (`torch.stft`).
 
@@ -1947,7 +2385,24 @@ def stft(
 
         stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return stft_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                n_fft,
+                hop_length,
+                win_length,
+                window,
+                center,
+                pad_mode,
+                normalized,
+                onesided,
+                return_complex,
+                align_to_window,
+            )
         return stft_packet.call_parameters(
             input,
             n_fft,
@@ -1992,8 +2447,8 @@ def stft(
 
 
 def istft(
-    input: Tensor,
-    n_fft: int,
+    input: Tensor = REQUIRED,
+    n_fft: int = REQUIRED,
     hop_length: int | None = None,
     win_length: int | None = None,
     window: Tensor | None = None,
@@ -2002,6 +2457,9 @@ def istft(
     onesided: bool | None = None,
     length: int | None = None,
     return_complex: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Inverse of `tt.stft`, a signal from the spectra of its sections (`torch.istft`).
 
@@ -2048,7 +2506,23 @@ def istft(
 
         istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return istft_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                n_fft,
+                hop_length,
+                win_length,
+                window,
+                center,
+                normalized,
+                onesided,
+                length,
+                return_complex,
+            )
         return istft_packet.call_parameters(
             input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
         )
@@ -2074,7 +2548,7 @@ def istft(
 def hann_window(
     window_length: int,
     periodic: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -2118,8 +2592,15 @@ def hann_window(
         hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = hann_window_packet.call_parameters(window_length, periodic, dtype, layout, device, pin_memory)
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = hann_window_packet.call_named(
+                FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
+            )
+        else:
+            made = hann_window_packet.call_parameters(
+                window_length, periodic, dtype, layout, device, pin_memory
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hann_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
@@ -2133,7 +2614,7 @@ def hann_window(
 def bartlett_window(
     window_length: int,
     periodic: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -2177,10 +2658,15 @@ def bartlett_window(
         bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = bartlett_window_packet.call_parameters(
-            window_length, periodic, dtype, layout, device, pin_memory
-        )
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = bartlett_window_packet.call_named(
+                FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
+            )
+        else:
+            made = bartlett_window_packet.call_parameters(
+                window_length, periodic, dtype, layout, device, pin_memory
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = bartlett_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
@@ -2194,7 +2680,7 @@ def bartlett_window(
 def blackman_window(
     window_length: int,
     periodic: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -2238,10 +2724,15 @@ def blackman_window(
         blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = blackman_window_packet.call_parameters(
-            window_length, periodic, dtype, layout, device, pin_memory
-        )
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = blackman_window_packet.call_named(
+                FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
+            )
+        else:
+            made = blackman_window_packet.call_parameters(
+                window_length, periodic, dtype, layout, device, pin_memory
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = blackman_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
@@ -2257,7 +2748,7 @@ def hamming_window(
     periodic: bool = NOT_GIVEN,
     alpha: float = NOT_GIVEN,
     beta: float = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -2307,10 +2798,15 @@ def hamming_window(
         hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = hamming_window_packet.call_parameters(
-            window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
-        )
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = hamming_window_packet.call_named(
+                FUNCTION, beyond, {}, window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
+            )
+        else:
+            made = hamming_window_packet.call_parameters(
+                window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hamming_window_plans[window_length][
@@ -2329,7 +2825,7 @@ def kaiser_window(
     window_length: int,
     periodic: bool = NOT_GIVEN,
     beta: float = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -2376,10 +2872,15 @@ def kaiser_window(
         kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes:
-        made = kaiser_window_packet.call_parameters(
-            window_length, periodic, beta, dtype, layout, device, pin_memory
-        )
+    if modes or beyond is not None:
+        if beyond is not None:
+            made = kaiser_window_packet.call_named(
+                FUNCTION, beyond, {}, window_length, periodic, beta, dtype, layout, device, pin_memory
+            )
+        else:
+            made = kaiser_window_packet.call_parameters(
+                window_length, periodic, beta, dtype, layout, device, pin_memory
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = kaiser_window_plans[window_length][periodic, beta.__class__, dtype, layout, device, pin_memory]

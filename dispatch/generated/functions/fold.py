@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,13 +60,16 @@ col2im_outs = col2im_packet.outs
 
 
 def im2col(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    dilation: int | Sequence[int],
-    padding: int | Sequence[int],
-    stride: int | Sequence[int],
-    *,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    dilation: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The windows of images, each as a column (`torch.ops.aten.im2col`).
 
@@ -102,7 +106,19 @@ def im2col(
 
         im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return im2col_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                dilation,
+                padding,
+                stride,
+                out=out,
+            )
         if modes:
             return im2col_packet.call_parameters(input, kernel_size, dilation, padding, stride, out=out)
         try:
@@ -118,14 +134,17 @@ def im2col(
 
 
 def col2im(
-    input: Tensor,
-    output_size: int | Sequence[int],
-    kernel_size: int | Sequence[int],
-    dilation: int | Sequence[int],
-    padding: int | Sequence[int],
-    stride: int | Sequence[int],
-    *,
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    dilation: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Images made of columns of windows, overlapping elements added up (`torch.ops.aten.col2im`).
 
@@ -163,7 +182,20 @@ def col2im(
 
         col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return col2im_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                output_size,
+                kernel_size,
+                dilation,
+                padding,
+                stride,
+                out=out,
+            )
         if modes:
             return col2im_packet.call_parameters(
                 input, output_size, kernel_size, dilation, padding, stride, out=out

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,13 @@ fractional_max_pool3d_backward_plans = fractional_max_pool3d_backward_packet.pla
 
 
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    random_samples: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest element of each of windows of images that start at random distances (`torch.nn.functional.fractional_max_pool2d`).
 
@@ -115,7 +122,11 @@ def fractional_max_pool2d(
 
         fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fractional_max_pool2d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, kernel_size, output_size, random_samples
+            )
         return fractional_max_pool2d_packet.call_parameters(input, kernel_size, output_size, random_samples)
     try:
         plan = fractional_max_pool2d_plans[input._spec][kernel_size, output_size, random_samples._spec]
@@ -126,13 +137,27 @@ def fractional_max_pool2d(
 
 def fractional_max_pool2d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int],
-    indices: Tensor,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    indices: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fractional_max_pool2d_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                kernel_size,
+                output_size,
+                indices,
+            )
         return fractional_max_pool2d_backward_packet.call_parameters(
             grad_output, input, kernel_size, output_size, indices
         )
@@ -148,7 +173,13 @@ def fractional_max_pool2d_backward(
 
 
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    random_samples: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest element of each of windows of volumes that start at random distances (`torch.nn.functional.fractional_max_pool3d`).
 
@@ -186,7 +217,11 @@ def fractional_max_pool3d(
 
         fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fractional_max_pool3d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, kernel_size, output_size, random_samples
+            )
         return fractional_max_pool3d_packet.call_parameters(input, kernel_size, output_size, random_samples)
     try:
         plan = fractional_max_pool3d_plans[input._spec][kernel_size, output_size, random_samples._spec]
@@ -197,13 +232,27 @@ def fractional_max_pool3d(
 
 def fractional_max_pool3d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int],
-    indices: Tensor,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    indices: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fractional_max_pool3d_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                kernel_size,
+                output_size,
+                indices,
+            )
         return fractional_max_pool3d_backward_packet.call_parameters(
             grad_output, input, kernel_size, output_size, indices
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -408,7 +409,13 @@ _restride_plans = _restride_packet.plans
 
 
 def view_copy(
-    input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = None, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The same elements in another shape, as a copy (`torch.view_copy`).
 
@@ -438,14 +445,11 @@ def view_copy(
 
         view_copy(Tensor self, SymInt[] size) -> Tensor
     """
-    if size is None:
-        size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return view_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, size, out=out
+            )
         if modes:
             return view_copy_packet.call_parameters(input, size, out=out)
         try:
@@ -461,12 +465,15 @@ def view_copy(
 
 
 def as_strided_copy(
-    input: Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
+    input: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
     storage_offset: int | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A copy of what `as_strided` shows of a tensor's memory (`torch.as_strided_copy`).
 
@@ -501,7 +508,11 @@ def as_strided_copy(
 
         as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return as_strided_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, size, stride, storage_offset, out=out
+            )
         if modes:
             return as_strided_copy_packet.call_parameters(input, size, stride, storage_offset, out=out)
         try:
@@ -516,9 +527,21 @@ def as_strided_copy(
     return plan(input)
 
 
-def _strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+def _strided_copy(
+    input: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    offset: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _strided_copy_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, size, stride, offset
+            )
         return _strided_copy_packet.call_parameters(input, size, stride, offset)
     try:
         plan = _strided_copy_plans[input._spec][size, stride, offset]
@@ -528,11 +551,14 @@ def _strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], off
 
 
 def expand_copy(
-    input: Tensor,
-    *sizes: int | Sequence[int],
-    size: Sequence[int] | None = None,
+    input: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    beyond: Any = None,
     implicit: bool = False,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A copy in which dimensions of size 1 are repeated (`torch.expand_copy`).
 
@@ -564,14 +590,11 @@ def expand_copy(
 
         expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor
     """
-    if size is None:
-        size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return expand_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, size, implicit, out=out
+            )
         if modes:
             return expand_copy_packet.call_parameters(input, size, implicit, out=out)
         try:
@@ -587,7 +610,13 @@ def expand_copy(
 
 
 def permute_copy(
-    input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dims: Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A copy with the dimensions in another order (`torch.permute_copy`).
 
@@ -618,14 +647,11 @@ def permute_copy(
 
         permute_copy(Tensor self, int[] dims) -> Tensor
     """
-    if dims is None:
-        dims = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            dims = sizes[0]
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return permute_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, dims, out=out
+            )
         if modes:
             return permute_copy_packet.call_parameters(input, dims, out=out)
         try:
@@ -640,7 +666,16 @@ def permute_copy(
     return plan(input)
 
 
-def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+def transpose_copy(
+    input: Tensor = REQUIRED,
+    dim0: int = REQUIRED,
+    dim1: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy with two dimensions exchanged (`torch.transpose_copy`).
 
     Args:
@@ -670,7 +705,11 @@ def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = 
 
         transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return transpose_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, dim0, dim1, out=out
+            )
         if modes:
             return transpose_copy_packet.call_parameters(input, dim0, dim1, out=out)
         try:
@@ -685,7 +724,14 @@ def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = 
     return plan(input)
 
 
-def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def t_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of a matrix's transpose (`torch.t_copy`).
 
     Args:
@@ -714,7 +760,9 @@ def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         t_copy(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return t_copy_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return t_copy_packet.call_parameters(input, out=out)
         try:
@@ -729,7 +777,17 @@ def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
+def select_copy(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy of the slice at one index of a dimension (`torch.select_copy`).
 
     Args:
@@ -757,7 +815,19 @@ def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = Non
 
         select_copy.int(Tensor self, int dim, SymInt index) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return select_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, out=out
+            )
         if modes:
             return select_copy_packet.call_parameters(input, dim, index, out=out)
         try:
@@ -773,13 +843,17 @@ def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = Non
 
 
 def slice_copy(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int = 0,
     start: int | None = None,
     end: int | None = None,
     step: int = 1,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """A copy of every `step`-th index of a dimension between two indices (`torch.slice_copy`).
 
@@ -812,7 +886,27 @@ def slice_copy(
 
         slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return slice_copy_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                start,
+                end,
+                step,
+                out=out,
+            )
         if modes:
             return slice_copy_packet.call_parameters(input, dim, start, end, step, out=out)
         try:
@@ -827,7 +921,16 @@ def slice_copy(
     return plan(input)
 
 
-def squeeze_copy(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN, *, out: Tensor | None = None) -> Tensor:
+def squeeze_copy(
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] = NOT_GIVEN,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy without dimensions of size 1 (`torch.squeeze_copy`).
 
     Signatures::
@@ -863,7 +966,19 @@ def squeeze_copy(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN, *, out: Te
         squeeze_copy.dim(Tensor self, int dim) -> Tensor
         squeeze_copy.dims(Tensor self, int[] dim) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return squeeze_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return squeeze_copy_packet.call_parameters(input, dim, out=out)
         try:
@@ -878,7 +993,16 @@ def squeeze_copy(input: Tensor, dim: int | Sequence[int] = NOT_GIVEN, *, out: Te
     return plan(input)
 
 
-def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+def unsqueeze_copy(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy with a new dimension of size 1 (`torch.unsqueeze_copy`).
 
     Args:
@@ -907,7 +1031,19 @@ def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Ten
 
         unsqueeze_copy(Tensor self, int dim) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return unsqueeze_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return unsqueeze_copy_packet.call_parameters(input, dim, out=out)
         try:
@@ -922,7 +1058,14 @@ def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Ten
     return plan(input)
 
 
-def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def alias_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of the whole tensor (`torch.alias_copy`).
 
     Args:
@@ -945,7 +1088,9 @@ def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         alias_copy(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return alias_copy_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return alias_copy_packet.call_parameters(input, out=out)
         try:
@@ -960,7 +1105,14 @@ def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def detach_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy outside the graph of derivatives (`torch.detach_copy`).
 
     Args:
@@ -984,7 +1136,9 @@ def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         detach_copy(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return detach_copy_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return detach_copy_packet.call_parameters(input, out=out)
         try:
@@ -1000,7 +1154,15 @@ def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def diagonal_copy(
-    input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A copy of the diagonals of the matrices in two dimensions (`torch.diagonal_copy`).
 
@@ -1031,7 +1193,11 @@ def diagonal_copy(
 
         diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return diagonal_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, offset, dim1, dim2, out=out
+            )
         if modes:
             return diagonal_copy_packet.call_parameters(input, offset, dim1, dim2, out=out)
         try:
@@ -1046,7 +1212,17 @@ def diagonal_copy(
     return plan(input)
 
 
-def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None) -> Tensor:
+def unfold_copy(
+    input: Tensor = REQUIRED,
+    dimension: int = REQUIRED,
+    size: int = REQUIRED,
+    step: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of all windows of one size along a dimension (`torch.unfold_copy`).
 
     Args:
@@ -1078,7 +1254,11 @@ def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Ten
 
         unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return unfold_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, dimension, size, step, out=out
+            )
         if modes:
             return unfold_copy_packet.call_parameters(input, dimension, size, step, out=out)
         try:
@@ -1093,7 +1273,16 @@ def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Ten
     return plan(input)
 
 
-def unbind_copy(input: Tensor, dim: int = 0, *, out: Tensor | None = None) -> Sequence[Tensor]:
+def unbind_copy(
+    input: Tensor = REQUIRED,
+    dim: int = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """Copies of the slices at all indices of a dimension (`torch.unbind_copy`).
 
     Args:
@@ -1121,7 +1310,19 @@ def unbind_copy(input: Tensor, dim: int = 0, *, out: Tensor | None = None) -> Se
 
         unbind_copy.int(Tensor self, int dim=0) -> Tensor[]
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return unbind_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return unbind_copy_packet.call_parameters(input, dim, out=out)
         try:
@@ -1137,7 +1338,15 @@ def unbind_copy(input: Tensor, dim: int = 0, *, out: Tensor | None = None) -> Se
 
 
 def split_copy(
-    input: Tensor, split_size: int, dim: int = 0, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    split_size: int = REQUIRED,
+    dim: int = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Sequence[Tensor]:
     """Copies of consecutive pieces of a dimension, of one length (`torch.split_copy`).
 
@@ -1169,7 +1378,19 @@ def split_copy(
 
         split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return split_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_size, dim, out=out
+            )
         if modes:
             return split_copy_packet.call_parameters(input, split_size, dim, out=out)
         try:
@@ -1185,7 +1406,15 @@ def split_copy(
 
 
 def split_with_sizes_copy(
-    input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    split_sizes: Sequence[int] = REQUIRED,
+    dim: int = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Sequence[Tensor]:
     """Copies of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes_copy`).
 
@@ -1216,7 +1445,19 @@ def split_with_sizes_copy(
 
         split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return split_with_sizes_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_sizes, dim, out=out
+            )
         if modes:
             return split_with_sizes_copy_packet.call_parameters(input, split_sizes, dim, out=out)
         try:
@@ -1231,7 +1472,14 @@ def split_with_sizes_copy(
     return plan(input)
 
 
-def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def view_as_real_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of complex numbers as pairs of real ones (`torch.view_as_real_copy`).
 
     Args:
@@ -1259,7 +1507,11 @@ def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         view_as_real_copy(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return view_as_real_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return view_as_real_copy_packet.call_parameters(input, out=out)
         try:
@@ -1274,7 +1526,14 @@ def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def view_as_complex_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of pairs of real numbers as complex ones (`torch.view_as_complex_copy`).
 
     Args:
@@ -1301,7 +1560,11 @@ def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         view_as_complex_copy(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return view_as_complex_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return view_as_complex_copy_packet.call_parameters(input, out=out)
         try:
@@ -1316,7 +1579,16 @@ def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+def select_scatter(
+    input: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy in which the slice at one index of a dimension holds another tensor's elements (`torch.select_scatter`).
 
     Args:
@@ -1346,7 +1618,11 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
         select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return select_scatter_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, src, dim, index
+            )
         return select_scatter_packet.call_parameters(input, src, dim, index)
     try:
         plan = select_scatter_plans[input._spec][src._spec, dim, index]
@@ -1356,14 +1632,18 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 def slice_scatter(
-    input: Tensor,
-    src: Tensor,
+    input: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
     dim: int = 0,
     start: int | None = None,
     end: int | None = None,
     step: int = 1,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """A copy in which a slice of a dimension holds another tensor's elements (`torch.slice_scatter`).
 
@@ -1397,7 +1677,28 @@ def slice_scatter(
 
         slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return slice_scatter_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                src,
+                dim,
+                start,
+                end,
+                step,
+                out=out,
+            )
         if modes:
             return slice_scatter_packet.call_parameters(input, src, dim, start, end, step, out=out)
         try:
@@ -1412,7 +1713,16 @@ def slice_scatter(
     return plan(input, src)
 
 
-def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal_scatter(
+    input: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy in which the diagonals of the matrices in two dimensions hold another tensor's elements (`torch.diagonal_scatter`).
 
     Args:
@@ -1443,7 +1753,11 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
         diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return diagonal_scatter_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, src, offset, dim1, dim2
+            )
         return diagonal_scatter_packet.call_parameters(input, src, offset, dim1, dim2)
     try:
         plan = diagonal_scatter_plans[input._spec][src._spec, offset, dim1, dim2]
@@ -1453,7 +1767,14 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+    input: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    storage_offset: int | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A copy in which what `as_strided` shows holds another tensor's elements (`torch.as_strided_scatter`).
 
@@ -1487,7 +1808,11 @@ def as_strided_scatter(
 
         as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return as_strided_scatter_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, src, size, stride, storage_offset
+            )
         return as_strided_scatter_packet.call_parameters(input, src, size, stride, storage_offset)
     try:
         plan = as_strided_scatter_plans[input._spec][src._spec, size, stride, storage_offset]
@@ -1497,10 +1822,21 @@ def as_strided_scatter(
 
 
 def _strided_scatter(
-    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
+    input: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    offset: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _strided_scatter_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, src, size, stride, offset
+            )
         return _strided_scatter_packet.call_parameters(input, src, size, stride, offset)
     try:
         plan = _strided_scatter_plans[input._spec][src._spec, size, stride, offset]
@@ -1509,9 +1845,13 @@ def _strided_scatter(
     return plan(input, src)
 
 
-def _restride(input: Tensor, stride: Sequence[int]) -> Tensor:
+def _restride(
+    input: Tensor = REQUIRED, stride: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_restride(Tensor self, SymInt[] stride) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _restride_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, stride)
         return _restride_packet.call_parameters(input, stride)
     try:
         plan = _restride_plans[input._spec][stride]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +158,14 @@ affine_grid_generator_backward_plans = affine_grid_generator_backward_packet.pla
 
 
 def grid_sampler(
-    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+    input: Tensor = REQUIRED,
+    grid: Tensor = REQUIRED,
+    interpolation_mode: int = REQUIRED,
+    padding_mode: int = REQUIRED,
+    align_corners: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Images or volumes, read at given places between their elements (`torch.nn.functional.grid_sample`).
 
@@ -196,7 +204,18 @@ def grid_sampler(
 
         grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return grid_sampler_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+            )
         return grid_sampler_packet.call_parameters(
             input, grid, interpolation_mode, padding_mode, align_corners
         )
@@ -208,13 +227,16 @@ def grid_sampler(
 
 
 def grid_sampler_2d(
-    input: Tensor,
-    grid: Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    *,
+    input: Tensor = REQUIRED,
+    grid: Tensor = REQUIRED,
+    interpolation_mode: int = REQUIRED,
+    padding_mode: int = REQUIRED,
+    align_corners: bool = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Images, read at given places between their elements (`torch.grid_sampler_2d`).
 
@@ -246,7 +268,19 @@ def grid_sampler_2d(
 
         grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return grid_sampler_2d_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                out=out,
+            )
         if modes:
             return grid_sampler_2d_packet.call_parameters(
                 input, grid, interpolation_mode, padding_mode, align_corners, out=out
@@ -269,15 +303,31 @@ def grid_sampler_2d(
 
 def grid_sampler_2d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    grid: Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    grid: Tensor = REQUIRED,
+    interpolation_mode: int = REQUIRED,
+    padding_mode: int = REQUIRED,
+    align_corners: bool = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return grid_sampler_2d_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+            )
         return grid_sampler_2d_backward_packet.call_parameters(
             grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
         )
@@ -293,13 +343,16 @@ def grid_sampler_2d_backward(
 
 
 def grid_sampler_3d(
-    input: Tensor,
-    grid: Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    *,
+    input: Tensor = REQUIRED,
+    grid: Tensor = REQUIRED,
+    interpolation_mode: int = REQUIRED,
+    padding_mode: int = REQUIRED,
+    align_corners: bool = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Volumes, read at given places between their elements (`torch.grid_sampler_3d`).
 
@@ -331,7 +384,19 @@ def grid_sampler_3d(
 
         grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return grid_sampler_3d_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                out=out,
+            )
         if modes:
             return grid_sampler_3d_packet.call_parameters(
                 input, grid, interpolation_mode, padding_mode, align_corners, out=out
@@ -354,15 +419,31 @@ def grid_sampler_3d(
 
 def grid_sampler_3d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    grid: Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    grid: Tensor = REQUIRED,
+    interpolation_mode: int = REQUIRED,
+    padding_mode: int = REQUIRED,
+    align_corners: bool = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return grid_sampler_3d_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+            )
         return grid_sampler_3d_backward_packet.call_parameters(
             grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
         )
@@ -394,14 +475,29 @@ def _grid_sampler_taps(
 
 def _grid_sampler_grid_backward(
     grad_output: Tensor,
-    input: Tensor,
-    grid: Tensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
+    input: Tensor = REQUIRED,
+    grid: Tensor = REQUIRED,
+    interpolation_mode: int = REQUIRED,
+    padding_mode: int = REQUIRED,
+    align_corners: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_grid_sampler_grid_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _grid_sampler_grid_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+            )
         return _grid_sampler_grid_backward_packet.call_parameters(
             grad_output, input, grid, interpolation_mode, padding_mode, align_corners
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,15 +159,22 @@ def histogram(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def _histogramdd_bin_edges(
-    input: Tensor,
-    bins: Sequence[int],
-    *,
+    input: Tensor = REQUIRED,
+    bins: Sequence[int] = REQUIRED,
+    beyond: Any = None,
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Sequence[Tensor]:
     """_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]"""
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _histogramdd_bin_edges_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, bins, range, weight, density
+            )
         return _histogramdd_bin_edges_packet.call_parameters(input, bins, range, weight, density)
     try:
         plan = _histogramdd_bin_edges_plans[input._spec][
@@ -178,16 +186,23 @@ def _histogramdd_bin_edges(
 
 
 def _histogramdd_from_bin_cts(
-    input: Tensor,
-    bins: Sequence[int],
-    *,
+    input: Tensor = REQUIRED,
+    bins: Sequence[int] = REQUIRED,
+    beyond: Any = None,
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _histogramdd_from_bin_cts_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, bins, range, weight, density, out=out
+            )
         if modes:
             return _histogramdd_from_bin_cts_packet.call_parameters(
                 input, bins, range, weight, density, out=out
@@ -209,15 +224,22 @@ def _histogramdd_from_bin_cts(
 
 
 def _histogramdd_from_bin_tensors(
-    input: Tensor,
-    bins: Sequence[Tensor],
-    *,
+    input: Tensor = REQUIRED,
+    bins: Sequence[Tensor] = REQUIRED,
+    beyond: Any = None,
     weight: Tensor | None = None,
     density: bool = False,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _histogramdd_from_bin_tensors_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, bins, weight, density, out=out
+            )
         if modes:
             return _histogramdd_from_bin_tensors_packet.call_parameters(input, bins, weight, density, out=out)
         try:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -845,7 +846,13 @@ triu__packet = packet(
 triu__plans = triu__packet.plans
 
 
-def cat(tensors: Sequence[Tensor], dim: int | str = 0, *, out: Tensor | None = None) -> Tensor:
+def cat(
+    tensors: Sequence[Tensor],
+    dim: int | str = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    axis: Any = None,
+) -> Tensor:
     """Tensors joined along a dimension that they have (`torch.cat`).
 
     Args:
@@ -878,7 +885,9 @@ def cat(tensors: Sequence[Tensor], dim: int | str = 0, *, out: Tensor | None = N
         cat(Tensor[] tensors, int dim=0) -> Tensor
         cat.names(Tensor[] tensors, Dimname dim) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return cat_packet.call_named(FUNCTION, beyond, {"axis": axis}, tensors, dim, out=out)
         if modes:
             return cat_packet.call_parameters(tensors, dim, out=out)
         try:
@@ -903,7 +912,7 @@ def cat(tensors: Sequence[Tensor], dim: int | str = 0, *, out: Tensor | None = N
     return plan(tensors)
 
 
-def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def concat(tensors: Sequence[Tensor], dim: int = 0, axis: Any = None) -> Tensor:
     """Tensors joined along a dimension that they have (`torch.concat`).
 
     Another name of `tt.cat`.
@@ -935,7 +944,9 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
         concat(Tensor[] tensors, int dim=0) -> Tensor
     """
-    if modes:
+    if modes or axis is not None:
+        if axis is not None:
+            return concat_packet.call_named(FUNCTION, None, {"axis": axis}, tensors, dim)
         return concat_packet.call_parameters(tensors, dim)
     try:
         plan = concat_plans[
@@ -946,7 +957,7 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return plan(tensors)
 
 
-def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def concatenate(tensors: Sequence[Tensor], dim: int = 0, axis: Any = None) -> Tensor:
     """Tensors joined along a dimension that they have (`torch.concatenate`).
 
     Another name of `tt.cat`.
@@ -978,7 +989,9 @@ def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
         concatenate(Tensor[] tensors, int dim=0) -> Tensor
     """
-    if modes:
+    if modes or axis is not None:
+        if axis is not None:
+            return concatenate_packet.call_named(FUNCTION, None, {"axis": axis}, tensors, dim)
         return concatenate_packet.call_parameters(tensors, dim)
     try:
         plan = concatenate_plans[
@@ -989,7 +1002,9 @@ def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return plan(tensors)
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+def stack(
+    tensors: Sequence[Tensor], dim: int = 0, beyond: Any = None, out: Tensor | None = None, axis: Any = None
+) -> Tensor:
     """Tensors of one shape joined along a new dimension (`torch.stack`).
 
     Args:
@@ -1018,7 +1033,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
 
         stack(Tensor[] tensors, int dim=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return stack_packet.call_named(FUNCTION, beyond, {"axis": axis}, tensors, dim, out=out)
         if modes:
             return stack_packet.call_parameters(tensors, dim, out=out)
         try:
@@ -1043,9 +1060,20 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     return plan(tensors)
 
 
-def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor | None = None) -> Tensor:
+def _chunk_cat(
+    tensors: Sequence[Tensor],
+    dim: int = REQUIRED,
+    num_chunks: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    axis: Any = None,
+) -> Tensor:
     """_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return _chunk_cat_packet.call_named(
+                FUNCTION, beyond, {"axis": axis}, tensors, dim, num_chunks, out=out
+            )
         if modes:
             return _chunk_cat_packet.call_parameters(tensors, dim, num_chunks, out=out)
         try:
@@ -1071,7 +1099,7 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Ten
     return plan(tensors)
 
 
-def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def hstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors joined side by side, along dimension 1; vectors along dimension 0 (`torch.hstack`).
 
     Args:
@@ -1096,7 +1124,9 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
         hstack(Tensor[] tensors) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return hstack_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return hstack_packet.call_parameters(tensors, out=out)
         try:
@@ -1120,7 +1150,7 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     return plan(tensors)
 
 
-def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def vstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.vstack`).
 
     Args:
@@ -1145,7 +1175,9 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
         vstack(Tensor[] tensors) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return vstack_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return vstack_packet.call_parameters(tensors, out=out)
         try:
@@ -1169,7 +1201,7 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     return plan(tensors)
 
 
-def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def row_stack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.row_stack`).
 
     Another name of `tt.vstack`.
@@ -1196,7 +1228,9 @@ def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
 
         row_stack(Tensor[] tensors) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return row_stack_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return row_stack_packet.call_parameters(tensors, out=out)
         try:
@@ -1220,7 +1254,7 @@ def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     return plan(tensors)
 
 
-def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def dstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors joined one behind the other, along dimension 2 (`torch.dstack`).
 
     Args:
@@ -1245,7 +1279,9 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
         dstack(Tensor[] tensors) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return dstack_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return dstack_packet.call_parameters(tensors, out=out)
         try:
@@ -1269,7 +1305,7 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     return plan(tensors)
 
 
-def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def column_stack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Vectors as columns, and matrices, joined side by side (`torch.column_stack`).
 
     Args:
@@ -1294,7 +1330,9 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 
         column_stack(Tensor[] tensors) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return column_stack_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return column_stack_packet.call_parameters(tensors, out=out)
         try:
@@ -1319,7 +1357,13 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 
 
 def index_put(
-    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+    input: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    values: Tensor = REQUIRED,
+    accumulate: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A copy with values written, or added, where tensors of indices or masks point (`torch.index_put`).
 
@@ -1351,7 +1395,11 @@ def index_put(
 
         index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return index_put_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices, values, accumulate
+            )
         return index_put_packet.call_parameters(input, indices, values, accumulate)
     try:
         plan = index_put_plans[input._spec][
@@ -1369,7 +1417,13 @@ def index_put(
 
 
 def index_put_(
-    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+    input: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    values: Tensor = REQUIRED,
+    accumulate: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: a copy with values written, or added, where tensors of indices or masks point (`torch.Tensor.index_put_`).
 
@@ -1402,7 +1456,11 @@ def index_put_(
 
         index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return index_put__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices, values, accumulate
+            )
         return index_put__packet.call_parameters(input, indices, values, accumulate)
     try:
         plan = index_put__plans[input._spec][
@@ -1419,9 +1477,17 @@ def index_put_(
     return plan(input, indices, values)
 
 
-def _unsafe_index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def _unsafe_index(
+    input: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _unsafe_index_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices)
         return _unsafe_index_packet.call_parameters(input, indices)
     try:
         plan = _unsafe_index_plans[input._spec][
@@ -1437,10 +1503,20 @@ def _unsafe_index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def _unsafe_index_put(
-    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+    input: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    values: Tensor = REQUIRED,
+    accumulate: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _unsafe_index_put_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices, values, accumulate
+            )
         return _unsafe_index_put_packet.call_parameters(input, indices, values, accumulate)
     try:
         plan = _unsafe_index_put_plans[input._spec][
@@ -1458,14 +1534,21 @@ def _unsafe_index_put(
 
 
 def _index_put_impl_(
-    input: Tensor,
-    indices: Sequence[Tensor | None],
-    values: Tensor,
+    input: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    values: Tensor = REQUIRED,
     accumulate: bool = False,
     unsafe: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _index_put_impl__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices, values, accumulate, unsafe
+            )
         return _index_put_impl__packet.call_parameters(input, indices, values, accumulate, unsafe)
     try:
         plan = _index_put_impl__plans[input._spec][
@@ -1483,7 +1566,17 @@ def _index_put_impl_(
     return plan(input, indices, values)
 
 
-def index_select(input: Tensor, dim: int | str, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+def index_select(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    index: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """The slices at given indices of a dimension, in their order (`torch.index_select`).
 
     Args:
@@ -1513,7 +1606,19 @@ def index_select(input: Tensor, dim: int | str, index: Tensor, *, out: Tensor | 
         index_select(Tensor self, int dim, Tensor index) -> Tensor
         index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return index_select_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, out=out
+            )
         if modes:
             return index_select_packet.call_parameters(input, dim, index, out=out)
         try:
@@ -1529,13 +1634,17 @@ def index_select(input: Tensor, dim: int | str, index: Tensor, *, out: Tensor | 
 
 
 def index_add(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    source: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    beyond: Any = None,
     alpha: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """A copy to which slices of another tensor are added at given indices of a dimension (`torch.index_add`).
 
@@ -1572,7 +1681,27 @@ def index_add(
 
         index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return index_add_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                index,
+                source,
+                alpha,
+                out=out,
+            )
         if modes:
             return index_add_packet.call_parameters(input, dim, index, source, alpha, out=out)
         try:
@@ -1602,7 +1731,18 @@ def index_add(
     return plan(input, index, source, alpha)
 
 
-def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = INT_1) -> Tensor:
+def index_add_(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """In place: a copy to which slices of another tensor are added at given indices of a dimension (`torch.Tensor.index_add_`).
 
         out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
@@ -1637,7 +1777,11 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
 
         index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return index_add__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, source, alpha
+            )
         return index_add__packet.call_parameters(input, dim, index, source, alpha)
     if alpha is INT_1:
         try:
@@ -1655,14 +1799,18 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
 
 
 def index_reduce(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    source: Tensor,
-    reduce: str,
-    *,
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    reduce: str = REQUIRED,
+    beyond: Any = None,
     include_self: bool = True,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """A copy in which slices at given indices are reduced together with slices of another tensor (`torch.index_reduce`).
 
@@ -1699,7 +1847,28 @@ def index_reduce(
 
         index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return index_reduce_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                index,
+                source,
+                reduce,
+                include_self,
+                out=out,
+            )
         if modes:
             return index_reduce_packet.call_parameters(
                 input, dim, index, source, reduce, include_self, out=out
@@ -1719,7 +1888,17 @@ def index_reduce(
 
 
 def index_reduce_(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    reduce: str = REQUIRED,
+    beyond: Any = None,
+    include_self: bool = True,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """In place: a copy in which slices at given indices are reduced together with slices of another tensor (`torch.Tensor.index_reduce_`).
 
@@ -1755,7 +1934,19 @@ def index_reduce_(
 
         index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return index_reduce__packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                index,
+                source,
+                reduce,
+                include_self,
+            )
         return index_reduce__packet.call_parameters(input, dim, index, source, reduce, include_self)
     try:
         plan = index_reduce__plans[input._spec][dim, index._spec, source._spec, reduce, include_self]
@@ -1765,7 +1956,16 @@ def index_reduce_(
 
 
 def index_copy(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """A copy in which slices of another tensor stand at given indices of a dimension (`torch.index_copy`).
 
@@ -1797,7 +1997,19 @@ def index_copy(
 
         index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return index_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, source, out=out
+            )
         if modes:
             return index_copy_packet.call_parameters(input, dim, index, source, out=out)
         try:
@@ -1812,7 +2024,16 @@ def index_copy(
     return plan(input, index, source)
 
 
-def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def index_copy_(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """In place: a copy in which slices of another tensor stand at given indices of a dimension (`torch.Tensor.index_copy_`).
 
     Args:
@@ -1842,7 +2063,11 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
 
         index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return index_copy__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, source
+            )
         return index_copy__packet.call_parameters(input, dim, index, source)
     try:
         plan = index_copy__plans[input._spec][dim, index._spec, source._spec]
@@ -1851,7 +2076,16 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return plan(input, index, source)
 
 
-def index_fill(input: Tensor, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
+def index_fill(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    index: Tensor = REQUIRED,
+    value: Number | Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`).
 
     Signatures::
@@ -1886,7 +2120,11 @@ def index_fill(input: Tensor, dim: int | str, index: Tensor, value: Number | Ten
         index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor
         index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return index_fill_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, value
+            )
         return index_fill_packet.call_parameters(input, dim, index, value)
     cls = value.__class__
     try:
@@ -1899,7 +2137,16 @@ def index_fill(input: Tensor, dim: int | str, index: Tensor, value: Number | Ten
 
 
 def gather(
-    input: Tensor, dim: int | str, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    index: Tensor = REQUIRED,
+    beyond: Any = None,
+    sparse_grad: bool = False,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Elements picked along one dimension, each by an index of its own (`torch.gather`).
 
@@ -1937,7 +2184,26 @@ def gather(
         gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
         gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return gather_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                index,
+                sparse_grad,
+                out=out,
+            )
         if modes:
             return gather_packet.call_parameters(input, dim, index, sparse_grad, out=out)
         try:
@@ -1953,7 +2219,15 @@ def gather(
 
 
 def take_along_dim(
-    input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    dim: int | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Elements picked along one dimension by indices that broadcast with the tensor (`torch.take_along_dim`).
 
@@ -1983,7 +2257,19 @@ def take_along_dim(
 
         take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return take_along_dim_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, indices, dim, out=out
+            )
         if modes:
             return take_along_dim_packet.call_parameters(input, indices, dim, out=out)
         try:
@@ -2105,7 +2391,18 @@ def scatter_(*args: Any, **kwargs: Any) -> Tensor:
     return scatter__packet.general(args, kwargs)
 
 
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+def scatter_add(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy to which elements are added along one dimension, each at an index of its own (`torch.scatter_add`).
 
         out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
@@ -2139,7 +2436,19 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 
         scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return scatter_add_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, src, out=out
+            )
         if modes:
             return scatter_add_packet.call_parameters(input, dim, index, src, out=out)
         try:
@@ -2154,7 +2463,16 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
     return plan(input, index, src)
 
 
-def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter_add_(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """In place: a copy to which elements are added along one dimension, each at an index of its own (`torch.Tensor.scatter_add_`).
 
         out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
@@ -2187,7 +2505,11 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
         scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return scatter_add__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index, src
+            )
         return scatter_add__packet.call_parameters(input, dim, index, src)
     try:
         plan = scatter_add__plans[input._spec][dim, index._spec, src._spec]
@@ -2197,14 +2519,18 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def scatter_reduce(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    reduce: str,
-    *,
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    reduce: str = REQUIRED,
+    beyond: Any = None,
     include_self: bool = True,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """A copy in which elements are reduced along one dimension, each into an index of its own (`torch.scatter_reduce`).
 
@@ -2241,7 +2567,28 @@ def scatter_reduce(
 
         scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return scatter_reduce_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                index,
+                src,
+                reduce,
+                include_self,
+                out=out,
+            )
         if modes:
             return scatter_reduce_packet.call_parameters(
                 input, dim, index, src, reduce, include_self, out=out
@@ -2261,7 +2608,17 @@ def scatter_reduce(
 
 
 def scatter_reduce_(
-    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    index: Tensor = REQUIRED,
+    src: Tensor = REQUIRED,
+    reduce: str = REQUIRED,
+    beyond: Any = None,
+    include_self: bool = True,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """In place: a copy in which elements are reduced along one dimension, each into an index of its own (`torch.Tensor.scatter_reduce_`).
 
@@ -2297,7 +2654,19 @@ def scatter_reduce_(
 
         scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return scatter_reduce__packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                dim,
+                index,
+                src,
+                reduce,
+                include_self,
+            )
         return scatter_reduce__packet.call_parameters(input, dim, index, src, reduce, include_self)
     try:
         plan = scatter_reduce__plans[input._spec][dim, index._spec, src._spec, reduce, include_self]
@@ -2306,7 +2675,14 @@ def scatter_reduce_(
     return plan(input, index, src)
 
 
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+def masked_scatter(
+    input: Tensor = REQUIRED,
+    mask: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy in which consecutive elements of another tensor stand where a mask is true (`torch.masked_scatter`).
 
     Args:
@@ -2334,7 +2710,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
         masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return masked_scatter_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, mask, source
+            )
         return masked_scatter_packet.call_parameters(input, mask, source)
     try:
         plan = masked_scatter_plans[input._spec][mask._spec, source._spec]
@@ -2344,10 +2724,20 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def _unsafe_masked_index(
-    input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
+    input: Tensor = REQUIRED,
+    mask: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    fill: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _unsafe_masked_index_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, mask, indices, fill
+            )
         return _unsafe_masked_index_packet.call_parameters(input, mask, indices, fill)
     try:
         plan = _unsafe_masked_index_plans[input._spec][
@@ -2365,10 +2755,20 @@ def _unsafe_masked_index(
 
 
 def _unsafe_masked_index_put_accumulate(
-    input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+    input: Tensor = REQUIRED,
+    mask: Tensor = REQUIRED,
+    indices: Sequence[Tensor | None] = REQUIRED,
+    values: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _unsafe_masked_index_put_accumulate_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, mask, indices, values
+            )
         return _unsafe_masked_index_put_accumulate_packet.call_parameters(input, mask, indices, values)
     try:
         plan = _unsafe_masked_index_put_accumulate_plans[input._spec][
@@ -2385,7 +2785,14 @@ def _unsafe_masked_index_put_accumulate(
     return plan(input, mask, indices, values)
 
 
-def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
+def masked_fill(
+    input: Tensor = REQUIRED,
+    mask: Tensor = REQUIRED,
+    value: Number | Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy that holds one value where a mask is true (`torch.masked_fill`).
 
     Signatures::
@@ -2418,7 +2825,11 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
         masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
         masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return masked_fill_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, mask, value
+            )
         return masked_fill_packet.call_parameters(input, mask, value)
     cls = value.__class__
     try:
@@ -2430,7 +2841,14 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
     return plan(input, mask, value)
 
 
-def masked_fill_(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
+def masked_fill_(
+    input: Tensor = REQUIRED,
+    mask: Tensor = REQUIRED,
+    value: Number | Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: a copy that holds one value where a mask is true (`torch.Tensor.masked_fill_`).
 
     Signatures::
@@ -2464,7 +2882,11 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
         masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
         masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return masked_fill__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, mask, value
+            )
         return masked_fill__packet.call_parameters(input, mask, value)
     cls = value.__class__
     try:
@@ -2476,7 +2898,15 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
     return plan(input, mask, value)
 
 
-def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+def masked_select(
+    input: Tensor = REQUIRED,
+    mask: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The elements where a mask is true, in row-major order (`torch.masked_select`).
 
     Args:
@@ -2503,7 +2933,11 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
         masked_select(Tensor self, Tensor mask) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return masked_select_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mask, out=out
+            )
         if modes:
             return masked_select_packet.call_parameters(input, mask, out=out)
         try:
@@ -2519,7 +2953,13 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
 
 def nonzero(
-    input: Tensor, *, as_tuple: bool = NOT_GIVEN, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    as_tuple: bool = NOT_GIVEN,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor | Sequence[Tensor]:
     """The indices of all elements that are not zero, in row-major order (`torch.nonzero`).
 
@@ -2554,7 +2994,11 @@ def nonzero(
         nonzero(Tensor self) -> Tensor
         nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nonzero_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, as_tuple, out=out
+            )
         if modes:
             return nonzero_packet.call_parameters(input, as_tuple, out=out)
         try:
@@ -2569,7 +3013,16 @@ def nonzero(
     return plan(input)
 
 
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
+def nonzero_static(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    size: int = REQUIRED,
+    fill_value: int = -1,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The indices of the first elements that are not zero, in a matrix of a size given beforehand (`torch.nonzero_static`).
 
     Args:
@@ -2599,7 +3052,11 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
 
         nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nonzero_static_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, size, fill_value, out=out
+            )
         if modes:
             return nonzero_static_packet.call_parameters(input, size, fill_value, out=out)
         try:
@@ -2614,7 +3071,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
     return plan(input)
 
 
-def argwhere(input: Tensor) -> Tensor:
+def argwhere(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The indices of all elements that are not zero, a row for each (`torch.argwhere`).
 
     Args:
@@ -2638,7 +3095,9 @@ def argwhere(input: Tensor) -> Tensor:
 
         argwhere(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return argwhere_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return argwhere_packet.call_parameters(input)
     try:
         plan = argwhere_plans[input._spec]
@@ -2647,7 +3106,15 @@ def argwhere(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+def take(
+    input: Tensor = REQUIRED,
+    index: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The elements at given indices of the flattened tensor (`torch.take`).
 
     Args:
@@ -2672,7 +3139,9 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         take(Tensor self, Tensor index) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return take_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, index, out=out)
         if modes:
             return take_packet.call_parameters(input, index, out=out)
         try:
@@ -2687,7 +3156,15 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, index)
 
 
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+def put(
+    input: Tensor = REQUIRED,
+    index: Tensor = REQUIRED,
+    source: Tensor = REQUIRED,
+    accumulate: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy with values written, or added, at given indices of the flattened tensor (`torch.put`).
 
     Args:
@@ -2715,7 +3192,11 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
         put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return put_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, index, source, accumulate
+            )
         return put_packet.call_parameters(input, index, source, accumulate)
     try:
         plan = put_plans[input._spec][index._spec, source._spec, accumulate]
@@ -2773,7 +3254,15 @@ def embedding(
     return plan(weight, indices)
 
 
-def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+def embedding_renorm_(
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    max_norm: float = REQUIRED,
+    norm_type: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Rows of a table at given indices shortened, in place, to a largest norm (`aten::embedding_renorm_`).
 
     Args:
@@ -2802,7 +3291,11 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
 
         embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return embedding_renorm__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices, max_norm, norm_type
+            )
         return embedding_renorm__packet.call_parameters(input, indices, max_norm, norm_type)
     try:
         plan = embedding_renorm__plans[input._spec][indices._spec, max_norm.__class__, norm_type.__class__]
@@ -2830,7 +3323,9 @@ def embedding_dense_backward(
     return plan(grad_output, indices)
 
 
-def flip(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
+def flip(
+    input: Tensor = REQUIRED, dims: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """A copy with the order of indices reversed along some dimensions (`torch.flip`).
 
     Args:
@@ -2857,14 +3352,9 @@ def flip(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None 
 
         flip(Tensor self, int[] dims) -> Tensor
     """
-    if dims is None:
-        dims = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            dims = sizes[0]
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return flip_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, dims)
         return flip_packet.call_parameters(input, dims)
     try:
         plan = flip_plans[input._spec][dims]
@@ -2873,7 +3363,7 @@ def flip(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None 
     return plan(input)
 
 
-def fliplr(input: Tensor) -> Tensor:
+def fliplr(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """A copy with the order of columns reversed (`torch.fliplr`).
 
     Args:
@@ -2895,7 +3385,9 @@ def fliplr(input: Tensor) -> Tensor:
 
         fliplr(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fliplr_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return fliplr_packet.call_parameters(input)
     try:
         plan = fliplr_plans[input._spec]
@@ -2904,7 +3396,7 @@ def fliplr(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def flipud(input: Tensor) -> Tensor:
+def flipud(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """A copy with the order of rows reversed (`torch.flipud`).
 
     Args:
@@ -2926,7 +3418,9 @@ def flipud(input: Tensor) -> Tensor:
 
         flipud(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return flipud_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return flipud_packet.call_parameters(input)
     try:
         plan = flipud_plans[input._spec]
@@ -2935,7 +3429,14 @@ def flipud(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
+def roll(
+    input: Tensor = REQUIRED,
+    shifts: int | Sequence[int] = REQUIRED,
+    dims: int | Sequence[int] = (),
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy with elements moved along dimensions; those that leave at one end enter at the other (`torch.roll`).
 
     Args:
@@ -2961,7 +3462,9 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] =
 
         roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return roll_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, shifts, dims)
         return roll_packet.call_parameters(input, shifts, dims)
     try:
         plan = roll_plans[input._spec][shifts, dims]
@@ -2970,7 +3473,14 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] =
     return plan(input)
 
 
-def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+def rot90(
+    input: Tensor = REQUIRED,
+    k: int = 1,
+    dims: Sequence[int] = (0, 1),
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy rotated by right angles in the plane of two dimensions (`torch.rot90`).
 
     Args:
@@ -2999,7 +3509,9 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
         rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rot90_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, k, dims)
         return rot90_packet.call_parameters(input, k, dims)
     try:
         plan = rot90_plans[input._spec][k, dims]
@@ -3071,7 +3583,9 @@ def repeat_interleave(*args: Any, **kwargs: Any) -> Tensor:
     return repeat_interleave_packet.general(args, kwargs)
 
 
-def tile(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
+def tile(
+    input: Tensor = REQUIRED, dims: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`).
 
     Args:
@@ -3095,14 +3609,9 @@ def tile(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None 
 
         tile(Tensor self, SymInt[] dims) -> Tensor
     """
-    if dims is None:
-        dims = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            dims = sizes[0]
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return tile_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, dims)
         return tile_packet.call_parameters(input, dims)
     try:
         plan = tile_plans[input._spec][dims]
@@ -3111,7 +3620,15 @@ def tile(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None 
     return plan(input)
 
 
-def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+def tril(
+    input: Tensor = REQUIRED,
+    diagonal: int = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of the matrices' lower triangles, with zeros above (`torch.tril`).
 
     Args:
@@ -3137,7 +3654,11 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
         tril(Tensor self, int diagonal=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return tril_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, diagonal, out=out
+            )
         if modes:
             return tril_packet.call_parameters(input, diagonal, out=out)
         try:
@@ -3152,7 +3673,9 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return plan(input)
 
 
-def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
+def tril_(
+    input: Tensor = REQUIRED, diagonal: int = 0, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: a copy of the matrices' lower triangles, with zeros above (`torch.Tensor.tril_`).
 
     Args:
@@ -3177,7 +3700,9 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
 
         tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return tril__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, diagonal)
         return tril__packet.call_parameters(input, diagonal)
     try:
         plan = tril__plans[input._spec][diagonal]
@@ -3186,7 +3711,15 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     return plan(input)
 
 
-def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+def triu(
+    input: Tensor = REQUIRED,
+    diagonal: int = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A copy of the matrices' upper triangles, with zeros below (`torch.triu`).
 
     Args:
@@ -3212,7 +3745,11 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
         triu(Tensor self, int diagonal=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return triu_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, diagonal, out=out
+            )
         if modes:
             return triu_packet.call_parameters(input, diagonal, out=out)
         try:
@@ -3227,7 +3764,9 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return plan(input)
 
 
-def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
+def triu_(
+    input: Tensor = REQUIRED, diagonal: int = 0, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: a copy of the matrices' upper triangles, with zeros below (`torch.Tensor.triu_`).
 
     Args:
@@ -3252,7 +3791,9 @@ def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
 
         triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return triu__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, diagonal)
         return triu__packet.call_parameters(input, diagonal)
     try:
         plan = triu__plans[input._spec][diagonal]

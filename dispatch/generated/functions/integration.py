@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,13 +106,17 @@ cumulative_trapezoid_plans = cumulative_trapezoid_packet.plans
 
 
 def diff(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     n: int = 1,
     dim: int = -1,
     prepend: Tensor | None = None,
     append: Tensor | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Differences of neighbouring elements along a dimension, taken n times (`torch.diff`).
 
@@ -148,7 +153,27 @@ def diff(
 
         diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return diff_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                n,
+                dim,
+                prepend,
+                append,
+                out=out,
+            )
         if modes:
             return diff_packet.call_parameters(input, n, dim, prepend, append, out=out)
         try:
@@ -242,7 +267,14 @@ def gradient(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
     return gradient_packet.general(args, kwargs)
 
 
-def trapezoid(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = NOT_GIVEN) -> Tensor:
+def trapezoid(
+    y: Tensor,
+    x: Tensor = NOT_GIVEN,
+    beyond: Any = None,
+    dim: int = -1,
+    dx: Number = NOT_GIVEN,
+    axis: Any = None,
+) -> Tensor:
     """The integral along a dimension by the trapezoidal rule (`torch.trapezoid`).
 
         sum over i of (x_(i + 1) - x_i) * (y_i + y_(i + 1)) / 2
@@ -279,7 +311,9 @@ def trapezoid(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = N
         trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
         trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return trapezoid_packet.call_named(FUNCTION, beyond, {"axis": axis}, y, x, dim, dx)
         return trapezoid_packet.call_parameters(y, x, dim, dx)
     try:
         plan = trapezoid_plans[y._spec][x._spec, dim, dx.__class__]
@@ -288,7 +322,14 @@ def trapezoid(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = N
     return plan(y, x, dx)
 
 
-def trapz(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: float = NOT_GIVEN) -> Tensor:
+def trapz(
+    y: Tensor,
+    x: Tensor = NOT_GIVEN,
+    beyond: Any = None,
+    dim: int = -1,
+    dx: float = NOT_GIVEN,
+    axis: Any = None,
+) -> Tensor:
     """The integral along a dimension by the trapezoidal rule (`torch.trapz`).
 
     Another name of `tt.trapezoid`.
@@ -327,7 +368,9 @@ def trapz(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: float = NOT_GI
         trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
         trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return trapz_packet.call_named(FUNCTION, beyond, {"axis": axis}, y, x, dim, dx)
         return trapz_packet.call_parameters(y, x, dim, dx)
     try:
         plan = trapz_plans[y._spec][x._spec, dim, dx.__class__]
@@ -337,7 +380,12 @@ def trapz(y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: float = NOT_GI
 
 
 def cumulative_trapezoid(
-    y: Tensor, x: Tensor = NOT_GIVEN, *, dim: int = -1, dx: Number = NOT_GIVEN
+    y: Tensor,
+    x: Tensor = NOT_GIVEN,
+    beyond: Any = None,
+    dim: int = -1,
+    dx: Number = NOT_GIVEN,
+    axis: Any = None,
 ) -> Tensor:
     """The integral up to each place along a dimension, by the trapezoidal rule (`torch.cumulative_trapezoid`).
 
@@ -373,7 +421,9 @@ def cumulative_trapezoid(
         cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor
         cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return cumulative_trapezoid_packet.call_named(FUNCTION, beyond, {"axis": axis}, y, x, dim, dx)
         return cumulative_trapezoid_packet.call_parameters(y, x, dim, dx)
     try:
         plan = cumulative_trapezoid_plans[y._spec][x._spec, dim, dx.__class__]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -393,7 +394,15 @@ linear_plans = linear_packet.plans
 linear_outs = linear_packet.outs
 
 
-def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+def mm(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Matrix product of two matrices (`torch.mm`).
 
         out[i, j] = sum_k input[i, k] * mat2[k, j]
@@ -427,7 +436,9 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         mm(Tensor self, Tensor mat2) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return mm_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out=out)
         if modes:
             return mm_packet.call_parameters(input, mat2, out=out)
         try:
@@ -442,7 +453,15 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, mat2)
 
 
-def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+def bmm(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Matrix products of corresponding matrices of two batches (`torch.bmm`).
 
         out[b] = input[b] @ mat2[b]
@@ -476,7 +495,9 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         bmm(Tensor self, Tensor mat2) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return bmm_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out=out)
         if modes:
             return bmm_packet.call_parameters(input, mat2, out=out)
         try:
@@ -491,7 +512,15 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, mat2)
 
 
-def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+def mv(
+    input: Tensor = REQUIRED,
+    vec: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Product of a matrix and a vector (`torch.mv`).
 
         out[i] = sum_j input[i, j] * vec[j]
@@ -519,7 +548,9 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         mv(Tensor self, Tensor vec) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return mv_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, vec, out=out)
         if modes:
             return mv_packet.call_parameters(input, vec, out=out)
         try:
@@ -534,7 +565,15 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, vec)
 
 
-def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+def dot(
+    input: Tensor = REQUIRED,
+    tensor: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Sum of the products of corresponding elements of two vectors (`torch.dot`).
 
         sum_i input[i] * tensor[i]
@@ -565,7 +604,9 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         dot(Tensor self, Tensor tensor) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return dot_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, tensor, out=out)
         if modes:
             return dot_packet.call_parameters(input, tensor, out=out)
         try:
@@ -580,7 +621,16 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, tensor)
 
 
-def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def vdot(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Inner product of two vectors, with the first one conjugated (`torch.vdot`).
 
         sum_i conj(input[i]) * other[i]
@@ -610,7 +660,19 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         vdot(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return vdot_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return vdot_packet.call_parameters(input, other, out=out)
         try:
@@ -625,7 +687,15 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+def outer(
+    input: Tensor = REQUIRED,
+    vec2: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Products of each element of one vector with each element of another (`torch.outer`).
 
         out[i, j] = input[i] * vec2[j]
@@ -655,7 +725,9 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         outer(Tensor self, Tensor vec2) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return outer_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, vec2, out=out)
         if modes:
             return outer_packet.call_parameters(input, vec2, out=out)
         try:
@@ -670,7 +742,15 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, vec2)
 
 
-def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+def ger(
+    input: Tensor = REQUIRED,
+    vec2: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Products of each element of one vector with each element of another (`torch.ger`).
 
     Another name of `tt.outer`.
@@ -702,7 +782,9 @@ def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         ger(Tensor self, Tensor vec2) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return ger_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, vec2, out=out)
         if modes:
             return ger_packet.call_parameters(input, vec2, out=out)
         try:
@@ -718,13 +800,16 @@ def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def addmm(
-    input: Tensor,
-    mat1: Tensor,
-    mat2: Tensor,
-    *more: Any,
+    input: Tensor = REQUIRED,
+    mat1: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A matrix product added to a matrix, each with a factor (`torch.addmm`).
 
@@ -763,11 +848,11 @@ def addmm(
 
         addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    if more:
-        return addmm_packet.call_deprecated(
-            (input, mat1, mat2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
-        )
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addmm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat1, mat2, beta, alpha, out=out
+            )
         if modes:
             return addmm_packet.call_parameters(input, mat1, mat2, beta, alpha, out=out)
         try:
@@ -801,7 +886,15 @@ def addmm(
 
 
 def addmm_(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+    input: Tensor = REQUIRED,
+    mat1: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    beyond: Any = None,
+    beta: Number = INT_1,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: a matrix product added to a matrix, each with a factor (`torch.Tensor.addmm_`).
 
@@ -840,11 +933,11 @@ def addmm_(
 
         addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
-    if more:
-        return addmm__packet.call_deprecated(
-            (input, mat1, mat2, *more), {"beta": beta, "alpha": alpha}, False
-        )
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addmm__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat1, mat2, beta, alpha
+            )
         return addmm__packet.call_parameters(input, mat1, mat2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
         try:
@@ -865,17 +958,33 @@ def addmm_(
 
 
 def _addmm_activation(
-    input: Tensor,
-    mat1: Tensor,
-    mat2: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    mat1: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
     use_gelu: bool = False,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _addmm_activation_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                mat1,
+                mat2,
+                beta,
+                alpha,
+                use_gelu,
+                out=out,
+            )
         if modes:
             return _addmm_activation_packet.call_parameters(input, mat1, mat2, beta, alpha, use_gelu, out=out)
         try:
@@ -911,13 +1020,16 @@ def _addmm_activation(
 
 
 def addmv(
-    input: Tensor,
-    mat: Tensor,
-    vec: Tensor,
-    *more: Any,
+    input: Tensor = REQUIRED,
+    mat: Tensor = REQUIRED,
+    vec: Tensor = REQUIRED,
+    beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The product of a matrix and a vector, added to a vector, each with a factor (`torch.addmv`).
 
@@ -955,11 +1067,11 @@ def addmv(
 
         addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    if more:
-        return addmv_packet.call_deprecated(
-            (input, mat, vec, *more), {"beta": beta, "alpha": alpha, "out": out}, False
-        )
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addmv_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat, vec, beta, alpha, out=out
+            )
         if modes:
             return addmv_packet.call_parameters(input, mat, vec, beta, alpha, out=out)
         try:
@@ -993,7 +1105,15 @@ def addmv(
 
 
 def addmv_(
-    input: Tensor, mat: Tensor, vec: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+    input: Tensor = REQUIRED,
+    mat: Tensor = REQUIRED,
+    vec: Tensor = REQUIRED,
+    beyond: Any = None,
+    beta: Number = INT_1,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: the product of a matrix and a vector, added to a vector, each with a factor (`torch.Tensor.addmv_`).
 
@@ -1030,9 +1150,11 @@ def addmv_(
 
         addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
-    if more:
-        return addmv__packet.call_deprecated((input, mat, vec, *more), {"beta": beta, "alpha": alpha}, False)
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addmv__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat, vec, beta, alpha
+            )
         return addmv__packet.call_parameters(input, mat, vec, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
         try:
@@ -1053,13 +1175,16 @@ def addmv_(
 
 
 def baddbmm(
-    input: Tensor,
-    batch1: Tensor,
-    batch2: Tensor,
-    *more: Any,
+    input: Tensor = REQUIRED,
+    batch1: Tensor = REQUIRED,
+    batch2: Tensor = REQUIRED,
+    beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.baddbmm`).
 
@@ -1099,11 +1224,11 @@ def baddbmm(
 
         baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    if more:
-        return baddbmm_packet.call_deprecated(
-            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
-        )
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return baddbmm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, batch1, batch2, beta, alpha, out=out
+            )
         if modes:
             return baddbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
         try:
@@ -1137,7 +1262,15 @@ def baddbmm(
 
 
 def baddbmm_(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+    input: Tensor = REQUIRED,
+    batch1: Tensor = REQUIRED,
+    batch2: Tensor = REQUIRED,
+    beyond: Any = None,
+    beta: Number = INT_1,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.Tensor.baddbmm_`).
 
@@ -1177,11 +1310,11 @@ def baddbmm_(
 
         baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
-    if more:
-        return baddbmm__packet.call_deprecated(
-            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, False
-        )
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return baddbmm__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, batch1, batch2, beta, alpha
+            )
         return baddbmm__packet.call_parameters(input, batch1, batch2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
         try:
@@ -1202,13 +1335,16 @@ def baddbmm_(
 
 
 def addbmm(
-    input: Tensor,
-    batch1: Tensor,
-    batch2: Tensor,
-    *more: Any,
+    input: Tensor = REQUIRED,
+    batch1: Tensor = REQUIRED,
+    batch2: Tensor = REQUIRED,
+    beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The sum of a batch of matrix products, added to a matrix, each with a factor (`torch.addbmm`).
 
@@ -1246,11 +1382,11 @@ def addbmm(
 
         addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    if more:
-        return addbmm_packet.call_deprecated(
-            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, False
-        )
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addbmm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, batch1, batch2, beta, alpha, out=out
+            )
         if modes:
             return addbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
         try:
@@ -1284,7 +1420,15 @@ def addbmm(
 
 
 def addbmm_(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+    input: Tensor = REQUIRED,
+    batch1: Tensor = REQUIRED,
+    batch2: Tensor = REQUIRED,
+    beyond: Any = None,
+    beta: Number = INT_1,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: the sum of a batch of matrix products, added to a matrix, each with a factor (`torch.Tensor.addbmm_`).
 
@@ -1322,11 +1466,11 @@ def addbmm_(
 
         addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
-    if more:
-        return addbmm__packet.call_deprecated(
-            (input, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, False
-        )
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addbmm__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, batch1, batch2, beta, alpha
+            )
         return addbmm__packet.call_parameters(input, batch1, batch2, beta, alpha)
     if beta is INT_1 and alpha is INT_1:
         try:
@@ -1346,7 +1490,16 @@ def addbmm_(
     return plan(input, batch1, batch2, beta, alpha)
 
 
-def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def matmul(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.matmul`).
 
         out[..., i, j] = sum_k input[..., i, k] * other[..., k, j]
@@ -1383,7 +1536,19 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 
         matmul(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return matmul_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return matmul_packet.call_parameters(input, other, out=out)
         try:
@@ -1398,7 +1563,16 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     return plan(input, other)
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def linear(
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    bias: Tensor | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """An affine map of the last dimension, with a matrix of weights and an optional bias (`torch.nn.functional.linear`).
 
         input @ weight.T + bias
@@ -1430,7 +1604,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
 
         linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linear_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, weight, bias, out=out
+            )
         if modes:
             return linear_packet.call_parameters(input, weight, bias, out=out)
         try:

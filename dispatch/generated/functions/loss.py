@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -406,13 +407,16 @@ multilabel_margin_loss_outs = multilabel_margin_loss_packet.outs
 
 
 def nll_loss_forward(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    *,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    reduction: int = REQUIRED,
+    ignore_index: int = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The negative log likelihood loss together with the sum of the weights that it was divided by (`torch.ops.aten.nll_loss_forward`).
 
@@ -447,7 +451,19 @@ def nll_loss_forward(
 
         nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nll_loss_forward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                out=out,
+            )
         if modes:
             return nll_loss_forward_packet.call_parameters(
                 input, target, weight, reduction, ignore_index, out=out
@@ -475,17 +491,34 @@ def nll_loss_forward(
 
 def nll_loss_backward(
     grad_output: Tensor,
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    reduction: int = REQUIRED,
+    ignore_index: int = REQUIRED,
+    total_weight: Tensor = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nll_loss_backward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                total_weight,
+                out=out,
+            )
         if modes:
             return nll_loss_backward_packet.call_parameters(
                 grad_output, input, target, weight, reduction, ignore_index, total_weight, out=out
@@ -523,13 +556,16 @@ def nll_loss_backward(
 
 
 def nll_loss2d_forward(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    *,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    reduction: int = REQUIRED,
+    ignore_index: int = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The negative log likelihood loss over images, together with the sum of the weights (`torch.ops.aten.nll_loss2d_forward`).
 
@@ -562,7 +598,19 @@ def nll_loss2d_forward(
 
         nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nll_loss2d_forward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                out=out,
+            )
         if modes:
             return nll_loss2d_forward_packet.call_parameters(
                 input, target, weight, reduction, ignore_index, out=out
@@ -590,17 +638,34 @@ def nll_loss2d_forward(
 
 def nll_loss2d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    reduction: int = REQUIRED,
+    ignore_index: int = REQUIRED,
+    total_weight: Tensor = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nll_loss2d_backward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                total_weight,
+                out=out,
+            )
         if modes:
             return nll_loss2d_backward_packet.call_parameters(
                 grad_output, input, target, weight, reduction, ignore_index, total_weight, out=out
@@ -638,7 +703,14 @@ def nll_loss2d_backward(
 
 
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The negative log likelihood of the right classes (`torch.nn.functional.nll_loss`).
 
@@ -676,7 +748,11 @@ def nll_loss(
 
         nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return nll_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, weight, reduction, ignore_index
+            )
         return nll_loss_packet.call_parameters(input, target, weight, reduction, ignore_index)
     try:
         plan = nll_loss_plans[input._spec][
@@ -688,7 +764,14 @@ def nll_loss(
 
 
 def nll_loss2d(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The negative log likelihood of the right class of each pixel (`torch.ops.aten.nll_loss2d`).
 
@@ -719,7 +802,11 @@ def nll_loss2d(
 
         nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return nll_loss2d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, weight, reduction, ignore_index
+            )
         return nll_loss2d_packet.call_parameters(input, target, weight, reduction, ignore_index)
     try:
         plan = nll_loss2d_plans[input._spec][
@@ -731,7 +818,14 @@ def nll_loss2d(
 
 
 def nll_loss_nd(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The negative log likelihood of the right classes, with any number of further dimensions (`torch.ops.aten.nll_loss_nd`).
 
@@ -765,7 +859,11 @@ def nll_loss_nd(
 
         nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return nll_loss_nd_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, weight, reduction, ignore_index
+            )
         return nll_loss_nd_packet.call_parameters(input, target, weight, reduction, ignore_index)
     try:
         plan = nll_loss_nd_plans[input._spec][
@@ -777,12 +875,15 @@ def nll_loss_nd(
 
 
 def cross_entropy_loss(
-    input: Tensor,
-    target: Tensor,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
     weight: Tensor | None = None,
     reduction: int = 1,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The cross entropy between the softmax of scores and given classes or probabilities (`torch.nn.functional.cross_entropy`).
 
@@ -826,7 +927,19 @@ def cross_entropy_loss(
 
         cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return cross_entropy_loss_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                label_smoothing,
+            )
         return cross_entropy_loss_packet.call_parameters(
             input, target, weight, reduction, ignore_index, label_smoothing
         )
@@ -843,7 +956,16 @@ def cross_entropy_loss(
     return plan(input, target, weight, label_smoothing)
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: int = 1, *, out: Tensor | None = None) -> Tensor:
+def mse_loss(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The squared differences, or their mean or sum (`torch.nn.functional.mse_loss`).
 
         (x - y)^2
@@ -874,7 +996,11 @@ def mse_loss(input: Tensor, target: Tensor, reduction: int = 1, *, out: Tensor |
 
         mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return mse_loss_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, target, reduction, out=out
+            )
         if modes:
             return mse_loss_packet.call_parameters(input, target, reduction, out=out)
         try:
@@ -890,10 +1016,22 @@ def mse_loss(input: Tensor, target: Tensor, reduction: int = 1, *, out: Tensor |
 
 
 def mse_loss_backward(
-    grad_output: Tensor, input: Tensor, target: Tensor, reduction: int, *, out: Tensor | None = None
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return mse_loss_backward_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, grad_output, input, target, reduction, out=out
+            )
         if modes:
             return mse_loss_backward_packet.call_parameters(grad_output, input, target, reduction, out=out)
         try:
@@ -908,7 +1046,14 @@ def mse_loss_backward(
     return plan(grad_output, input, target)
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+def l1_loss(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The absolute differences, or their mean or sum (`torch.nn.functional.l1_loss`).
 
         |x - y|
@@ -936,7 +1081,11 @@ def l1_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
 
         l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return l1_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, reduction
+            )
         return l1_loss_packet.call_parameters(input, target, reduction)
     try:
         plan = l1_loss_plans[input._spec][target._spec, reduction]
@@ -945,7 +1094,15 @@ def l1_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
     return plan(input, target)
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    beta: float = 1.0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A loss that is quadratic for differences below `beta` and linear beyond, with slope 1 (`torch.nn.functional.smooth_l1_loss`).
 
         d^2 / (2 * beta) where d < beta, else d - beta / 2, with d = |x - y|
@@ -975,7 +1132,11 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = 1, beta: floa
 
         smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return smooth_l1_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, reduction, beta
+            )
         return smooth_l1_loss_packet.call_parameters(input, target, reduction, beta)
     try:
         plan = smooth_l1_loss_plans[input._spec][target._spec, reduction, beta.__class__]
@@ -984,7 +1145,15 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = 1, beta: floa
     return plan(input, target, beta)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+def huber_loss(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    delta: float = 1.0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A loss that is quadratic for differences up to `delta` and linear beyond, with slope `delta` (`torch.nn.functional.huber_loss`).
 
         d^2 / 2 where d <= delta, else delta * (d - delta / 2), with d = |x - y|
@@ -1014,7 +1183,11 @@ def huber_loss(input: Tensor, target: Tensor, reduction: int = 1, delta: float =
 
         huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return huber_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, reduction, delta
+            )
         return huber_loss_packet.call_parameters(input, target, reduction, delta)
     try:
         plan = huber_loss_plans[input._spec][target._spec, reduction, delta.__class__]
@@ -1023,9 +1196,20 @@ def huber_loss(input: Tensor, target: Tensor, reduction: int = 1, delta: float =
     return plan(input, target, delta)
 
 
-def _huber_terms(input: Tensor, target: Tensor, delta: float) -> Tensor:
+def _huber_terms(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    delta: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _huber_terms_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, delta
+            )
         return _huber_terms_packet.call_parameters(input, target, delta)
     try:
         plan = _huber_terms_plans[input._spec][target._spec, delta.__class__]
@@ -1034,7 +1218,16 @@ def _huber_terms(input: Tensor, target: Tensor, delta: float) -> Tensor:
     return plan(input, target, delta)
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
+def kl_div(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    beyond: Any = None,
+    log_target: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The terms of the Kullback-Leibler divergence of a distribution from one given by log-probabilities (`torch.nn.functional.kl_div`).
 
         y * (log(y) - x); with log_target, exp(y) * (y - x)
@@ -1064,7 +1257,11 @@ def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: boo
 
         kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return kl_div_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, target, reduction, log_target
+            )
         return kl_div_packet.call_parameters(input, target, reduction, log_target)
     try:
         plan = kl_div_plans[input._spec][target._spec, reduction, log_target]
@@ -1073,7 +1270,15 @@ def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: boo
     return plan(input, target)
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
+def hinge_embedding_loss(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    margin: float = 1.0,
+    reduction: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A loss for distances that are to be small for targets of 1 and at least `margin` for targets of -1 (`torch.nn.functional.hinge_embedding_loss`).
 
         x where y = 1; max(0, margin - x) where y = -1
@@ -1100,7 +1305,11 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
 
         hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return hinge_embedding_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, margin, reduction
+            )
         return hinge_embedding_loss_packet.call_parameters(input, target, margin, reduction)
     try:
         plan = hinge_embedding_loss_plans[input._spec][target._spec, margin.__class__, reduction]
@@ -1193,7 +1402,15 @@ def cosine_embedding_loss(
 
 
 def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    log_input: bool = REQUIRED,
+    full: bool = REQUIRED,
+    eps: float = REQUIRED,
+    reduction: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The negative log likelihood of counts under Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
 
@@ -1224,7 +1441,11 @@ def poisson_nll_loss(
 
         poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return poisson_nll_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, log_input, full, eps, reduction
+            )
         return poisson_nll_loss_packet.call_parameters(input, target, log_input, full, eps, reduction)
     try:
         plan = poisson_nll_loss_plans[input._spec][target._spec, log_input, full, eps.__class__, reduction]
@@ -1233,7 +1454,14 @@ def poisson_nll_loss(
     return plan(input, target, eps)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+def soft_margin_loss(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The logistic loss of scores whose sign is to be that of the target (`torch.nn.functional.soft_margin_loss`).
 
         log(1 + exp(-y * x))
@@ -1258,7 +1486,11 @@ def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = 1) -> Tenso
 
         soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return soft_margin_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, reduction
+            )
         return soft_margin_loss_packet.call_parameters(input, target, reduction)
     try:
         plan = soft_margin_loss_plans[input._spec][target._spec, reduction]
@@ -1326,7 +1558,13 @@ def triplet_margin_loss(
 
 
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The cross entropy between given probabilities of two classes and the targets (`torch.nn.functional.binary_cross_entropy`).
 
@@ -1358,7 +1596,11 @@ def binary_cross_entropy(
 
         binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return binary_cross_entropy_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, weight, reduction
+            )
         return binary_cross_entropy_packet.call_parameters(input, target, weight, reduction)
     try:
         plan = binary_cross_entropy_plans[input._spec][
@@ -1369,9 +1611,15 @@ def binary_cross_entropy(
     return plan(input, target, weight)
 
 
-def _binary_cross_entropy_terms(input: Tensor, target: Tensor) -> Tensor:
+def _binary_cross_entropy_terms(
+    input: Tensor = REQUIRED, target: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _binary_cross_entropy_terms_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target
+            )
         return _binary_cross_entropy_terms_packet.call_parameters(input, target)
     try:
         plan = _binary_cross_entropy_terms_plans[input._spec][target._spec]
@@ -1381,11 +1629,14 @@ def _binary_cross_entropy_terms(input: Tensor, target: Tensor) -> Tensor:
 
 
 def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
     reduction: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The cross entropy between the sigmoid of scores and targets (`torch.nn.functional.binary_cross_entropy_with_logits`).
 
@@ -1417,7 +1668,11 @@ def binary_cross_entropy_with_logits(
 
         binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return binary_cross_entropy_with_logits_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, weight, pos_weight, reduction
+            )
         return binary_cross_entropy_with_logits_packet.call_parameters(
             input, target, weight, pos_weight, reduction
         )
@@ -1434,12 +1689,15 @@ def binary_cross_entropy_with_logits(
 
 
 def multi_margin_loss(
-    input: Tensor,
-    target: Tensor,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
     p: Number = INT_1,
     margin: Number = INT_1,
     weight: Tensor | None = None,
     reduction: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A loss for scores of which the right class's is to exceed all others by `margin` (`torch.nn.functional.multi_margin_loss`).
 
@@ -1469,7 +1727,11 @@ def multi_margin_loss(
 
         multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return multi_margin_loss_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, target, p, margin, weight, reduction
+            )
         return multi_margin_loss_packet.call_parameters(input, target, p, margin, weight, reduction)
     if p is INT_1 and margin is INT_1:
         try:
@@ -1493,7 +1755,14 @@ def multi_margin_loss(
 
 
 def multilabel_margin_loss(
-    input: Tensor, target: Tensor, reduction: int = 1, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    reduction: int = 1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A loss for scores of which those of several right classes are to exceed all others by 1 (`torch.nn.functional.multilabel_margin_loss`).
 
@@ -1523,7 +1792,11 @@ def multilabel_margin_loss(
 
         multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return multilabel_margin_loss_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, target, reduction, out=out
+            )
         if modes:
             return multilabel_margin_loss_packet.call_parameters(input, target, reduction, out=out)
         try:

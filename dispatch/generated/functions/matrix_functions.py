@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -260,10 +261,12 @@ linalg_matmul_outs = linalg_matmul_packet.outs
 
 
 def _linalg_det(
-    A: Tensor, *, out: tuple[Tensor, Tensor, Tensor] | None = None
+    A: Tensor, beyond: Any = None, out: tuple[Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _linalg_det_packet.call_named(FUNCTION, beyond, {}, A, out=out)
         if modes:
             return _linalg_det_packet.call_parameters(A, out=out)
         try:
@@ -278,7 +281,7 @@ def _linalg_det(
     return plan(A)
 
 
-def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+def linalg_det(A: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Determinants of square matrices (`torch.linalg.det`).
 
     Args:
@@ -310,7 +313,9 @@ def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         linalg_det(Tensor A) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_det_packet.call_named(FUNCTION, beyond, {}, A, out=out)
         if modes:
             return linalg_det_packet.call_parameters(A, out=out)
         try:
@@ -325,7 +330,7 @@ def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(A)
 
 
-def det(input: Tensor) -> Tensor:
+def det(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Determinants of square matrices (`torch.det`).
 
     Args:
@@ -352,7 +357,9 @@ def det(input: Tensor) -> Tensor:
 
         det(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return det_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return det_packet.call_parameters(input)
     try:
         plan = det_plans[input._spec]
@@ -362,10 +369,12 @@ def det(input: Tensor) -> Tensor:
 
 
 def _linalg_slogdet(
-    A: Tensor, *, out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+    A: Tensor, beyond: Any = None, out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _linalg_slogdet_packet.call_named(FUNCTION, beyond, {}, A, out=out)
         if modes:
             return _linalg_slogdet_packet.call_parameters(A, out=out)
         try:
@@ -380,7 +389,9 @@ def _linalg_slogdet(
     return plan(A)
 
 
-def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def linalg_slogdet(
+    A: Tensor, beyond: Any = None, out: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.linalg.slogdet`).
 
         det(A) = sign * exp(logabsdet)
@@ -412,7 +423,9 @@ def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tu
 
         linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return linalg_slogdet_packet.call_named(FUNCTION, beyond, {}, A, out=out)
         if modes:
             return linalg_slogdet_packet.call_parameters(A, out=out)
         try:
@@ -427,7 +440,14 @@ def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tu
     return plan(A)
 
 
-def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def slogdet(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`).
 
         det(input) = sign * exp(logabsdet)
@@ -460,7 +480,9 @@ def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple
 
         slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return slogdet_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return slogdet_packet.call_parameters(input, out=out)
         try:
@@ -475,7 +497,7 @@ def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple
     return plan(input)
 
 
-def logdet(input: Tensor) -> Tensor:
+def logdet(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Natural logarithm of the determinants of square matrices (`torch.logdet`).
 
         log(det(input))
@@ -504,7 +526,9 @@ def logdet(input: Tensor) -> Tensor:
 
         logdet(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return logdet_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return logdet_packet.call_parameters(input)
     try:
         plan = logdet_plans[input._spec]
@@ -578,7 +602,9 @@ def linalg_pinv(*args: Any, **kwargs: Any) -> Tensor:
     return linalg_pinv_packet.general(args, kwargs)
 
 
-def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+def pinverse(
+    input: Tensor = REQUIRED, rcond: float = 1e-15, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """Moore-Penrose inverse of matrices, by their singular values (`torch.pinverse`).
 
     Args:
@@ -605,7 +631,9 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
         pinverse(Tensor self, float rcond=1e-15) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return pinverse_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, rcond)
         return pinverse_packet.call_parameters(input, rcond)
     try:
         plan = pinverse_plans[input._spec][rcond.__class__]
@@ -730,7 +758,15 @@ def linalg_cond(*args: Any, **kwargs: Any) -> Tensor:
     return linalg_cond_packet.general(args, kwargs)
 
 
-def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+def linalg_matrix_power(
+    input: Tensor = REQUIRED,
+    n: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Powers of square matrices with an integer exponent (`torch.linalg.matrix_power`).
 
         A A ... A (n factors)
@@ -762,7 +798,11 @@ def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> 
 
         linalg_matrix_power(Tensor self, int n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_matrix_power_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, n, out=out
+            )
         if modes:
             return linalg_matrix_power_packet.call_parameters(input, n, out=out)
         try:
@@ -777,7 +817,15 @@ def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> 
     return plan(input)
 
 
-def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+def matrix_power(
+    input: Tensor = REQUIRED,
+    n: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Powers of square matrices with an integer exponent (`torch.matrix_power`).
 
     Another name of `tt.linalg.matrix_power`.
@@ -811,7 +859,11 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 
         matrix_power(Tensor self, int n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return matrix_power_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, n, out=out
+            )
         if modes:
             return matrix_power_packet.call_parameters(input, n, out=out)
         try:
@@ -826,7 +878,14 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def linalg_matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def linalg_matrix_exp(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Exponential of square matrices, as a power series of the whole matrix (`torch.linalg.matrix_exp`).
 
         sum_k A^k / k!
@@ -861,7 +920,11 @@ def linalg_matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         linalg_matrix_exp(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_matrix_exp_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return linalg_matrix_exp_packet.call_parameters(input, out=out)
         try:
@@ -876,7 +939,7 @@ def linalg_matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def matrix_exp(input: Tensor) -> Tensor:
+def matrix_exp(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Exponential of square matrices, as a power series of the whole matrix (`torch.matrix_exp`).
 
     Another name of `tt.linalg.matrix_exp`.
@@ -911,7 +974,9 @@ def matrix_exp(input: Tensor) -> Tensor:
 
         matrix_exp(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return matrix_exp_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return matrix_exp_packet.call_parameters(input)
     try:
         plan = matrix_exp_plans[input._spec]
@@ -920,7 +985,15 @@ def matrix_exp(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def linalg_tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+def linalg_tensorinv(
+    input: Tensor = REQUIRED,
+    ind: int = 2,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Inverse of a tensor as the linear map that `tt.tensordot` makes of it (`torch.linalg.tensorinv`).
 
     Args:
@@ -954,7 +1027,11 @@ def linalg_tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) 
 
         linalg_tensorinv(Tensor self, int ind=2) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return linalg_tensorinv_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, ind, out=out
+            )
         if modes:
             return linalg_tensorinv_packet.call_parameters(input, ind, out=out)
         try:
@@ -970,7 +1047,15 @@ def linalg_tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) 
 
 
 def linalg_tensorsolve(
-    input: Tensor, other: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    dims: Sequence[int] | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """Solution of the equation `tensordot(input, X, X.ndim) = other` (`torch.linalg.tensorsolve`).
 
@@ -1000,7 +1085,19 @@ def linalg_tensorsolve(
 
         linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return linalg_tensorsolve_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, dims, out=out
+            )
         if modes:
             return linalg_tensorsolve_packet.call_parameters(input, other, dims, out=out)
         try:
@@ -1015,7 +1112,7 @@ def linalg_tensorsolve(
     return plan(input, other)
 
 
-def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
+def linalg_vander(x: Tensor, beyond: Any = None, N: int | None = None) -> Tensor:
     """Vandermonde matrix of a vector, whose columns are ascending powers of it (`torch.linalg.vander`).
 
         out[..., i, j] = x[..., i] ** j
@@ -1041,7 +1138,9 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
         linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return linalg_vander_packet.call_named(FUNCTION, beyond, {}, x, N)
         return linalg_vander_packet.call_parameters(x, N)
     try:
         plan = linalg_vander_plans[x._spec][N]
@@ -1089,7 +1188,16 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return plan(x)
 
 
-def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def linalg_matmul(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.linalg.matmul`).
 
     Another name of `tt.matmul`.
@@ -1128,7 +1236,19 @@ def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) ->
 
         linalg_matmul(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return linalg_matmul_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return linalg_matmul_packet.call_parameters(input, other, out=out)
         try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.device import device
@@ -61,9 +62,17 @@ _pin_memory_packet = packet(
 _pin_memory_plans = _pin_memory_packet.plans
 
 
-def _pin_memory(input: Tensor, device: device | str | int | None = None) -> Tensor:
+def _pin_memory(
+    input: Tensor = REQUIRED,
+    device: device | str | int | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_pin_memory(Tensor self, Device? device=None) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _pin_memory_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, device)
         return _pin_memory_packet.call_parameters(input, device)
     try:
         plan = _pin_memory_plans[input._spec][device]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_2
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,13 +185,18 @@ norm_except_dim_plans = norm_except_dim_packet.plans
 
 
 def linalg_vector_norm(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     ord: Number = INT_2,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """Norm of the elements as one vector, or of the vectors along the given dimensions (`torch.linalg.vector_norm`).
 
@@ -235,7 +241,35 @@ def linalg_vector_norm(
 
         linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return linalg_vector_norm_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                ord,
+                dim,
+                keepdim,
+                dtype,
+                out=out,
+            )
         if modes:
             return linalg_vector_norm_packet.call_parameters(input, ord, dim, keepdim, dtype, out=out)
         try:
@@ -390,7 +424,17 @@ def linalg_norm(*args: Any, **kwargs: Any) -> Tensor:
     return linalg_norm_packet.general(args, kwargs)
 
 
-def dist(input: Tensor, other: Tensor, p: Number = INT_2, *, out: Tensor | None = None) -> Tensor:
+def dist(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    p: Number = INT_2,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Norm of the difference of two tensors, as one vector (`torch.dist`).
 
         sum_i(abs(input_i - other_i) ** p) ** (1 / p)
@@ -418,7 +462,19 @@ def dist(input: Tensor, other: Tensor, p: Number = INT_2, *, out: Tensor | None 
 
         dist(Tensor self, Tensor other, Scalar p=2) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return dist_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, p, out=out
+            )
         if modes:
             return dist_packet.call_parameters(input, other, p, out=out)
         try:
@@ -440,7 +496,7 @@ def dist(input: Tensor, other: Tensor, p: Number = INT_2, *, out: Tensor | None 
 
 
 def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, keepdim: bool = False
+    x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, keepdim: bool = False, keepdims: Any = None
 ) -> Tensor:
     """Distance between corresponding vectors, taken along the last dimension (`torch.pairwise_distance`).
 
@@ -476,7 +532,11 @@ def pairwise_distance(
 
         pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor
     """
-    if modes:
+    if modes or keepdims is not None:
+        if keepdims is not None:
+            return pairwise_distance_packet.call_named(
+                FUNCTION, None, {"keepdims": keepdims}, x1, x2, p, eps, keepdim
+            )
         return pairwise_distance_packet.call_parameters(x1, x2, p, eps, keepdim)
     try:
         plan = pairwise_distance_plans[x1._spec][x2._spec, p.__class__, eps.__class__, keepdim]
@@ -485,7 +545,7 @@ def pairwise_distance(
     return plan(x1, x2, p, eps)
 
 
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, axis: Any = None) -> Tensor:
     """Cosine of the angle between corresponding vectors along one dimension (`torch.cosine_similarity`).
 
         sum_i(x1_i * x2_i) / (max(norm(x1), eps) * max(norm(x2), eps))
@@ -517,7 +577,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
         cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor
     """
-    if modes:
+    if modes or axis is not None:
+        if axis is not None:
+            return cosine_similarity_packet.call_named(FUNCTION, None, {"axis": axis}, x1, x2, dim, eps)
         return cosine_similarity_packet.call_parameters(x1, x2, dim, eps)
     try:
         plan = cosine_similarity_plans[x1._spec][x2._spec, dim, eps.__class__]
@@ -526,7 +588,18 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     return plan(x1, x2, eps)
 
 
-def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor | None = None) -> Tensor:
+def renorm(
+    input: Tensor = REQUIRED,
+    p: Number = REQUIRED,
+    dim: int = REQUIRED,
+    maxnorm: Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """Slices whose norm exceeds a maximum are scaled down to that norm (`torch.renorm`).
 
     Args:
@@ -560,7 +633,19 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor |
 
         renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return renorm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, p, dim, maxnorm, out=out
+            )
         if modes:
             return renorm_packet.call_parameters(input, p, dim, maxnorm, out=out)
         try:
@@ -575,7 +660,16 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor |
     return plan(input, p, maxnorm)
 
 
-def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
+def renorm_(
+    input: Tensor = REQUIRED,
+    p: Number = REQUIRED,
+    dim: int = REQUIRED,
+    maxnorm: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """In place: slices whose norm exceeds a maximum are scaled down to that norm (`torch.Tensor.renorm_`).
 
     Args:
@@ -608,7 +702,11 @@ def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
 
         renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return renorm__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, p, dim, maxnorm
+            )
         return renorm__packet.call_parameters(input, p, dim, maxnorm)
     try:
         plan = renorm__plans[input._spec][p.__class__, dim, maxnorm.__class__]
@@ -618,7 +716,16 @@ def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
 
 
 def frobenius_norm(
-    input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] = REQUIRED,
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """Square root of the sum of squared absolute values over one or two dimensions (`torch.frobenius_norm`).
 
@@ -651,7 +758,33 @@ def frobenius_norm(
 
         frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return frobenius_norm_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return frobenius_norm_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -718,7 +851,7 @@ def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
     return nuclear_norm_packet.general(args, kwargs)
 
 
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0, axis: Any = None) -> Tensor:
     """Norm of each slice along one dimension, over all other dimensions (`torch.norm_except_dim`).
 
     Args:
@@ -748,7 +881,9 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
         norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor
     """
-    if modes:
+    if modes or axis is not None:
+        if axis is not None:
+            return norm_except_dim_packet.call_named(FUNCTION, None, {"axis": axis}, v, pow, dim)
         return norm_except_dim_packet.call_parameters(v, pow, dim)
     try:
         plan = norm_except_dim_plans[v._spec][pow, dim]

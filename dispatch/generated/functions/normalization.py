@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -365,13 +366,16 @@ instance_norm_plans = instance_norm_packet.plans
 
 
 def native_layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: float,
-    *,
+    input: Tensor = REQUIRED,
+    normalized_shape: Sequence[int] = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    eps: float = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Layer normalisation together with the means and the reciprocal standard deviations of the rows (`torch.native_layer_norm`).
 
@@ -409,7 +413,19 @@ def native_layer_norm(
 
         native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return native_layer_norm_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                normalized_shape,
+                weight,
+                bias,
+                eps,
+                out=out,
+            )
         if modes:
             return native_layer_norm_packet.call_parameters(
                 input, normalized_shape, weight, bias, eps, out=out
@@ -440,16 +456,33 @@ def native_layer_norm(
 
 def native_layer_norm_backward(
     grad_out: Tensor,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    normalized_shape: Sequence[int] = REQUIRED,
+    mean: Tensor = REQUIRED,
+    rstd: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return native_layer_norm_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_out,
+                input,
+                normalized_shape,
+                mean,
+                rstd,
+                weight,
+                bias,
+                output_mask,
+            )
         return native_layer_norm_backward_packet.call_parameters(
             grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
         )
@@ -471,12 +504,15 @@ def native_layer_norm_backward(
 
 
 def layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
+    input: Tensor = REQUIRED,
+    normalized_shape: Sequence[int] = REQUIRED,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-05,
     cudnn_enable: bool = True,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Rows shifted and scaled to mean 0 and variance 1, over the last dimensions (`torch.nn.functional.layer_norm`).
 
@@ -516,7 +552,19 @@ def layer_norm(
 
         layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return layer_norm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                normalized_shape,
+                weight,
+                bias,
+                eps,
+                cudnn_enable,
+            )
         return layer_norm_packet.call_parameters(input, normalized_shape, weight, bias, eps, cudnn_enable)
     try:
         plan = layer_norm_plans[input._spec][
@@ -532,10 +580,20 @@ def layer_norm(
 
 
 def _fused_rms_norm(
-    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
+    input: Tensor = REQUIRED,
+    normalized_shape: Sequence[int] = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    eps: float | None = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _fused_rms_norm_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, normalized_shape, weight, eps
+            )
         return _fused_rms_norm_packet.call_parameters(input, normalized_shape, weight, eps)
     try:
         plan = _fused_rms_norm_plans[input._spec][
@@ -548,14 +606,29 @@ def _fused_rms_norm(
 
 def _fused_rms_norm_backward(
     grad_out: Tensor,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    rstd: Tensor,
-    weight: Tensor | None,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    normalized_shape: Sequence[int] = REQUIRED,
+    rstd: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _fused_rms_norm_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_out,
+                input,
+                normalized_shape,
+                rstd,
+                weight,
+                output_mask,
+            )
         return _fused_rms_norm_backward_packet.call_parameters(
             grad_out, input, normalized_shape, rstd, weight, output_mask
         )
@@ -571,7 +644,13 @@ def _fused_rms_norm_backward(
 
 
 def rms_norm(
-    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+    input: Tensor = REQUIRED,
+    normalized_shape: Sequence[int] = REQUIRED,
+    weight: Tensor | None = None,
+    eps: float | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Rows divided by their root mean square, over the last dimensions (`torch.nn.functional.rms_norm`).
 
@@ -603,7 +682,11 @@ def rms_norm(
 
         rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rms_norm_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, normalized_shape, weight, eps
+            )
         return rms_norm_packet.call_parameters(input, normalized_shape, weight, eps)
     try:
         plan = rms_norm_plans[input._spec][
@@ -615,16 +698,19 @@ def rms_norm(
 
 
 def native_group_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    eps: float,
-    *,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    N: int = REQUIRED,
+    C: int = REQUIRED,
+    HxW: int = REQUIRED,
+    group: int = REQUIRED,
+    eps: float = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Group normalisation together with the groups' means and reciprocal standard deviations (`torch.native_group_norm`).
 
@@ -663,7 +749,22 @@ def native_group_norm(
 
         native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return native_group_norm_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                N,
+                C,
+                HxW,
+                group,
+                eps,
+                out=out,
+            )
         if modes:
             return native_group_norm_packet.call_parameters(
                 input, weight, bias, N, C, HxW, group, eps, out=out
@@ -700,18 +801,37 @@ def native_group_norm(
 
 def native_group_norm_backward(
     grad_out: Tensor,
-    input: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Tensor | None,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    mean: Tensor = REQUIRED,
+    rstd: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    N: int = REQUIRED,
+    C: int = REQUIRED,
+    HxW: int = REQUIRED,
+    group: int = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return native_group_norm_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_out,
+                input,
+                mean,
+                rstd,
+                weight,
+                N,
+                C,
+                HxW,
+                group,
+                output_mask,
+            )
         return native_group_norm_backward_packet.call_parameters(
             grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
         )
@@ -735,12 +855,15 @@ def native_group_norm_backward(
 
 
 def group_norm(
-    input: Tensor,
-    num_groups: int,
+    input: Tensor = REQUIRED,
+    num_groups: int = REQUIRED,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Groups of channels shifted and scaled to mean 0 and variance 1, for each element of a batch (`torch.nn.functional.group_norm`).
 
@@ -778,7 +901,19 @@ def group_norm(
 
         group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return group_norm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                num_groups,
+                weight,
+                bias,
+                eps,
+                cudnn_enabled,
+            )
         return group_norm_packet.call_parameters(input, num_groups, weight, bias, eps, cudnn_enabled)
     try:
         plan = group_norm_plans[input._spec][
@@ -794,16 +929,19 @@ def group_norm(
 
 
 def native_batch_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    *,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    training: bool = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Batch normalisation together with the batch's means and reciprocal standard deviations (`torch.native_batch_norm`).
 
@@ -844,7 +982,22 @@ def native_batch_norm(
 
         native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return native_batch_norm_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                training,
+                momentum,
+                eps,
+                out=out,
+            )
         if modes:
             return native_batch_norm_packet.call_parameters(
                 input, weight, bias, running_mean, running_var, training, momentum, eps, out=out
@@ -893,16 +1046,32 @@ def _native_batch_norm_legit(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor,
 
 
 def _native_batch_norm_legit_no_training(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor,
-    running_var: Tensor,
-    momentum: float,
-    eps: float,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor = REQUIRED,
+    running_var: Tensor = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _native_batch_norm_legit_no_training_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                momentum,
+                eps,
+            )
         return _native_batch_norm_legit_no_training_packet.call_parameters(
             input, weight, bias, running_mean, running_var, momentum, eps
         )
@@ -923,17 +1092,34 @@ def _native_batch_norm_legit_no_training(
 
 
 def _native_batch_norm_legit_functional(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor,
-    running_var: Tensor,
-    training: bool,
-    momentum: float,
-    eps: float,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor = REQUIRED,
+    running_var: Tensor = REQUIRED,
+    training: bool = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _native_batch_norm_legit_functional_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                training,
+                momentum,
+                eps,
+            )
         return _native_batch_norm_legit_functional_packet.call_parameters(
             input, weight, bias, running_mean, running_var, training, momentum, eps
         )
@@ -955,18 +1141,35 @@ def _native_batch_norm_legit_functional(
 
 
 def _batch_norm_with_update(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor,
-    running_var: Tensor,
-    momentum: float,
-    eps: float,
-    *,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor = REQUIRED,
+    running_var: Tensor = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _batch_norm_with_update_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                momentum,
+                eps,
+                out=out,
+            )
         if modes:
             return _batch_norm_with_update_packet.call_parameters(
                 input, weight, bias, running_mean, running_var, momentum, eps, out=out
@@ -1004,16 +1207,32 @@ def _batch_norm_with_update(
 
 
 def _batch_norm_with_update_functional(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor,
-    running_var: Tensor,
-    momentum: float,
-    eps: float,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor = REQUIRED,
+    running_var: Tensor = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _batch_norm_with_update_functional_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                momentum,
+                eps,
+            )
         return _batch_norm_with_update_functional_packet.call_parameters(
             input, weight, bias, running_mean, running_var, momentum, eps
         )
@@ -1034,18 +1253,35 @@ def _batch_norm_with_update_functional(
 
 
 def _batch_norm_no_update(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    momentum: float,
-    eps: float,
-    *,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _batch_norm_no_update_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                momentum,
+                eps,
+                out=out,
+            )
         if modes:
             return _batch_norm_no_update_packet.call_parameters(
                 input, weight, bias, running_mean, running_var, momentum, eps, out=out
@@ -1084,19 +1320,39 @@ def _batch_norm_no_update(
 
 def batch_norm_backward(
     grad_out: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    save_mean: Tensor | None,
-    save_var: Tensor | None,
-    update: bool,
-    eps: float,
-    output_mask: Sequence[bool],
-    reserve: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    save_mean: Tensor | None = REQUIRED,
+    save_var: Tensor | None = REQUIRED,
+    update: bool = REQUIRED,
+    eps: float = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    reserve: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return batch_norm_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_out,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                save_mean,
+                save_var,
+                update,
+                eps,
+                output_mask,
+                reserve,
+            )
         return batch_norm_backward_packet.call_parameters(
             grad_out,
             input,
@@ -1142,18 +1398,37 @@ def batch_norm_backward(
 
 def native_batch_norm_backward(
     grad_out: Tensor,
-    input: Tensor,
-    weight: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    save_mean: Tensor | None,
-    save_invstd: Tensor | None,
-    train: bool,
-    eps: float,
-    output_mask: Sequence[bool],
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    save_mean: Tensor | None = REQUIRED,
+    save_invstd: Tensor | None = REQUIRED,
+    train: bool = REQUIRED,
+    eps: float = REQUIRED,
+    output_mask: Sequence[bool] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return native_batch_norm_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_out,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                output_mask,
+            )
         return native_batch_norm_backward_packet.call_parameters(
             grad_out,
             input,
@@ -1195,15 +1470,18 @@ def native_batch_norm_backward(
 
 
 def batch_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    training: bool = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    cudnn_enabled: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Channels shifted and scaled to mean 0 and variance 1, over a batch or by running statistics (`torch.nn.functional.batch_norm`).
 
@@ -1249,7 +1527,22 @@ def batch_norm(
 
         batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return batch_norm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                training,
+                momentum,
+                eps,
+                cudnn_enabled,
+            )
         return batch_norm_packet.call_parameters(
             input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
         )
@@ -1272,15 +1565,18 @@ def batch_norm(
 
 
 def instance_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    use_input_stats: bool = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    cudnn_enabled: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Each channel of each element of a batch shifted and scaled to mean 0 and variance 1 (`torch.nn.functional.instance_norm`).
 
@@ -1321,7 +1617,22 @@ def instance_norm(
 
         instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return instance_norm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                use_input_stats,
+                momentum,
+                eps,
+                cudnn_enabled,
+            )
         return instance_norm_packet.call_parameters(
             input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,19 +113,22 @@ _amp_foreach_non_finite_check_and_unscale__plans = _amp_foreach_non_finite_check
 
 
 def _fused_sgd_(
-    input: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    momentum_buffer_list: Sequence[Tensor],
-    *,
-    weight_decay: float,
-    momentum: float,
-    lr: float | Tensor,
-    dampening: float,
-    nesterov: bool,
-    maximize: bool,
-    is_first_step: bool,
+    input: Sequence[Tensor] = REQUIRED,
+    grads: Sequence[Tensor] = REQUIRED,
+    momentum_buffer_list: Sequence[Tensor] = REQUIRED,
+    beyond: Any = None,
+    weight_decay: float = REQUIRED,
+    momentum: float = REQUIRED,
+    lr: float | Tensor = REQUIRED,
+    dampening: float = REQUIRED,
+    nesterov: bool = REQUIRED,
+    maximize: bool = REQUIRED,
+    is_first_step: bool = REQUIRED,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> None:
     """One step of stochastic gradient descent over a list of parameters, in place (`torch._fused_sgd_`).
 
@@ -173,7 +177,25 @@ def _fused_sgd_(
         _fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
         _fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _fused_sgd__packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                grads,
+                momentum_buffer_list,
+                weight_decay,
+                momentum,
+                lr,
+                dampening,
+                nesterov,
+                maximize,
+                is_first_step,
+                grad_scale,
+                found_inf,
+            )
         return _fused_sgd__packet.call_parameters(
             input,
             grads,
@@ -230,22 +252,25 @@ def _fused_sgd_(
 
 
 def _fused_adam_(
-    input: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    max_exp_avg_sqs: Sequence[Tensor],
-    state_steps: Sequence[Tensor],
-    *,
-    lr: float | Tensor,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    amsgrad: bool,
-    maximize: bool,
+    input: Sequence[Tensor] = REQUIRED,
+    grads: Sequence[Tensor] = REQUIRED,
+    exp_avgs: Sequence[Tensor] = REQUIRED,
+    exp_avg_sqs: Sequence[Tensor] = REQUIRED,
+    max_exp_avg_sqs: Sequence[Tensor] = REQUIRED,
+    state_steps: Sequence[Tensor] = REQUIRED,
+    beyond: Any = None,
+    lr: float | Tensor = REQUIRED,
+    beta1: float = REQUIRED,
+    beta2: float = REQUIRED,
+    weight_decay: float = REQUIRED,
+    eps: float = REQUIRED,
+    amsgrad: bool = REQUIRED,
+    maximize: bool = REQUIRED,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> None:
     """One step of Adam over a list of parameters, in place (`torch._fused_adam_`).
 
@@ -299,7 +324,28 @@ def _fused_adam_(
         _fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
         _fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _fused_adam__packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                grads,
+                exp_avgs,
+                exp_avg_sqs,
+                max_exp_avg_sqs,
+                state_steps,
+                lr,
+                beta1,
+                beta2,
+                weight_decay,
+                eps,
+                amsgrad,
+                maximize,
+                grad_scale,
+                found_inf,
+            )
         return _fused_adam__packet.call_parameters(
             input,
             grads,
@@ -389,22 +435,25 @@ def _fused_adam_(
 
 
 def _fused_adamw_(
-    input: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    max_exp_avg_sqs: Sequence[Tensor],
-    state_steps: Sequence[Tensor],
-    *,
-    lr: float | Tensor,
-    beta1: float,
-    beta2: float,
-    weight_decay: float,
-    eps: float,
-    amsgrad: bool,
-    maximize: bool,
+    input: Sequence[Tensor] = REQUIRED,
+    grads: Sequence[Tensor] = REQUIRED,
+    exp_avgs: Sequence[Tensor] = REQUIRED,
+    exp_avg_sqs: Sequence[Tensor] = REQUIRED,
+    max_exp_avg_sqs: Sequence[Tensor] = REQUIRED,
+    state_steps: Sequence[Tensor] = REQUIRED,
+    beyond: Any = None,
+    lr: float | Tensor = REQUIRED,
+    beta1: float = REQUIRED,
+    beta2: float = REQUIRED,
+    weight_decay: float = REQUIRED,
+    eps: float = REQUIRED,
+    amsgrad: bool = REQUIRED,
+    maximize: bool = REQUIRED,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> None:
     """One step of AdamW over a list of parameters, in place (`torch._fused_adamw_`).
 
@@ -458,7 +507,28 @@ def _fused_adamw_(
         _fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
         _fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _fused_adamw__packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                grads,
+                exp_avgs,
+                exp_avg_sqs,
+                max_exp_avg_sqs,
+                state_steps,
+                lr,
+                beta1,
+                beta2,
+                weight_decay,
+                eps,
+                amsgrad,
+                maximize,
+                grad_scale,
+                found_inf,
+            )
         return _fused_adamw__packet.call_parameters(
             input,
             grads,
@@ -548,7 +618,12 @@ def _fused_adamw_(
 
 
 def _amp_foreach_non_finite_check_and_unscale_(
-    input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
+    input: Sequence[Tensor] = REQUIRED,
+    found_inf: Tensor = REQUIRED,
+    inv_scale: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> None:
     """Gradients multiplied by one number, in place, with a note whether one of them is inf or nan (`torch._amp_foreach_non_finite_check_and_unscale_`).
 
@@ -579,7 +654,11 @@ def _amp_foreach_non_finite_check_and_unscale_(
 
         _amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _amp_foreach_non_finite_check_and_unscale__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, found_inf, inv_scale
+            )
         return _amp_foreach_non_finite_check_and_unscale__packet.call_parameters(input, found_inf, inv_scale)
     try:
         plan = _amp_foreach_non_finite_check_and_unscale__plans[

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,9 +75,20 @@ pad_sequence_packet = packet(
 pad_sequence_plans = pad_sequence_packet.plans
 
 
-def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+def _pack_padded_sequence(
+    input: Tensor = REQUIRED,
+    lengths: Tensor = REQUIRED,
+    batch_first: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _pack_padded_sequence_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, lengths, batch_first
+            )
         return _pack_padded_sequence_packet.call_parameters(input, lengths, batch_first)
     try:
         plan = _pack_padded_sequence_plans[input._spec][lengths._spec, batch_first]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_0
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,7 +241,14 @@ pad_plans = pad_packet.plans
 
 
 def constant_pad_nd(
-    input: Tensor, pad: Sequence[int], value: Number = INT_0, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    pad: Sequence[int] = REQUIRED,
+    value: Number = INT_0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The tensor with elements of one value added to, or cut off, its ends (`torch.constant_pad_nd`).
 
@@ -268,7 +276,11 @@ def constant_pad_nd(
 
         constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return constant_pad_nd_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, pad, value, out=out
+            )
         if modes:
             return constant_pad_nd_packet.call_parameters(input, pad, value, out=out)
         try:
@@ -291,7 +303,15 @@ def constant_pad_nd(
     return plan(input, value)
 
 
-def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def reflection_pad1d(
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor continued at the ends of the last dimension by its mirror images (`torch.ops.aten.reflection_pad1d`).
 
     Args:
@@ -321,7 +341,11 @@ def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor
 
         reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return reflection_pad1d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, padding, out=out
+            )
         if modes:
             return reflection_pad1d_packet.call_parameters(input, padding, out=out)
         try:
@@ -336,9 +360,20 @@ def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor
     return plan(input)
 
 
-def reflection_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor:
+def reflection_pad1d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return reflection_pad1d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, padding
+            )
         return reflection_pad1d_backward_packet.call_parameters(grad_output, input, padding)
     try:
         plan = reflection_pad1d_backward_plans[grad_output._spec][input._spec, padding]
@@ -347,7 +382,15 @@ def reflection_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int |
     return plan(grad_output, input)
 
 
-def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def reflection_pad2d(
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor continued at the ends of the last two dimensions by its mirror images (`torch.ops.aten.reflection_pad2d`).
 
     Args:
@@ -379,7 +422,11 @@ def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor
 
         reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return reflection_pad2d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, padding, out=out
+            )
         if modes:
             return reflection_pad2d_packet.call_parameters(input, padding, out=out)
         try:
@@ -394,9 +441,20 @@ def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor
     return plan(input)
 
 
-def reflection_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor:
+def reflection_pad2d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return reflection_pad2d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, padding
+            )
         return reflection_pad2d_backward_packet.call_parameters(grad_output, input, padding)
     try:
         plan = reflection_pad2d_backward_plans[grad_output._spec][input._spec, padding]
@@ -405,7 +463,15 @@ def reflection_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int |
     return plan(grad_output, input)
 
 
-def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def reflection_pad3d(
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor continued at the ends of the last three dimensions by its mirror images (`torch.ops.aten.reflection_pad3d`).
 
     Args:
@@ -436,7 +502,11 @@ def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor
 
         reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return reflection_pad3d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, padding, out=out
+            )
         if modes:
             return reflection_pad3d_packet.call_parameters(input, padding, out=out)
         try:
@@ -451,9 +521,20 @@ def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor
     return plan(input)
 
 
-def reflection_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor:
+def reflection_pad3d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return reflection_pad3d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, padding
+            )
         return reflection_pad3d_backward_packet.call_parameters(grad_output, input, padding)
     try:
         plan = reflection_pad3d_backward_plans[grad_output._spec][input._spec, padding]
@@ -462,7 +543,15 @@ def reflection_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int |
     return plan(grad_output, input)
 
 
-def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def replication_pad1d(
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor continued at the ends of the last dimension by its outermost elements (`torch.ops.aten.replication_pad1d`).
 
     Args:
@@ -488,7 +577,11 @@ def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tenso
 
         replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return replication_pad1d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, padding, out=out
+            )
         if modes:
             return replication_pad1d_packet.call_parameters(input, padding, out=out)
         try:
@@ -503,9 +596,20 @@ def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tenso
     return plan(input)
 
 
-def replication_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor:
+def replication_pad1d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return replication_pad1d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, padding
+            )
         return replication_pad1d_backward_packet.call_parameters(grad_output, input, padding)
     try:
         plan = replication_pad1d_backward_plans[grad_output._spec][input._spec, padding]
@@ -514,7 +618,15 @@ def replication_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int 
     return plan(grad_output, input)
 
 
-def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def replication_pad2d(
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor continued at the ends of the last two dimensions by its outermost elements (`torch.ops.aten.replication_pad2d`).
 
     Args:
@@ -542,7 +654,11 @@ def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tenso
 
         replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return replication_pad2d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, padding, out=out
+            )
         if modes:
             return replication_pad2d_packet.call_parameters(input, padding, out=out)
         try:
@@ -557,9 +673,20 @@ def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tenso
     return plan(input)
 
 
-def replication_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor:
+def replication_pad2d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return replication_pad2d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, padding
+            )
         return replication_pad2d_backward_packet.call_parameters(grad_output, input, padding)
     try:
         plan = replication_pad2d_backward_plans[grad_output._spec][input._spec, padding]
@@ -568,7 +695,15 @@ def replication_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int 
     return plan(grad_output, input)
 
 
-def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def replication_pad3d(
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor continued at the ends of the last three dimensions by its outermost elements (`torch.ops.aten.replication_pad3d`).
 
     Args:
@@ -596,7 +731,11 @@ def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tenso
 
         replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return replication_pad3d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, padding, out=out
+            )
         if modes:
             return replication_pad3d_packet.call_parameters(input, padding, out=out)
         try:
@@ -611,9 +750,20 @@ def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tenso
     return plan(input)
 
 
-def replication_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor:
+def replication_pad3d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return replication_pad3d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, padding
+            )
         return replication_pad3d_backward_packet.call_parameters(grad_output, input, padding)
     try:
         plan = replication_pad3d_backward_plans[grad_output._spec][input._spec, padding]
@@ -622,9 +772,13 @@ def replication_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int 
     return plan(grad_output, input)
 
 
-def _pad_circular(input: Tensor, pad: Sequence[int]) -> Tensor:
+def _pad_circular(
+    input: Tensor = REQUIRED, pad: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_pad_circular(Tensor self, SymInt[] pad) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _pad_circular_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, pad)
         return _pad_circular_packet.call_parameters(input, pad)
     try:
         plan = _pad_circular_plans[input._spec][pad]
@@ -633,9 +787,21 @@ def _pad_circular(input: Tensor, pad: Sequence[int]) -> Tensor:
     return plan(input)
 
 
-def _pad_enum(input: Tensor, pad: Sequence[int], mode: int, value: float | None = None) -> Tensor:
+def _pad_enum(
+    input: Tensor = REQUIRED,
+    pad: Sequence[int] = REQUIRED,
+    mode: int = REQUIRED,
+    value: float | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _pad_enum_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, pad, mode, value
+            )
         return _pad_enum_packet.call_parameters(input, pad, mode, value)
     try:
         plan = _pad_enum_plans[input._spec][pad, mode, value.__class__]
@@ -644,7 +810,15 @@ def _pad_enum(input: Tensor, pad: Sequence[int], mode: int, value: float | None 
     return plan(input, value)
 
 
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+def pad(
+    input: Tensor = REQUIRED,
+    pad: Sequence[int] = REQUIRED,
+    mode: str = "constant",
+    value: float | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tensor with elements added to, or cut off, its ends (`torch.nn.functional.pad`).
 
     Args:
@@ -676,7 +850,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
         pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return pad_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, pad, mode, value)
         return pad_packet.call_parameters(input, pad, mode, value)
     try:
         plan = pad_plans[input._spec][pad, mode, value.__class__]

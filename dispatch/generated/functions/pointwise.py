@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1, INT_20
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -2683,7 +2684,15 @@ polar_outs = polar_packet.outs
 
 
 def add(
-    input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """The sum of two tensors, the second one scaled by `alpha` (`torch.add`).
 
@@ -2717,9 +2726,19 @@ def add(
 
         add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
     """
-    if more:
-        return add_packet.call_deprecated((input, other, *more), {"alpha": alpha, "out": out}, False)
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return add_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha, out=out
+            )
         if modes:
             return add_packet.call_parameters(input, other, alpha, out=out)
         cls_other = other.__class__
@@ -2759,7 +2778,16 @@ def add(
     return plan(input, other, alpha)
 
 
-def add_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1) -> Tensor:
+def add_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the sum of two tensors, the second one scaled by `alpha` (`torch.Tensor.add_`).
 
         input + alpha * other
@@ -2791,9 +2819,11 @@ def add_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
 
         add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
-    if more:
-        return add__packet.call_deprecated((input, other, *more), {"alpha": alpha}, False)
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return add__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha
+            )
         return add__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
         cls = other.__class__
@@ -2816,7 +2846,15 @@ def add_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
 
 
 def sub(
-    input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """The difference of two tensors, the second one scaled by `alpha` (`torch.sub`).
 
@@ -2849,9 +2887,19 @@ def sub(
 
         sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
     """
-    if more:
-        return sub_packet.call_deprecated((input, other, *more), {"alpha": alpha, "out": out}, False)
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return sub_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha, out=out
+            )
         if modes:
             return sub_packet.call_parameters(input, other, alpha, out=out)
         cls_other = other.__class__
@@ -2891,7 +2939,16 @@ def sub(
     return plan(input, other, alpha)
 
 
-def sub_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_1) -> Tensor:
+def sub_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.sub_`).
 
         input - alpha * other
@@ -2922,9 +2979,11 @@ def sub_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
 
         sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
-    if more:
-        return sub__packet.call_deprecated((input, other, *more), {"alpha": alpha}, False)
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return sub__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha
+            )
         return sub__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
         cls = other.__class__
@@ -2946,7 +3005,16 @@ def sub_(input: Tensor, other: Tensor | Number, *more: Any, alpha: Number = INT_
     return plan(input, other, alpha)
 
 
-def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Tensor:
+def rsub(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The difference of two tensors, in reverse order: `input`, scaled by `alpha`, is subtracted from `other` (`torch.rsub`).
 
         other - alpha * input
@@ -2973,7 +3041,11 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Ten
 
         rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return rsub_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha
+            )
         return rsub_packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
         cls = other.__class__
@@ -2995,7 +3067,16 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Ten
     return plan(input, other, alpha)
 
 
-def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def mul(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The product of two tensors, element by element (`torch.mul`).
 
         input * other
@@ -3025,7 +3106,19 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> 
 
         mul.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return mul_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return mul_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -3054,7 +3147,14 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> 
     return plan(input, other)
 
 
-def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
+def mul_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the product of two tensors, element by element (`torch.Tensor.mul_`).
 
         input * other
@@ -3083,7 +3183,9 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return mul__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return mul__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -3096,7 +3198,15 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def div(
-    input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    rounding_mode: str | None = NOT_GIVEN,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.div`).
 
@@ -3140,7 +3250,19 @@ def div(
         div.Tensor(Tensor self, Tensor other) -> Tensor
         div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return div_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, rounding_mode, out=out
+            )
         if modes:
             return div_packet.call_parameters(input, other, rounding_mode, out=out)
         cls_other = other.__class__
@@ -3170,7 +3292,16 @@ def div(
     return plan(input, other)
 
 
-def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
+def div_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    rounding_mode: str | None = NOT_GIVEN,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.div_`).
 
         input / other
@@ -3211,7 +3342,11 @@ def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = N
         div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
         div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return div__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, rounding_mode
+            )
         return div__packet.call_parameters(input, other, rounding_mode)
     cls = other.__class__
     try:
@@ -3223,7 +3358,16 @@ def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = N
     return plan(input, other)
 
 
-def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def floor_divide(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.floor_divide`).
 
         floor(input / other)
@@ -3257,7 +3401,19 @@ def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
 
         floor_divide(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return floor_divide_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return floor_divide_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -3286,7 +3442,14 @@ def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
     return plan(input, other)
 
 
-def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
+def floor_divide_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.Tensor.floor_divide_`).
 
         floor(input / other)
@@ -3318,7 +3481,11 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return floor_divide__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return floor_divide__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -3330,7 +3497,16 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def remainder(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.remainder`).
 
         input - other * floor(input / other)
@@ -3361,7 +3537,19 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
 
         remainder.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return remainder_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return remainder_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -3390,7 +3578,14 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
     return plan(input, other)
 
 
-def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
+def remainder_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.Tensor.remainder_`).
 
         input - other * floor(input / other)
@@ -3421,7 +3616,11 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return remainder__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return remainder__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -3433,7 +3632,16 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def fmod(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.fmod`).
 
         input - other * trunc(input / other)
@@ -3464,7 +3672,19 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
 
         fmod.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return fmod_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return fmod_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -3493,7 +3713,14 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
     return plan(input, other)
 
 
-def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
+def fmod_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.Tensor.fmod_`).
 
         input - other * trunc(input / other)
@@ -3523,7 +3750,9 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return fmod__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return fmod__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -3535,7 +3764,15 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def pow(
+    input: Tensor | Number = REQUIRED,
+    exponent: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The elements of a tensor, each raised to a power (`torch.pow`).
 
         input ** exponent
@@ -3576,7 +3813,11 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None
         pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
         pow.Scalar(Scalar self, Tensor exponent) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return pow_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, exponent, out=out
+            )
         if modes:
             return pow_packet.call_parameters(input, exponent, out=out)
         cls_self = input.__class__
@@ -3619,7 +3860,13 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None
     return plan(input, exponent)
 
 
-def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor:
+def pow_(
+    input: Tensor = REQUIRED,
+    exponent: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: the elements of a tensor, each raised to a power (`torch.Tensor.pow_`).
 
         input ** exponent
@@ -3658,7 +3905,9 @@ def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor:
         pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
         pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return pow__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, exponent)
         return pow__packet.call_parameters(input, exponent)
     cls = exponent.__class__
     try:
@@ -3670,7 +3919,16 @@ def pow_(input: Tensor, exponent: Tensor | Number) -> Tensor:
     return plan(input, exponent)
 
 
-def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def maximum(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The larger one of each pair of elements; nan where either one is nan (`torch.maximum`).
 
         max(input, other)
@@ -3700,7 +3958,19 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
         maximum(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return maximum_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return maximum_packet.call_parameters(input, other, out=out)
         try:
@@ -3715,7 +3985,16 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     return plan(input, other)
 
 
-def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def minimum(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The smaller one of each pair of elements; nan where either one is nan (`torch.minimum`).
 
         min(input, other)
@@ -3745,7 +4024,19 @@ def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
         minimum(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return minimum_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return minimum_packet.call_parameters(input, other, out=out)
         try:
@@ -3760,7 +4051,16 @@ def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     return plan(input, other)
 
 
-def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def fmax(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The larger one of each pair of elements; the other one where one is nan (`torch.fmax`).
 
         max(input, other), nan passed over
@@ -3791,7 +4091,19 @@ def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         fmax(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return fmax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return fmax_packet.call_parameters(input, other, out=out)
         try:
@@ -3806,7 +4118,16 @@ def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def fmin(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The smaller one of each pair of elements; the other one where one is nan (`torch.fmin`).
 
         min(input, other), nan passed over
@@ -3837,7 +4158,19 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         fmin(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return fmin_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return fmin_packet.call_parameters(input, other, out=out)
         try:
@@ -3852,7 +4185,16 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def atan2(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.atan2`).
 
         atan(input / other), in the quadrant of the point
@@ -3885,7 +4227,19 @@ def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         atan2(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return atan2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return atan2_packet.call_parameters(input, other, out=out)
         try:
@@ -3900,7 +4254,14 @@ def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def atan2_(input: Tensor, other: Tensor) -> Tensor:
+def atan2_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.atan2_`).
 
         atan(input / other), in the quadrant of the point
@@ -3931,7 +4292,11 @@ def atan2_(input: Tensor, other: Tensor) -> Tensor:
 
         atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return atan2__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return atan2__packet.call_parameters(input, other)
     try:
         plan = atan2__plans[input._spec][other._spec]
@@ -3940,7 +4305,16 @@ def atan2_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arctan2(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.arctan2`).
 
     Another name of `tt.atan2`.
@@ -3975,7 +4349,19 @@ def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
         arctan2(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return arctan2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return arctan2_packet.call_parameters(input, other, out=out)
         try:
@@ -3990,7 +4376,14 @@ def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     return plan(input, other)
 
 
-def arctan2_(input: Tensor, other: Tensor) -> Tensor:
+def arctan2_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.arctan2_`).
 
     Another name of `tt.atan2_`.
@@ -4023,7 +4416,11 @@ def arctan2_(input: Tensor, other: Tensor) -> Tensor:
 
         arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return arctan2__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return arctan2__packet.call_parameters(input, other)
     try:
         plan = arctan2__plans[input._spec][other._spec]
@@ -4032,7 +4429,14 @@ def arctan2_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def neg(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element with the opposite sign (`torch.neg`).
 
         -x
@@ -4061,7 +4465,9 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         neg(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return neg_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return neg_packet.call_parameters(input, out=out)
         try:
@@ -4076,7 +4482,7 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def neg_(input: Tensor) -> Tensor:
+def neg_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element with the opposite sign (`torch.Tensor.neg_`).
 
         -x
@@ -4104,7 +4510,9 @@ def neg_(input: Tensor) -> Tensor:
 
         neg_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return neg__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return neg__packet.call_parameters(input)
     try:
         plan = neg__plans[input._spec]
@@ -4113,7 +4521,14 @@ def neg_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def abs(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The absolute value of each element; the modulus of a complex one (`torch.abs`).
 
         |x|, for complex numbers sqrt(real^2 + imag^2)
@@ -4141,7 +4556,9 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         abs(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return abs_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return abs_packet.call_parameters(input, out=out)
         try:
@@ -4156,7 +4573,7 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def abs_(input: Tensor) -> Tensor:
+def abs_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.abs_`).
 
         |x|, for complex numbers sqrt(real^2 + imag^2)
@@ -4183,7 +4600,9 @@ def abs_(input: Tensor) -> Tensor:
 
         abs_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return abs__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return abs__packet.call_parameters(input)
     try:
         plan = abs__plans[input._spec]
@@ -4192,7 +4611,14 @@ def abs_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def negative(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element with the opposite sign (`torch.negative`).
 
     Another name of `tt.neg`.
@@ -4223,7 +4649,9 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         negative(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return negative_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return negative_packet.call_parameters(input, out=out)
         try:
@@ -4238,7 +4666,7 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def negative_(input: Tensor) -> Tensor:
+def negative_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element with the opposite sign (`torch.Tensor.negative_`).
 
     Another name of `tt.neg_`.
@@ -4268,7 +4696,9 @@ def negative_(input: Tensor) -> Tensor:
 
         negative_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return negative__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return negative__packet.call_parameters(input)
     try:
         plan = negative__plans[input._spec]
@@ -4277,7 +4707,14 @@ def negative_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def absolute(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The absolute value of each element; the modulus of a complex one (`torch.absolute`).
 
     Another name of `tt.abs`.
@@ -4307,7 +4744,9 @@ def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         absolute(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return absolute_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return absolute_packet.call_parameters(input, out=out)
         try:
@@ -4322,7 +4761,7 @@ def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def absolute_(input: Tensor) -> Tensor:
+def absolute_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.absolute_`).
 
     Another name of `tt.abs_`.
@@ -4351,7 +4790,9 @@ def absolute_(input: Tensor) -> Tensor:
 
         absolute_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return absolute__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return absolute__packet.call_parameters(input)
     try:
         plan = absolute__plans[input._spec]
@@ -4360,7 +4801,7 @@ def absolute_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def positive(input: Tensor) -> Tensor:
+def positive(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """`input` itself, as unary `+` gives it (`torch.positive`).
 
         +x
@@ -4383,7 +4824,9 @@ def positive(input: Tensor) -> Tensor:
 
         positive(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return positive_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return positive_packet.call_parameters(input)
     try:
         plan = positive_plans[input._spec]
@@ -4392,7 +4835,14 @@ def positive(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sign(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The sign of each element: -1, 0 or 1 (`torch.sign`).
 
         -1 if x < 0, 0 if x = 0, 1 if x > 0
@@ -4420,7 +4870,9 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sign(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sign_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sign_packet.call_parameters(input, out=out)
         try:
@@ -4435,7 +4887,7 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sign_(input: Tensor) -> Tensor:
+def sign_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the sign of each element: -1, 0 or 1 (`torch.Tensor.sign_`).
 
         -1 if x < 0, 0 if x = 0, 1 if x > 0
@@ -4463,7 +4915,9 @@ def sign_(input: Tensor) -> Tensor:
 
         sign_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sign__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sign__packet.call_parameters(input)
     try:
         plan = sign__plans[input._spec]
@@ -4472,7 +4926,14 @@ def sign_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def square(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element multiplied by itself (`torch.square`).
 
         x * x
@@ -4498,7 +4959,9 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         square(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return square_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return square_packet.call_parameters(input, out=out)
         try:
@@ -4513,7 +4976,7 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def square_(input: Tensor) -> Tensor:
+def square_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element multiplied by itself (`torch.Tensor.square_`).
 
         x * x
@@ -4538,7 +5001,9 @@ def square_(input: Tensor) -> Tensor:
 
         square_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return square__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return square__packet.call_parameters(input)
     try:
         plan = square__plans[input._spec]
@@ -4547,7 +5012,14 @@ def square_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def reciprocal(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """One divided by each element (`torch.reciprocal`).
 
         1 / x
@@ -4573,7 +5045,9 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         reciprocal(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return reciprocal_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return reciprocal_packet.call_parameters(input, out=out)
         try:
@@ -4588,7 +5062,7 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def reciprocal_(input: Tensor) -> Tensor:
+def reciprocal_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: one divided by each element (`torch.Tensor.reciprocal_`).
 
         1 / x
@@ -4613,7 +5087,9 @@ def reciprocal_(input: Tensor) -> Tensor:
 
         reciprocal_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return reciprocal__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return reciprocal__packet.call_parameters(input)
     try:
         plan = reciprocal__plans[input._spec]
@@ -4622,7 +5098,14 @@ def reciprocal_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def exp(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The exponential function of each element (`torch.exp`).
 
         e ** x
@@ -4648,7 +5131,9 @@ def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         exp(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return exp_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return exp_packet.call_parameters(input, out=out)
         try:
@@ -4663,7 +5148,7 @@ def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def exp_(input: Tensor) -> Tensor:
+def exp_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the exponential function of each element (`torch.Tensor.exp_`).
 
         e ** x
@@ -4688,7 +5173,9 @@ def exp_(input: Tensor) -> Tensor:
 
         exp_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return exp__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return exp__packet.call_parameters(input)
     try:
         plan = exp__plans[input._spec]
@@ -4697,7 +5184,14 @@ def exp_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def exp2(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Two to the power of each element (`torch.exp2`).
 
         2 ** x
@@ -4723,7 +5217,9 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         exp2(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return exp2_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return exp2_packet.call_parameters(input, out=out)
         try:
@@ -4738,7 +5234,7 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def exp2_(input: Tensor) -> Tensor:
+def exp2_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: two to the power of each element (`torch.Tensor.exp2_`).
 
         2 ** x
@@ -4763,7 +5259,9 @@ def exp2_(input: Tensor) -> Tensor:
 
         exp2_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return exp2__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return exp2__packet.call_parameters(input)
     try:
         plan = exp2__plans[input._spec]
@@ -4772,7 +5270,14 @@ def exp2_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def expm1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The exponential function minus 1, accurate for elements near zero (`torch.expm1`).
 
         e ** x - 1
@@ -4798,7 +5303,9 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         expm1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return expm1_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return expm1_packet.call_parameters(input, out=out)
         try:
@@ -4813,7 +5320,7 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def expm1_(input: Tensor) -> Tensor:
+def expm1_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the exponential function minus 1, accurate for elements near zero (`torch.Tensor.expm1_`).
 
         e ** x - 1
@@ -4838,7 +5345,9 @@ def expm1_(input: Tensor) -> Tensor:
 
         expm1_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return expm1__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return expm1__packet.call_parameters(input)
     try:
         plan = expm1__plans[input._spec]
@@ -4847,7 +5356,14 @@ def expm1_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def log(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The natural logarithm of each element (`torch.log`).
 
         ln x
@@ -4874,7 +5390,9 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         log(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return log_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return log_packet.call_parameters(input, out=out)
         try:
@@ -4889,7 +5407,7 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def log_(input: Tensor) -> Tensor:
+def log_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the natural logarithm of each element (`torch.Tensor.log_`).
 
         ln x
@@ -4915,7 +5433,9 @@ def log_(input: Tensor) -> Tensor:
 
         log_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return log__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return log__packet.call_parameters(input)
     try:
         plan = log__plans[input._spec]
@@ -4924,7 +5444,14 @@ def log_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def log1p(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`).
 
         ln(1 + x)
@@ -4951,7 +5478,9 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         log1p(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return log1p_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return log1p_packet.call_parameters(input, out=out)
         try:
@@ -4966,7 +5495,7 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def log1p_(input: Tensor) -> Tensor:
+def log1p_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.Tensor.log1p_`).
 
         ln(1 + x)
@@ -4992,7 +5521,9 @@ def log1p_(input: Tensor) -> Tensor:
 
         log1p_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return log1p__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return log1p__packet.call_parameters(input)
     try:
         plan = log1p__plans[input._spec]
@@ -5001,7 +5532,14 @@ def log1p_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def log2(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The logarithm to base 2 of each element (`torch.log2`).
 
         log2 x
@@ -5027,7 +5565,9 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         log2(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return log2_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return log2_packet.call_parameters(input, out=out)
         try:
@@ -5042,7 +5582,7 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def log2_(input: Tensor) -> Tensor:
+def log2_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the logarithm to base 2 of each element (`torch.Tensor.log2_`).
 
         log2 x
@@ -5067,7 +5607,9 @@ def log2_(input: Tensor) -> Tensor:
 
         log2_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return log2__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return log2__packet.call_parameters(input)
     try:
         plan = log2__plans[input._spec]
@@ -5076,7 +5618,14 @@ def log2_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def log10(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The logarithm to base 10 of each element (`torch.log10`).
 
         log10 x
@@ -5102,7 +5651,9 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         log10(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return log10_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return log10_packet.call_parameters(input, out=out)
         try:
@@ -5117,7 +5668,7 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def log10_(input: Tensor) -> Tensor:
+def log10_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the logarithm to base 10 of each element (`torch.Tensor.log10_`).
 
         log10 x
@@ -5142,7 +5693,9 @@ def log10_(input: Tensor) -> Tensor:
 
         log10_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return log10__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return log10__packet.call_parameters(input)
     try:
         plan = log10__plans[input._spec]
@@ -5151,7 +5704,14 @@ def log10_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sqrt(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The square root of each element (`torch.sqrt`).
 
         sqrt(x)
@@ -5178,7 +5738,9 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sqrt(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sqrt_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sqrt_packet.call_parameters(input, out=out)
         try:
@@ -5193,7 +5755,7 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sqrt_(input: Tensor) -> Tensor:
+def sqrt_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the square root of each element (`torch.Tensor.sqrt_`).
 
         sqrt(x)
@@ -5219,7 +5781,9 @@ def sqrt_(input: Tensor) -> Tensor:
 
         sqrt_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sqrt__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sqrt__packet.call_parameters(input)
     try:
         plan = sqrt__plans[input._spec]
@@ -5228,7 +5792,14 @@ def sqrt_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def rsqrt(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The reciprocal of the square root of each element (`torch.rsqrt`).
 
         1 / sqrt(x)
@@ -5254,7 +5825,9 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         rsqrt(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return rsqrt_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return rsqrt_packet.call_parameters(input, out=out)
         try:
@@ -5269,7 +5842,7 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def rsqrt_(input: Tensor) -> Tensor:
+def rsqrt_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the reciprocal of the square root of each element (`torch.Tensor.rsqrt_`).
 
         1 / sqrt(x)
@@ -5294,7 +5867,9 @@ def rsqrt_(input: Tensor) -> Tensor:
 
         rsqrt_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rsqrt__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return rsqrt__packet.call_parameters(input)
     try:
         plan = rsqrt__plans[input._spec]
@@ -5303,7 +5878,14 @@ def rsqrt_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sin(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The sine of each element, in radians (`torch.sin`).
 
         sin x
@@ -5329,7 +5911,9 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sin(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sin_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sin_packet.call_parameters(input, out=out)
         try:
@@ -5344,7 +5928,7 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sin_(input: Tensor) -> Tensor:
+def sin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the sine of each element, in radians (`torch.Tensor.sin_`).
 
         sin x
@@ -5369,7 +5953,9 @@ def sin_(input: Tensor) -> Tensor:
 
         sin_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sin__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sin__packet.call_parameters(input)
     try:
         plan = sin__plans[input._spec]
@@ -5378,7 +5964,14 @@ def sin_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def cos(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The cosine of each element, in radians (`torch.cos`).
 
         cos x
@@ -5404,7 +5997,9 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         cos(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return cos_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return cos_packet.call_parameters(input, out=out)
         try:
@@ -5419,7 +6014,7 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def cos_(input: Tensor) -> Tensor:
+def cos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the cosine of each element, in radians (`torch.Tensor.cos_`).
 
         cos x
@@ -5444,7 +6039,9 @@ def cos_(input: Tensor) -> Tensor:
 
         cos_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return cos__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return cos__packet.call_parameters(input)
     try:
         plan = cos__plans[input._spec]
@@ -5453,7 +6050,14 @@ def cos_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def tan(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The tangent of each element, in radians (`torch.tan`).
 
         sin x / cos x
@@ -5480,7 +6084,9 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         tan(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return tan_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return tan_packet.call_parameters(input, out=out)
         try:
@@ -5495,7 +6101,7 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def tan_(input: Tensor) -> Tensor:
+def tan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the tangent of each element, in radians (`torch.Tensor.tan_`).
 
         sin x / cos x
@@ -5521,7 +6127,9 @@ def tan_(input: Tensor) -> Tensor:
 
         tan_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return tan__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return tan__packet.call_parameters(input)
     try:
         plan = tan__plans[input._spec]
@@ -5530,7 +6138,14 @@ def tan_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def tanh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The hyperbolic tangent of each element; it lies in [-1, 1] (`torch.tanh`).
 
         (e ** x - e ** -x) / (e ** x + e ** -x)
@@ -5556,7 +6171,9 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         tanh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return tanh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return tanh_packet.call_parameters(input, out=out)
         try:
@@ -5571,7 +6188,7 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def tanh_(input: Tensor) -> Tensor:
+def tanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the hyperbolic tangent of each element; it lies in [-1, 1] (`torch.Tensor.tanh_`).
 
         (e ** x - e ** -x) / (e ** x + e ** -x)
@@ -5596,7 +6213,9 @@ def tanh_(input: Tensor) -> Tensor:
 
         tanh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return tanh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return tanh__packet.call_parameters(input)
     try:
         plan = tanh__plans[input._spec]
@@ -5605,7 +6224,14 @@ def tanh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sinh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The hyperbolic sine of each element (`torch.sinh`).
 
         (e ** x - e ** -x) / 2
@@ -5631,7 +6257,9 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sinh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sinh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sinh_packet.call_parameters(input, out=out)
         try:
@@ -5646,7 +6274,7 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sinh_(input: Tensor) -> Tensor:
+def sinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the hyperbolic sine of each element (`torch.Tensor.sinh_`).
 
         (e ** x - e ** -x) / 2
@@ -5671,7 +6299,9 @@ def sinh_(input: Tensor) -> Tensor:
 
         sinh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sinh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sinh__packet.call_parameters(input)
     try:
         plan = sinh__plans[input._spec]
@@ -5680,7 +6310,14 @@ def sinh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def cosh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The hyperbolic cosine of each element (`torch.cosh`).
 
         (e ** x + e ** -x) / 2
@@ -5706,7 +6343,9 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         cosh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return cosh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return cosh_packet.call_parameters(input, out=out)
         try:
@@ -5721,7 +6360,7 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def cosh_(input: Tensor) -> Tensor:
+def cosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the hyperbolic cosine of each element (`torch.Tensor.cosh_`).
 
         (e ** x + e ** -x) / 2
@@ -5746,7 +6385,9 @@ def cosh_(input: Tensor) -> Tensor:
 
         cosh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return cosh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return cosh__packet.call_parameters(input)
     try:
         plan = cosh__plans[input._spec]
@@ -5755,7 +6396,14 @@ def cosh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def asin(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.asin`).
 
         arcsin x
@@ -5781,7 +6429,9 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         asin(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return asin_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return asin_packet.call_parameters(input, out=out)
         try:
@@ -5796,7 +6446,7 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def asin_(input: Tensor) -> Tensor:
+def asin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.asin_`).
 
         arcsin x
@@ -5821,7 +6471,9 @@ def asin_(input: Tensor) -> Tensor:
 
         asin_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return asin__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return asin__packet.call_parameters(input)
     try:
         plan = asin__plans[input._spec]
@@ -5830,7 +6482,14 @@ def asin_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def acos(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle in [0, pi] whose cosine is the element, in radians (`torch.acos`).
 
         arccos x
@@ -5856,7 +6515,9 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         acos(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return acos_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return acos_packet.call_parameters(input, out=out)
         try:
@@ -5871,7 +6532,7 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def acos_(input: Tensor) -> Tensor:
+def acos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.acos_`).
 
         arccos x
@@ -5896,7 +6557,9 @@ def acos_(input: Tensor) -> Tensor:
 
         acos_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return acos__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return acos__packet.call_parameters(input)
     try:
         plan = acos__plans[input._spec]
@@ -5905,7 +6568,14 @@ def acos_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def atan(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.atan`).
 
         arctan x
@@ -5931,7 +6601,9 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         atan(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return atan_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return atan_packet.call_parameters(input, out=out)
         try:
@@ -5946,7 +6618,7 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def atan_(input: Tensor) -> Tensor:
+def atan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.atan_`).
 
         arctan x
@@ -5971,7 +6643,9 @@ def atan_(input: Tensor) -> Tensor:
 
         atan_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return atan__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return atan__packet.call_parameters(input)
     try:
         plan = atan__plans[input._spec]
@@ -5980,7 +6654,14 @@ def atan_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def asinh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the hyperbolic sine of each element (`torch.asinh`).
 
         ln(x + sqrt(x^2 + 1))
@@ -6006,7 +6687,9 @@ def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         asinh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return asinh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return asinh_packet.call_parameters(input, out=out)
         try:
@@ -6021,7 +6704,7 @@ def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def asinh_(input: Tensor) -> Tensor:
+def asinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.asinh_`).
 
         ln(x + sqrt(x^2 + 1))
@@ -6046,7 +6729,9 @@ def asinh_(input: Tensor) -> Tensor:
 
         asinh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return asinh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return asinh__packet.call_parameters(input)
     try:
         plan = asinh__plans[input._spec]
@@ -6055,7 +6740,14 @@ def asinh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def acosh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the hyperbolic cosine of each element (`torch.acosh`).
 
         ln(x + sqrt(x^2 - 1))
@@ -6081,7 +6773,9 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         acosh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return acosh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return acosh_packet.call_parameters(input, out=out)
         try:
@@ -6096,7 +6790,7 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def acosh_(input: Tensor) -> Tensor:
+def acosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.acosh_`).
 
         ln(x + sqrt(x^2 - 1))
@@ -6121,7 +6815,9 @@ def acosh_(input: Tensor) -> Tensor:
 
         acosh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return acosh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return acosh__packet.call_parameters(input)
     try:
         plan = acosh__plans[input._spec]
@@ -6130,7 +6826,14 @@ def acosh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def atanh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the hyperbolic tangent of each element (`torch.atanh`).
 
         ln((1 + x) / (1 - x)) / 2
@@ -6156,7 +6859,9 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         atanh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return atanh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return atanh_packet.call_parameters(input, out=out)
         try:
@@ -6171,7 +6876,7 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def atanh_(input: Tensor) -> Tensor:
+def atanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.atanh_`).
 
         ln((1 + x) / (1 - x)) / 2
@@ -6196,7 +6901,9 @@ def atanh_(input: Tensor) -> Tensor:
 
         atanh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return atanh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return atanh__packet.call_parameters(input)
     try:
         plan = atanh__plans[input._spec]
@@ -6205,7 +6912,14 @@ def atanh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sigmoid(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.sigmoid`).
 
         1 / (1 + e ** -x)
@@ -6232,7 +6946,9 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sigmoid(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sigmoid_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sigmoid_packet.call_parameters(input, out=out)
         try:
@@ -6247,7 +6963,7 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sigmoid_(input: Tensor) -> Tensor:
+def sigmoid_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the logistic function of each element; for real numbers it lies in [0, 1] (`torch.Tensor.sigmoid_`).
 
         1 / (1 + e ** -x)
@@ -6273,7 +6989,9 @@ def sigmoid_(input: Tensor) -> Tensor:
 
         sigmoid_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sigmoid__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sigmoid__packet.call_parameters(input)
     try:
         plan = sigmoid__plans[input._spec]
@@ -6282,7 +7000,14 @@ def sigmoid_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def erf(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The error function of each element; it lies in [-1, 1] (`torch.erf`).
 
         2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
@@ -6311,7 +7036,9 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         erf(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return erf_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return erf_packet.call_parameters(input, out=out)
         try:
@@ -6326,7 +7053,7 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def erf_(input: Tensor) -> Tensor:
+def erf_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the error function of each element; it lies in [-1, 1] (`torch.Tensor.erf_`).
 
         2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
@@ -6354,7 +7081,9 @@ def erf_(input: Tensor) -> Tensor:
 
         erf_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return erf__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return erf__packet.call_parameters(input)
     try:
         plan = erf__plans[input._spec]
@@ -6363,7 +7092,14 @@ def erf_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def erfc(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The complementary error function of each element; it lies in [0, 2] (`torch.erfc`).
 
         1 - erf(x)
@@ -6392,7 +7128,9 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         erfc(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return erfc_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return erfc_packet.call_parameters(input, out=out)
         try:
@@ -6407,7 +7145,7 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def erfc_(input: Tensor) -> Tensor:
+def erfc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the complementary error function of each element; it lies in [0, 2] (`torch.Tensor.erfc_`).
 
         1 - erf(x)
@@ -6435,7 +7173,9 @@ def erfc_(input: Tensor) -> Tensor:
 
         erfc_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return erfc__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return erfc__packet.call_parameters(input)
     try:
         plan = erfc__plans[input._spec]
@@ -6444,7 +7184,14 @@ def erfc_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arcsin(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.arcsin`).
 
     Another name of `tt.asin`.
@@ -6472,7 +7219,9 @@ def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         arcsin(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return arcsin_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return arcsin_packet.call_parameters(input, out=out)
         try:
@@ -6487,7 +7236,7 @@ def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def arcsin_(input: Tensor) -> Tensor:
+def arcsin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.arcsin_`).
 
     Another name of `tt.asin_`.
@@ -6514,7 +7263,9 @@ def arcsin_(input: Tensor) -> Tensor:
 
         arcsin_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return arcsin__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return arcsin__packet.call_parameters(input)
     try:
         plan = arcsin__plans[input._spec]
@@ -6523,7 +7274,14 @@ def arcsin_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arccos(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle in [0, pi] whose cosine is the element, in radians (`torch.arccos`).
 
     Another name of `tt.acos`.
@@ -6551,7 +7309,9 @@ def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         arccos(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return arccos_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return arccos_packet.call_parameters(input, out=out)
         try:
@@ -6566,7 +7326,7 @@ def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def arccos_(input: Tensor) -> Tensor:
+def arccos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.arccos_`).
 
     Another name of `tt.acos_`.
@@ -6593,7 +7353,9 @@ def arccos_(input: Tensor) -> Tensor:
 
         arccos_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return arccos__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return arccos__packet.call_parameters(input)
     try:
         plan = arccos__plans[input._spec]
@@ -6602,7 +7364,14 @@ def arccos_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arctan(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.arctan`).
 
     Another name of `tt.atan`.
@@ -6630,7 +7399,9 @@ def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         arctan(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return arctan_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return arctan_packet.call_parameters(input, out=out)
         try:
@@ -6645,7 +7416,7 @@ def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def arctan_(input: Tensor) -> Tensor:
+def arctan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.arctan_`).
 
     Another name of `tt.atan_`.
@@ -6672,7 +7443,9 @@ def arctan_(input: Tensor) -> Tensor:
 
         arctan_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return arctan__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return arctan__packet.call_parameters(input)
     try:
         plan = arctan__plans[input._spec]
@@ -6681,7 +7454,14 @@ def arctan_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arcsinh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the hyperbolic sine of each element (`torch.arcsinh`).
 
     Another name of `tt.asinh`.
@@ -6709,7 +7489,9 @@ def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         arcsinh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return arcsinh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return arcsinh_packet.call_parameters(input, out=out)
         try:
@@ -6724,7 +7506,7 @@ def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def arcsinh_(input: Tensor) -> Tensor:
+def arcsinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.arcsinh_`).
 
     Another name of `tt.asinh_`.
@@ -6751,7 +7533,9 @@ def arcsinh_(input: Tensor) -> Tensor:
 
         arcsinh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return arcsinh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return arcsinh__packet.call_parameters(input)
     try:
         plan = arcsinh__plans[input._spec]
@@ -6760,7 +7544,14 @@ def arcsinh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arccosh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the hyperbolic cosine of each element (`torch.arccosh`).
 
     Another name of `tt.acosh`.
@@ -6788,7 +7579,9 @@ def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         arccosh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return arccosh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return arccosh_packet.call_parameters(input, out=out)
         try:
@@ -6803,7 +7596,7 @@ def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def arccosh_(input: Tensor) -> Tensor:
+def arccosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.arccosh_`).
 
     Another name of `tt.acosh_`.
@@ -6830,7 +7623,9 @@ def arccosh_(input: Tensor) -> Tensor:
 
         arccosh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return arccosh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return arccosh__packet.call_parameters(input)
     try:
         plan = arccosh__plans[input._spec]
@@ -6839,7 +7634,14 @@ def arccosh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def arctanh(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the hyperbolic tangent of each element (`torch.arctanh`).
 
     Another name of `tt.atanh`.
@@ -6867,7 +7669,9 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         arctanh(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return arctanh_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return arctanh_packet.call_parameters(input, out=out)
         try:
@@ -6882,7 +7686,7 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def arctanh_(input: Tensor) -> Tensor:
+def arctanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.arctanh_`).
 
     Another name of `tt.atanh_`.
@@ -6909,7 +7713,9 @@ def arctanh_(input: Tensor) -> Tensor:
 
         arctanh_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return arctanh__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return arctanh__packet.call_parameters(input)
     try:
         plan = arctanh__plans[input._spec]
@@ -6918,7 +7724,14 @@ def arctanh_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def floor(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The largest whole number that is not above the element (`torch.floor`).
 
     Args:
@@ -6944,7 +7757,9 @@ def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         floor(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return floor_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return floor_packet.call_parameters(input, out=out)
         try:
@@ -6959,7 +7774,7 @@ def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def floor_(input: Tensor) -> Tensor:
+def floor_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the largest whole number that is not above the element (`torch.Tensor.floor_`).
 
     Args:
@@ -6985,7 +7800,9 @@ def floor_(input: Tensor) -> Tensor:
 
         floor_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return floor__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return floor__packet.call_parameters(input)
     try:
         plan = floor__plans[input._spec]
@@ -6994,7 +7811,14 @@ def floor_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def ceil(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The smallest whole number that is not below the element (`torch.ceil`).
 
     Args:
@@ -7020,7 +7844,9 @@ def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         ceil(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return ceil_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return ceil_packet.call_parameters(input, out=out)
         try:
@@ -7035,7 +7861,7 @@ def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def ceil_(input: Tensor) -> Tensor:
+def ceil_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the smallest whole number that is not below the element (`torch.Tensor.ceil_`).
 
     Args:
@@ -7061,7 +7887,9 @@ def ceil_(input: Tensor) -> Tensor:
 
         ceil_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return ceil__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return ceil__packet.call_parameters(input)
     try:
         plan = ceil__plans[input._spec]
@@ -7070,7 +7898,15 @@ def ceil_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def round(input: Tensor, *, decimals: int = NOT_GIVEN, out: Tensor | None = None) -> Tensor:
+def round(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    decimals: int = NOT_GIVEN,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.round`).
 
     Signatures::
@@ -7108,7 +7944,11 @@ def round(input: Tensor, *, decimals: int = NOT_GIVEN, out: Tensor | None = None
         round(Tensor self) -> Tensor
         round.decimals(Tensor self, *, int decimals) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return round_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, decimals, out=out
+            )
         if modes:
             return round_packet.call_parameters(input, decimals, out=out)
         try:
@@ -7123,7 +7963,14 @@ def round(input: Tensor, *, decimals: int = NOT_GIVEN, out: Tensor | None = None
     return plan(input)
 
 
-def round_(input: Tensor, *, decimals: int = NOT_GIVEN) -> Tensor:
+def round_(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    decimals: int = NOT_GIVEN,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: the nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.Tensor.round_`).
 
     Signatures::
@@ -7161,7 +8008,9 @@ def round_(input: Tensor, *, decimals: int = NOT_GIVEN) -> Tensor:
         round_(Tensor(a!) self) -> Tensor(a!)
         round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return round__packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, decimals)
         return round__packet.call_parameters(input, decimals)
     try:
         plan = round__plans[input._spec][decimals]
@@ -7170,7 +8019,14 @@ def round_(input: Tensor, *, decimals: int = NOT_GIVEN) -> Tensor:
     return plan(input)
 
 
-def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def trunc(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The whole part of each element: its fraction is dropped (`torch.trunc`).
 
     Args:
@@ -7197,7 +8053,9 @@ def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         trunc(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return trunc_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return trunc_packet.call_parameters(input, out=out)
         try:
@@ -7212,7 +8070,7 @@ def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def trunc_(input: Tensor) -> Tensor:
+def trunc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.trunc_`).
 
     Args:
@@ -7239,7 +8097,9 @@ def trunc_(input: Tensor) -> Tensor:
 
         trunc_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return trunc__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return trunc__packet.call_parameters(input)
     try:
         plan = trunc__plans[input._spec]
@@ -7248,7 +8108,14 @@ def trunc_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def fix(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The whole part of each element: its fraction is dropped (`torch.fix`).
 
     Another name of `tt.trunc`.
@@ -7277,7 +8144,9 @@ def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         fix(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return fix_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return fix_packet.call_parameters(input, out=out)
         try:
@@ -7292,7 +8161,7 @@ def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def fix_(input: Tensor) -> Tensor:
+def fix_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.fix_`).
 
     Another name of `tt.trunc_`.
@@ -7321,7 +8190,9 @@ def fix_(input: Tensor) -> Tensor:
 
         fix_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return fix__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return fix__packet.call_parameters(input)
     try:
         plan = fix__plans[input._spec]
@@ -7330,9 +8201,20 @@ def fix_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def _conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def _conj_physical(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_conj_physical(Tensor self) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _conj_physical_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return _conj_physical_packet.call_parameters(input, out=out)
         try:
@@ -7347,9 +8229,11 @@ def _conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def _conj_physical_(input: Tensor) -> Tensor:
+def _conj_physical_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _conj_physical__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return _conj_physical__packet.call_parameters(input)
     try:
         plan = _conj_physical__plans[input._spec]
@@ -7358,7 +8242,14 @@ def _conj_physical_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def conj_physical(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The complex conjugate of each element, written into new memory (`torch.conj_physical`).
 
         real(x) - i * imag(x)
@@ -7380,7 +8271,11 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         conj_physical(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return conj_physical_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return conj_physical_packet.call_parameters(input, out=out)
         try:
@@ -7395,7 +8290,7 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def conj_physical_(input: Tensor) -> Tensor:
+def conj_physical_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the complex conjugate of each element, written into new memory (`torch.Tensor.conj_physical_`).
 
         real(x) - i * imag(x)
@@ -7416,7 +8311,9 @@ def conj_physical_(input: Tensor) -> Tensor:
 
         conj_physical_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conj_physical__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return conj_physical__packet.call_parameters(input)
     try:
         plan = conj_physical__plans[input._spec]
@@ -7425,7 +8322,7 @@ def conj_physical_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def conj(input: Tensor) -> Tensor:
+def conj(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The complex conjugate of each element (`torch.conj`).
 
         real(x) - i * imag(x)
@@ -7449,7 +8346,9 @@ def conj(input: Tensor) -> Tensor:
 
         conj(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return conj_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return conj_packet.call_parameters(input)
     try:
         plan = conj_plans[input._spec]
@@ -7458,7 +8357,7 @@ def conj(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def resolve_conj(input: Tensor) -> Tensor:
+def resolve_conj(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """`input` without pending conjugation: here always `input` itself (`torch.resolve_conj`).
 
     Args:
@@ -7480,7 +8379,9 @@ def resolve_conj(input: Tensor) -> Tensor:
 
         resolve_conj(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return resolve_conj_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return resolve_conj_packet.call_parameters(input)
     try:
         plan = resolve_conj_plans[input._spec]
@@ -7489,7 +8390,7 @@ def resolve_conj(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def resolve_neg(input: Tensor) -> Tensor:
+def resolve_neg(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """`input` without pending negation: here always `input` itself (`torch.resolve_neg`).
 
     Args:
@@ -7511,7 +8412,9 @@ def resolve_neg(input: Tensor) -> Tensor:
 
         resolve_neg(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return resolve_neg_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return resolve_neg_packet.call_parameters(input)
     try:
         plan = resolve_neg_plans[input._spec]
@@ -7520,7 +8423,14 @@ def resolve_neg(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def relu(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, or zero where it is negative (`torch.relu`).
 
         max(x, 0)
@@ -7549,7 +8459,9 @@ def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         relu(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return relu_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return relu_packet.call_parameters(input, out=out)
         try:
@@ -7564,7 +8476,7 @@ def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def relu_(input: Tensor) -> Tensor:
+def relu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element, or zero where it is negative (`torch.Tensor.relu_`).
 
         max(x, 0)
@@ -7593,7 +8505,9 @@ def relu_(input: Tensor) -> Tensor:
 
         relu_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return relu__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return relu__packet.call_parameters(input)
     try:
         plan = relu__plans[input._spec]
@@ -7602,7 +8516,15 @@ def relu_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
+def gelu(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    approximate: str = "none",
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element times the probability that a standard normal variable lies below it (`torch.nn.functional.gelu`).
 
         x * (1 + erf(x / sqrt(2))) / 2
@@ -7636,7 +8558,11 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
 
         gelu(Tensor self, *, str approximate='none') -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return gelu_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, approximate, out=out
+            )
         if modes:
             return gelu_packet.call_parameters(input, approximate, out=out)
         try:
@@ -7651,7 +8577,14 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
     return plan(input)
 
 
-def gelu_(input: Tensor, *, approximate: str = "none") -> Tensor:
+def gelu_(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    approximate: str = "none",
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: each element times the probability that a standard normal variable lies below it (`torch.ops.aten.gelu_`).
 
         x * (1 + erf(x / sqrt(2))) / 2
@@ -7684,7 +8617,9 @@ def gelu_(input: Tensor, *, approximate: str = "none") -> Tensor:
 
         gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return gelu__packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, approximate)
         return gelu__packet.call_parameters(input, approximate)
     try:
         plan = gelu__plans[input._spec][approximate]
@@ -7693,7 +8628,14 @@ def gelu_(input: Tensor, *, approximate: str = "none") -> Tensor:
     return plan(input)
 
 
-def silu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def silu(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element times its logistic sigmoid; also called swish (`torch.nn.functional.silu`).
 
         x / (1 + e ** -x)
@@ -7724,7 +8666,9 @@ def silu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         silu(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return silu_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return silu_packet.call_parameters(input, out=out)
         try:
@@ -7739,7 +8683,7 @@ def silu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def silu_(input: Tensor) -> Tensor:
+def silu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: each element times its logistic sigmoid; also called swish (`torch.ops.aten.silu_`).
 
         x / (1 + e ** -x)
@@ -7769,7 +8713,9 @@ def silu_(input: Tensor) -> Tensor:
 
         silu_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return silu__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return silu__packet.call_parameters(input)
     try:
         plan = silu__plans[input._spec]
@@ -7779,7 +8725,14 @@ def silu_(input: Tensor) -> Tensor:
 
 
 def softplus(
-    input: Tensor, beta: Number = INT_1, threshold: Number = INT_20, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    beta: Number = INT_1,
+    threshold: Number = INT_20,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A smooth form of relu: the logarithm of 1 plus an exponential (`torch.nn.functional.softplus`).
 
@@ -7808,7 +8761,11 @@ def softplus(
 
         softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return softplus_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, beta, threshold, out=out
+            )
         if modes:
             return softplus_packet.call_parameters(input, beta, threshold, out=out)
         try:
@@ -7837,7 +8794,15 @@ def softplus(
     return plan(input, beta, threshold)
 
 
-def leaky_relu(input: Tensor, negative_slope: Number = 0.01, *, out: Tensor | None = None) -> Tensor:
+def leaky_relu(
+    input: Tensor = REQUIRED,
+    negative_slope: Number = 0.01,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, multiplied by a small slope where it is negative (`torch.nn.functional.leaky_relu`).
 
         x if x > 0, negative_slope * x otherwise
@@ -7869,7 +8834,11 @@ def leaky_relu(input: Tensor, negative_slope: Number = 0.01, *, out: Tensor | No
 
         leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return leaky_relu_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, negative_slope, out=out
+            )
         if modes:
             return leaky_relu_packet.call_parameters(input, negative_slope, out=out)
         try:
@@ -7884,7 +8853,9 @@ def leaky_relu(input: Tensor, negative_slope: Number = 0.01, *, out: Tensor | No
     return plan(input, negative_slope)
 
 
-def leaky_relu_(input: Tensor, negative_slope: Number = 0.01) -> Tensor:
+def leaky_relu_(
+    input: Tensor = REQUIRED, negative_slope: Number = 0.01, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: each element, multiplied by a small slope where it is negative (`torch.ops.aten.leaky_relu_`).
 
         x if x > 0, negative_slope * x otherwise
@@ -7915,7 +8886,11 @@ def leaky_relu_(input: Tensor, negative_slope: Number = 0.01) -> Tensor:
 
         leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return leaky_relu__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, negative_slope
+            )
         return leaky_relu__packet.call_parameters(input, negative_slope)
     try:
         plan = leaky_relu__plans[input._spec][negative_slope.__class__]
@@ -7924,9 +8899,20 @@ def leaky_relu_(input: Tensor, negative_slope: Number = 0.01) -> Tensor:
     return plan(input, negative_slope)
 
 
-def threshold_backward(grad_output: Tensor, input: Tensor, threshold: Number) -> Tensor:
+def threshold_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    threshold: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return threshold_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, threshold
+            )
         return threshold_backward_packet.call_parameters(grad_output, input, threshold)
     try:
         plan = threshold_backward_plans[grad_output._spec][input._spec, threshold.__class__]
@@ -7957,9 +8943,21 @@ def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     return plan(grad_output, output)
 
 
-def gelu_backward(grad_output: Tensor, input: Tensor, *, approximate: str = "none") -> Tensor:
+def gelu_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    approximate: str = "none",
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return gelu_backward_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, grad_output, input, approximate
+            )
         return gelu_backward_packet.call_parameters(grad_output, input, approximate)
     try:
         plan = gelu_backward_plans[grad_output._spec][input._spec, approximate]
@@ -7968,9 +8966,15 @@ def gelu_backward(grad_output: Tensor, input: Tensor, *, approximate: str = "non
     return plan(grad_output, input)
 
 
-def silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+def silu_backward(
+    grad_output: Tensor, input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return silu_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input
+            )
         return silu_backward_packet.call_parameters(grad_output, input)
     try:
         plan = silu_backward_plans[grad_output._spec][input._spec]
@@ -7979,9 +8983,21 @@ def silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     return plan(grad_output, input)
 
 
-def softplus_backward(grad_output: Tensor, input: Tensor, beta: Number, threshold: Number) -> Tensor:
+def softplus_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    beta: Number = REQUIRED,
+    threshold: Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return softplus_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, beta, threshold
+            )
         return softplus_backward_packet.call_parameters(grad_output, input, beta, threshold)
     try:
         plan = softplus_backward_plans[grad_output._spec][input._spec, beta.__class__, threshold.__class__]
@@ -7991,10 +9007,20 @@ def softplus_backward(grad_output: Tensor, input: Tensor, beta: Number, threshol
 
 
 def leaky_relu_backward(
-    grad_output: Tensor, input: Tensor, negative_slope: Number, self_is_result: bool
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    negative_slope: Number = REQUIRED,
+    self_is_result: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return leaky_relu_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, negative_slope, self_is_result
+            )
         return leaky_relu_backward_packet.call_parameters(grad_output, input, negative_slope, self_is_result)
     try:
         plan = leaky_relu_backward_plans[grad_output._spec][
@@ -8005,7 +9031,16 @@ def leaky_relu_backward(
     return plan(grad_output, input, negative_slope)
 
 
-def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def eq(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where two tensors are equal, element by element (`torch.eq`).
 
         input == other
@@ -8035,7 +9070,19 @@ def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
         eq.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return eq_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return eq_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8064,7 +9111,14 @@ def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
+def eq_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where two tensors are equal, element by element (`torch.Tensor.eq_`).
 
         input == other
@@ -8093,7 +9147,9 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return eq__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return eq__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8105,7 +9161,16 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def ne(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where two tensors differ, element by element (`torch.ne`).
 
         input != other
@@ -8135,7 +9200,19 @@ def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
         ne.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return ne_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return ne_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8164,7 +9241,14 @@ def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
+def ne_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where two tensors differ, element by element (`torch.Tensor.ne_`).
 
         input != other
@@ -8193,7 +9277,9 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return ne__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return ne__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8205,7 +9291,16 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def lt(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is smaller than the second one (`torch.lt`).
 
         input < other
@@ -8236,7 +9331,19 @@ def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
         lt.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return lt_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return lt_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8265,7 +9372,14 @@ def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
+def lt_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is smaller than the second one (`torch.Tensor.lt_`).
 
         input < other
@@ -8295,7 +9409,9 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return lt__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return lt__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8307,7 +9423,16 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def le(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is smaller than the second one or equal to it (`torch.le`).
 
         input <= other
@@ -8338,7 +9463,19 @@ def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
         le.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return le_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return le_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8367,7 +9504,14 @@ def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def le_(input: Tensor, other: Tensor | Number) -> Tensor:
+def le_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.le_`).
 
         input <= other
@@ -8397,7 +9541,9 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return le__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return le__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8409,7 +9555,16 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def gt(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is greater than the second one (`torch.gt`).
 
         input > other
@@ -8440,7 +9595,19 @@ def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
         gt.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return gt_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return gt_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8469,7 +9636,14 @@ def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
+def gt_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is greater than the second one (`torch.Tensor.gt_`).
 
         input > other
@@ -8499,7 +9673,9 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return gt__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return gt__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8511,7 +9687,16 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def ge(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is greater than the second one or equal to it (`torch.ge`).
 
         input >= other
@@ -8542,7 +9727,19 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
         ge.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return ge_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return ge_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8571,7 +9768,14 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
+def ge_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.ge_`).
 
         input >= other
@@ -8601,7 +9805,9 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return ge__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return ge__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8613,7 +9819,16 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def greater(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is greater than the second one (`torch.greater`).
 
     Another name of `tt.gt`.
@@ -8646,7 +9861,19 @@ def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None)
 
         greater.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return greater_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return greater_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8675,7 +9902,14 @@ def greater(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None)
     return plan(input, other)
 
 
-def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
+def greater_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is greater than the second one (`torch.Tensor.greater_`).
 
     Another name of `tt.gt_`.
@@ -8707,7 +9941,11 @@ def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return greater__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return greater__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8719,7 +9957,16 @@ def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def greater_equal(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is greater than the second one or equal to it (`torch.greater_equal`).
 
     Another name of `tt.ge`.
@@ -8752,7 +9999,19 @@ def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
 
         greater_equal.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return greater_equal_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return greater_equal_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8781,7 +10040,14 @@ def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
     return plan(input, other)
 
 
-def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
+def greater_equal_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.greater_equal_`).
 
     Another name of `tt.ge_`.
@@ -8813,7 +10079,11 @@ def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return greater_equal__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return greater_equal__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8825,7 +10095,16 @@ def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def less(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is smaller than the second one (`torch.less`).
 
     Another name of `tt.lt`.
@@ -8858,7 +10137,19 @@ def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
 
         less.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return less_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return less_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8887,7 +10178,14 @@ def less(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
     return plan(input, other)
 
 
-def less_(input: Tensor, other: Tensor | Number) -> Tensor:
+def less_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is smaller than the second one (`torch.Tensor.less_`).
 
     Another name of `tt.lt_`.
@@ -8919,7 +10217,9 @@ def less_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return less__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return less__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -8931,7 +10231,16 @@ def less_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def less_equal(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where the first tensor is smaller than the second one or equal to it (`torch.less_equal`).
 
     Another name of `tt.le`.
@@ -8964,7 +10273,19 @@ def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
 
         less_equal.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return less_equal_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return less_equal_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -8993,7 +10314,14 @@ def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
     return plan(input, other)
 
 
-def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
+def less_equal_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.less_equal_`).
 
     Another name of `tt.le_`.
@@ -9025,7 +10353,11 @@ def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return less_equal__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return less_equal__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -9037,7 +10369,16 @@ def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def not_equal(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Where two tensors differ, element by element (`torch.not_equal`).
 
     Another name of `tt.ne`.
@@ -9069,7 +10410,19 @@ def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
 
         not_equal.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return not_equal_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return not_equal_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -9098,7 +10451,14 @@ def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = Non
     return plan(input, other)
 
 
-def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
+def not_equal_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: where two tensors differ, element by element (`torch.Tensor.not_equal_`).
 
     Another name of `tt.ne_`.
@@ -9129,7 +10489,11 @@ def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return not_equal__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return not_equal__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -9141,7 +10505,7 @@ def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def isnan(input: Tensor) -> Tensor:
+def isnan(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Where an element is not a number (`torch.isnan`).
 
     Args:
@@ -9162,7 +10526,9 @@ def isnan(input: Tensor) -> Tensor:
 
         isnan(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return isnan_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return isnan_packet.call_parameters(input)
     try:
         plan = isnan_plans[input._spec]
@@ -9171,7 +10537,7 @@ def isnan(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def isinf(input: Tensor) -> Tensor:
+def isinf(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Where an element is infinite, of either sign (`torch.isinf`).
 
     Args:
@@ -9192,7 +10558,9 @@ def isinf(input: Tensor) -> Tensor:
 
         isinf(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return isinf_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return isinf_packet.call_parameters(input)
     try:
         plan = isinf_plans[input._spec]
@@ -9201,7 +10569,7 @@ def isinf(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def isfinite(input: Tensor) -> Tensor:
+def isfinite(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Where an element is neither infinite nor nan (`torch.isfinite`).
 
     Args:
@@ -9222,7 +10590,9 @@ def isfinite(input: Tensor) -> Tensor:
 
         isfinite(Tensor self) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return isfinite_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return isfinite_packet.call_parameters(input)
     try:
         plan = isfinite_plans[input._spec]
@@ -9231,7 +10601,14 @@ def isfinite(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logical_not(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """True where an element is zero or False, and False elsewhere (`torch.logical_not`).
 
         not x
@@ -9257,7 +10634,9 @@ def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         logical_not(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return logical_not_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return logical_not_packet.call_parameters(input, out=out)
         try:
@@ -9272,7 +10651,7 @@ def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def logical_not_(input: Tensor) -> Tensor:
+def logical_not_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: true where an element is zero or False, and False elsewhere (`torch.Tensor.logical_not_`).
 
         not x
@@ -9297,7 +10676,9 @@ def logical_not_(input: Tensor) -> Tensor:
 
         logical_not_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return logical_not__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return logical_not__packet.call_parameters(input)
     try:
         plan = logical_not__plans[input._spec]
@@ -9306,7 +10687,16 @@ def logical_not_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logical_and(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Whether both elements are true (`torch.logical_and`).
 
         input and other
@@ -9337,7 +10727,19 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
         logical_and(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return logical_and_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return logical_and_packet.call_parameters(input, other, out=out)
         try:
@@ -9352,7 +10754,14 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def logical_and_(input: Tensor, other: Tensor) -> Tensor:
+def logical_and_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: whether both elements are true (`torch.Tensor.logical_and_`).
 
         input and other
@@ -9382,7 +10791,11 @@ def logical_and_(input: Tensor, other: Tensor) -> Tensor:
 
         logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return logical_and__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return logical_and__packet.call_parameters(input, other)
     try:
         plan = logical_and__plans[input._spec][other._spec]
@@ -9391,7 +10804,16 @@ def logical_and_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logical_or(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Whether at least one of the two elements is true (`torch.logical_or`).
 
         input or other
@@ -9422,7 +10844,19 @@ def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 
         logical_or(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return logical_or_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return logical_or_packet.call_parameters(input, other, out=out)
         try:
@@ -9437,7 +10871,14 @@ def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     return plan(input, other)
 
 
-def logical_or_(input: Tensor, other: Tensor) -> Tensor:
+def logical_or_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: whether at least one of the two elements is true (`torch.Tensor.logical_or_`).
 
         input or other
@@ -9467,7 +10908,11 @@ def logical_or_(input: Tensor, other: Tensor) -> Tensor:
 
         logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return logical_or__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return logical_or__packet.call_parameters(input, other)
     try:
         plan = logical_or__plans[input._spec][other._spec]
@@ -9476,7 +10921,16 @@ def logical_or_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logical_xor(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Whether exactly one of the two elements is true (`torch.logical_xor`).
 
         input != other, both as bools
@@ -9507,7 +10961,19 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
         logical_xor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return logical_xor_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return logical_xor_packet.call_parameters(input, other, out=out)
         try:
@@ -9522,7 +10988,14 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
     return plan(input, other)
 
 
-def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
+def logical_xor_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: whether exactly one of the two elements is true (`torch.Tensor.logical_xor_`).
 
         input != other, both as bools
@@ -9552,7 +11025,11 @@ def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
 
         logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return logical_xor__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return logical_xor__packet.call_parameters(input, other)
     try:
         plan = logical_xor__plans[input._spec][other._spec]
@@ -9561,7 +11038,16 @@ def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def bitwise_and(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The bits that are set in both of two integers (`torch.bitwise_and`).
 
         input & other
@@ -9591,7 +11077,19 @@ def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
 
         bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_and_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return bitwise_and_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -9620,7 +11118,14 @@ def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
     return plan(input, other)
 
 
-def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
+def bitwise_and_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the bits that are set in both of two integers (`torch.Tensor.bitwise_and_`).
 
         input & other
@@ -9650,7 +11155,11 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_and__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return bitwise_and__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -9662,7 +11171,16 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def bitwise_or(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The bits that are set in at least one of two integers (`torch.bitwise_or`).
 
         input | other
@@ -9692,7 +11210,19 @@ def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
 
         bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_or_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return bitwise_or_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -9721,7 +11251,14 @@ def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor | None = No
     return plan(input, other)
 
 
-def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
+def bitwise_or_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the bits that are set in at least one of two integers (`torch.Tensor.bitwise_or_`).
 
         input | other
@@ -9751,7 +11288,11 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_or__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return bitwise_or__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -9763,7 +11304,16 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def bitwise_xor(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The bits that are set in exactly one of two integers (`torch.bitwise_xor`).
 
         input ^ other
@@ -9793,7 +11343,19 @@ def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
 
         bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_xor_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return bitwise_xor_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -9822,7 +11384,14 @@ def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
     return plan(input, other)
 
 
-def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
+def bitwise_xor_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the bits that are set in exactly one of two integers (`torch.Tensor.bitwise_xor_`).
 
         input ^ other
@@ -9852,7 +11421,11 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_xor__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return bitwise_xor__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -9864,7 +11437,16 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def bitwise_left_shift(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The bits of integers, moved towards the higher places (`torch.bitwise_left_shift`).
 
         input << other, that is input * 2 ** other
@@ -9896,7 +11478,19 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | N
 
         bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_left_shift_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return bitwise_left_shift_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -9925,7 +11519,14 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | N
     return plan(input, other)
 
 
-def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
+def bitwise_left_shift_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the bits of integers, moved towards the higher places (`torch.Tensor.bitwise_left_shift_`).
 
         input << other, that is input * 2 ** other
@@ -9957,7 +11558,11 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_left_shift__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return bitwise_left_shift__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -9969,7 +11574,16 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def bitwise_right_shift(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The bits of integers, moved towards the lower places (`torch.bitwise_right_shift`).
 
         input >> other, that is floor(input / 2 ** other)
@@ -10001,7 +11615,19 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | 
 
         bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_right_shift_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return bitwise_right_shift_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -10030,7 +11656,14 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor | 
     return plan(input, other)
 
 
-def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
+def bitwise_right_shift_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the bits of integers, moved towards the lower places (`torch.Tensor.bitwise_right_shift_`).
 
         input >> other, that is floor(input / 2 ** other)
@@ -10062,7 +11695,11 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return bitwise_right_shift__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return bitwise_right_shift__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -10074,7 +11711,16 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def gcd(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The greatest common divisor of two integers (`torch.gcd`).
 
     Args:
@@ -10103,7 +11749,19 @@ def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         gcd(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return gcd_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return gcd_packet.call_parameters(input, other, out=out)
         try:
@@ -10118,7 +11776,14 @@ def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def gcd_(input: Tensor, other: Tensor) -> Tensor:
+def gcd_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the greatest common divisor of two integers (`torch.Tensor.gcd_`).
 
     Args:
@@ -10146,7 +11811,9 @@ def gcd_(input: Tensor, other: Tensor) -> Tensor:
 
         gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return gcd__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return gcd__packet.call_parameters(input, other)
     try:
         plan = gcd__plans[input._spec][other._spec]
@@ -10155,7 +11822,16 @@ def gcd_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def lcm(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The least common multiple of two integers (`torch.lcm`).
 
         |input * other| / gcd(input, other)
@@ -10187,7 +11863,19 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         lcm(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return lcm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return lcm_packet.call_parameters(input, other, out=out)
         try:
@@ -10202,7 +11890,14 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def lcm_(input: Tensor, other: Tensor) -> Tensor:
+def lcm_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the least common multiple of two integers (`torch.Tensor.lcm_`).
 
         |input * other| / gcd(input, other)
@@ -10233,7 +11928,9 @@ def lcm_(input: Tensor, other: Tensor) -> Tensor:
 
         lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return lcm__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other)
         return lcm__packet.call_parameters(input, other)
     try:
         plan = lcm__plans[input._spec][other._spec]
@@ -10242,7 +11939,14 @@ def lcm_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def bitwise_not(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Integers with every bit inverted; bools negated (`torch.bitwise_not`).
 
         ~x, for signed integers -x - 1
@@ -10267,7 +11971,9 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         bitwise_not(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return bitwise_not_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return bitwise_not_packet.call_parameters(input, out=out)
         try:
@@ -10282,7 +11988,7 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def bitwise_not_(input: Tensor) -> Tensor:
+def bitwise_not_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: integers with every bit inverted; bools negated (`torch.Tensor.bitwise_not_`).
 
         ~x, for signed integers -x - 1
@@ -10306,7 +12012,9 @@ def bitwise_not_(input: Tensor) -> Tensor:
 
         bitwise_not_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return bitwise_not__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return bitwise_not__packet.call_parameters(input)
     try:
         plan = bitwise_not__plans[input._spec]
@@ -10316,11 +12024,14 @@ def bitwise_not_(input: Tensor) -> Tensor:
 
 
 def clamp(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     min: Number | Tensor | None = None,
     max: Number | Tensor | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Each element, held between a lower and an upper bound (`torch.clamp`).
 
@@ -10361,7 +12072,11 @@ def clamp(
         clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
         clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return clamp_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, min, max, out=out
+            )
         if modes:
             return clamp_packet.call_parameters(input, min, max, out=out)
         cls_min = min.__class__
@@ -10388,7 +12103,14 @@ def clamp(
     return plan(input, min, max)
 
 
-def clamp_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
+def clamp_(
+    input: Tensor = REQUIRED,
+    min: Number | Tensor | None = None,
+    max: Number | Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: each element, held between a lower and an upper bound (`torch.Tensor.clamp_`).
 
         min(max(x, min), max)
@@ -10427,7 +12149,9 @@ def clamp_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tens
         clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
         clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return clamp__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, min, max)
         return clamp__packet.call_parameters(input, min, max)
     cls_min = min.__class__
     cls_max = max.__class__
@@ -10441,7 +12165,15 @@ def clamp_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tens
     return plan(input, min, max)
 
 
-def clamp_min(input: Tensor, min: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
+def clamp_min(
+    input: Tensor = REQUIRED,
+    min: Number | Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, or the lower bound where it is below that (`torch.clamp_min`).
 
         max(x, min)
@@ -10477,7 +12209,11 @@ def clamp_min(input: Tensor, min: Number | Tensor, *, out: Tensor | None = None)
         clamp_min(Tensor self, Scalar min) -> Tensor
         clamp_min.Tensor(Tensor self, Tensor min) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return clamp_min_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, min, out=out
+            )
         if modes:
             return clamp_min_packet.call_parameters(input, min, out=out)
         cls_min = min.__class__
@@ -10500,7 +12236,9 @@ def clamp_min(input: Tensor, min: Number | Tensor, *, out: Tensor | None = None)
     return plan(input, min)
 
 
-def clamp_min_(input: Tensor, min: Number | Tensor) -> Tensor:
+def clamp_min_(
+    input: Tensor = REQUIRED, min: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: each element, or the lower bound where it is below that (`torch.Tensor.clamp_min_`).
 
         max(x, min)
@@ -10535,7 +12273,9 @@ def clamp_min_(input: Tensor, min: Number | Tensor) -> Tensor:
         clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
         clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return clamp_min__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, min)
         return clamp_min__packet.call_parameters(input, min)
     cls = min.__class__
     try:
@@ -10547,7 +12287,15 @@ def clamp_min_(input: Tensor, min: Number | Tensor) -> Tensor:
     return plan(input, min)
 
 
-def clamp_max(input: Tensor, max: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
+def clamp_max(
+    input: Tensor = REQUIRED,
+    max: Number | Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, or the upper bound where it is above that (`torch.clamp_max`).
 
         min(x, max)
@@ -10583,7 +12331,11 @@ def clamp_max(input: Tensor, max: Number | Tensor, *, out: Tensor | None = None)
         clamp_max(Tensor self, Scalar max) -> Tensor
         clamp_max.Tensor(Tensor self, Tensor max) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return clamp_max_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, max, out=out
+            )
         if modes:
             return clamp_max_packet.call_parameters(input, max, out=out)
         cls_max = max.__class__
@@ -10606,7 +12358,9 @@ def clamp_max(input: Tensor, max: Number | Tensor, *, out: Tensor | None = None)
     return plan(input, max)
 
 
-def clamp_max_(input: Tensor, max: Number | Tensor) -> Tensor:
+def clamp_max_(
+    input: Tensor = REQUIRED, max: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: each element, or the upper bound where it is above that (`torch.Tensor.clamp_max_`).
 
         min(x, max)
@@ -10641,7 +12395,9 @@ def clamp_max_(input: Tensor, max: Number | Tensor) -> Tensor:
         clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
         clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return clamp_max__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, max)
         return clamp_max__packet.call_parameters(input, max)
     cls = max.__class__
     try:
@@ -10653,7 +12409,14 @@ def clamp_max_(input: Tensor, max: Number | Tensor) -> Tensor:
     return plan(input, max)
 
 
-def clip(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
+def clip(
+    input: Tensor = REQUIRED,
+    min: Number | Tensor | None = None,
+    max: Number | Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Each element, held between a lower and an upper bound (`torch.clip`).
 
     Another name of `tt.clamp`.
@@ -10693,7 +12456,9 @@ def clip(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor
         clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
         clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return clip_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, min, max)
         return clip_packet.call_parameters(input, min, max)
     cls_min = min.__class__
     cls_max = max.__class__
@@ -10707,7 +12472,14 @@ def clip(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor
     return plan(input, min, max)
 
 
-def clip_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
+def clip_(
+    input: Tensor = REQUIRED,
+    min: Number | Tensor | None = None,
+    max: Number | Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: each element, held between a lower and an upper bound (`torch.Tensor.clip_`).
 
     Another name of `tt.clamp_`.
@@ -10748,7 +12520,9 @@ def clip_(input: Tensor, min: Number | Tensor | None = None, max: Number | Tenso
         clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
         clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return clip__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, min, max)
         return clip__packet.call_parameters(input, min, max)
     cls_min = min.__class__
     cls_max = max.__class__
@@ -10766,8 +12540,12 @@ def where(
     condition: Tensor,
     input: Tensor | Number = NOT_GIVEN,
     other: Tensor | Number = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor | Sequence[Tensor]:
     """Elements of `input` where a condition holds and of `other` elsewhere (`torch.where`).
 
@@ -10812,7 +12590,19 @@ def where(
         where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
         where(Tensor condition) -> Tensor[]
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return where_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, condition, input, other, out=out
+            )
         if modes:
             return where_packet.call_parameters(condition, input, other, out=out)
         cls_other = other.__class__
@@ -10842,7 +12632,16 @@ def where(
     return plan(condition, input, other)
 
 
-def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
+def lerp(
+    input: Tensor = REQUIRED,
+    end: Tensor = REQUIRED,
+    weight: Number | Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Linear interpolation from `input` to `end` (`torch.lerp`).
 
         input + weight * (end - input)
@@ -10879,7 +12678,11 @@ def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | N
         lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
         lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return lerp_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, end, weight, out=out
+            )
         if modes:
             return lerp_packet.call_parameters(input, end, weight, out=out)
         cls_weight = weight.__class__
@@ -10909,7 +12712,14 @@ def lerp(input: Tensor, end: Tensor, weight: Number | Tensor, *, out: Tensor | N
     return plan(input, end, weight)
 
 
-def lerp_(input: Tensor, end: Tensor, weight: Number | Tensor) -> Tensor:
+def lerp_(
+    input: Tensor = REQUIRED,
+    end: Tensor = REQUIRED,
+    weight: Number | Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: linear interpolation from `input` to `end` (`torch.Tensor.lerp_`).
 
         input + weight * (end - input)
@@ -10946,7 +12756,9 @@ def lerp_(input: Tensor, end: Tensor, weight: Number | Tensor) -> Tensor:
         lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
         lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return lerp__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, end, weight)
         return lerp__packet.call_parameters(input, end, weight)
     cls = weight.__class__
     try:
@@ -10959,12 +12771,15 @@ def lerp_(input: Tensor, end: Tensor, weight: Number | Tensor) -> Tensor:
 
 
 def addcmul(
-    input: Tensor,
-    tensor1: Tensor,
-    tensor2: Tensor,
-    *more: Any,
+    input: Tensor = REQUIRED,
+    tensor1: Tensor = REQUIRED,
+    tensor2: Tensor = REQUIRED,
+    beyond: Any = None,
     value: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A tensor plus the scaled product of two others (`torch.addcmul`).
 
@@ -10997,11 +12812,11 @@ def addcmul(
 
         addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
     """
-    if more:
-        return addcmul_packet.call_deprecated(
-            (input, tensor1, tensor2, *more), {"value": value, "out": out}, False
-        )
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addcmul_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, tensor1, tensor2, value, out=out
+            )
         if modes:
             return addcmul_packet.call_parameters(input, tensor1, tensor2, value, out=out)
         try:
@@ -11030,7 +12845,16 @@ def addcmul(
     return plan(input, tensor1, tensor2, value)
 
 
-def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1) -> Tensor:
+def addcmul_(
+    input: Tensor = REQUIRED,
+    tensor1: Tensor = REQUIRED,
+    tensor2: Tensor = REQUIRED,
+    beyond: Any = None,
+    value: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: a tensor plus the scaled product of two others (`torch.Tensor.addcmul_`).
 
         input + value * tensor1 * tensor2
@@ -11060,9 +12884,11 @@ def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value:
 
         addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
     """
-    if more:
-        return addcmul__packet.call_deprecated((input, tensor1, tensor2, *more), {"value": value}, False)
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addcmul__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, tensor1, tensor2, value
+            )
         return addcmul__packet.call_parameters(input, tensor1, tensor2, value)
     if value is INT_1:
         try:
@@ -11080,12 +12906,15 @@ def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value:
 
 
 def addcdiv(
-    input: Tensor,
-    tensor1: Tensor,
-    tensor2: Tensor,
-    *more: Any,
+    input: Tensor = REQUIRED,
+    tensor1: Tensor = REQUIRED,
+    tensor2: Tensor = REQUIRED,
+    beyond: Any = None,
     value: Number = INT_1,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A tensor plus the scaled quotient of two others (`torch.addcdiv`).
 
@@ -11120,11 +12949,11 @@ def addcdiv(
 
         addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
     """
-    if more:
-        return addcdiv_packet.call_deprecated(
-            (input, tensor1, tensor2, *more), {"value": value, "out": out}, False
-        )
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addcdiv_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, tensor1, tensor2, value, out=out
+            )
         if modes:
             return addcdiv_packet.call_parameters(input, tensor1, tensor2, value, out=out)
         try:
@@ -11153,7 +12982,16 @@ def addcdiv(
     return plan(input, tensor1, tensor2, value)
 
 
-def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1) -> Tensor:
+def addcdiv_(
+    input: Tensor = REQUIRED,
+    tensor1: Tensor = REQUIRED,
+    tensor2: Tensor = REQUIRED,
+    beyond: Any = None,
+    value: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: a tensor plus the scaled quotient of two others (`torch.Tensor.addcdiv_`).
 
         input + value * tensor1 / tensor2
@@ -11185,9 +13023,11 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value:
 
         addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
     """
-    if more:
-        return addcdiv__packet.call_deprecated((input, tensor1, tensor2, *more), {"value": value}, False)
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return addcdiv__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, tensor1, tensor2, value
+            )
         return addcdiv__packet.call_parameters(input, tensor1, tensor2, value)
     if value is INT_1:
         try:
@@ -11204,7 +13044,14 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *more: Any, value:
     return plan(input, tensor1, tensor2, value)
 
 
-def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sgn(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The sign of each element; a complex number is divided by its modulus (`torch.sgn`).
 
         x / |x|, and 0 for 0
@@ -11229,7 +13076,9 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sgn(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sgn_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sgn_packet.call_parameters(input, out=out)
         try:
@@ -11244,7 +13093,7 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sgn_(input: Tensor) -> Tensor:
+def sgn_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the sign of each element; a complex number is divided by its modulus (`torch.Tensor.sgn_`).
 
         x / |x|, and 0 for 0
@@ -11268,7 +13117,9 @@ def sgn_(input: Tensor) -> Tensor:
 
         sgn_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sgn__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sgn__packet.call_parameters(input)
     try:
         plan = sgn__plans[input._spec]
@@ -11277,7 +13128,14 @@ def sgn_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def signbit(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Whether the sign bit of each element is set (`torch.signbit`).
 
     Args:
@@ -11304,7 +13162,9 @@ def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         signbit(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return signbit_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return signbit_packet.call_parameters(input, out=out)
         try:
@@ -11319,7 +13179,14 @@ def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def frac(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The fraction of each element, with the element's sign (`torch.frac`).
 
         x - trunc(x)
@@ -11347,7 +13214,9 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         frac(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return frac_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return frac_packet.call_parameters(input, out=out)
         try:
@@ -11362,7 +13231,7 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def frac_(input: Tensor) -> Tensor:
+def frac_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the fraction of each element, with the element's sign (`torch.Tensor.frac_`).
 
         x - trunc(x)
@@ -11389,7 +13258,9 @@ def frac_(input: Tensor) -> Tensor:
 
         frac_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return frac__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return frac__packet.call_parameters(input)
     try:
         plan = frac__plans[input._spec]
@@ -11398,7 +13269,16 @@ def frac_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def copysign(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The magnitude of the first tensor with the sign of the second one (`torch.copysign`).
 
         |input| if the sign bit of other is clear, -|input| if it is set
@@ -11430,7 +13310,19 @@ def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
 
         copysign.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return copysign_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return copysign_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -11459,7 +13351,14 @@ def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
     return plan(input, other)
 
 
-def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
+def copysign_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the magnitude of the first tensor with the sign of the second one (`torch.Tensor.copysign_`).
 
         |input| if the sign bit of other is clear, -|input| if it is set
@@ -11489,7 +13388,11 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return copysign__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return copysign__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -11501,7 +13404,15 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+def heaviside(
+    input: Tensor = REQUIRED,
+    values: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.heaviside`).
 
         0 if x < 0, values if x = 0, 1 if x > 0
@@ -11533,7 +13444,11 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
 
         heaviside(Tensor self, Tensor values) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return heaviside_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, values, out=out
+            )
         if modes:
             return heaviside_packet.call_parameters(input, values, out=out)
         try:
@@ -11548,7 +13463,9 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     return plan(input, values)
 
 
-def heaviside_(input: Tensor, values: Tensor) -> Tensor:
+def heaviside_(
+    input: Tensor = REQUIRED, values: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: the step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.Tensor.heaviside_`).
 
         0 if x < 0, values if x = 0, 1 if x > 0
@@ -11579,7 +13496,9 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
 
         heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return heaviside__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, values)
         return heaviside__packet.call_parameters(input, values)
     try:
         plan = heaviside__plans[input._spec][values._spec]
@@ -11588,7 +13507,16 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     return plan(input, values)
 
 
-def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def hypot(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The length of the hypotenuse over two legs, without overflow on the way (`torch.hypot`).
 
         sqrt(input^2 + other^2)
@@ -11619,7 +13547,19 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         hypot(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return hypot_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return hypot_packet.call_parameters(input, other, out=out)
         try:
@@ -11634,7 +13574,14 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def hypot_(input: Tensor, other: Tensor) -> Tensor:
+def hypot_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the length of the hypotenuse over two legs, without overflow on the way (`torch.Tensor.hypot_`).
 
         sqrt(input^2 + other^2)
@@ -11664,7 +13611,11 @@ def hypot_(input: Tensor, other: Tensor) -> Tensor:
 
         hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return hypot__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return hypot__packet.call_parameters(input, other)
     try:
         plan = hypot__plans[input._spec][other._spec]
@@ -11673,7 +13624,16 @@ def hypot_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def nextafter(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The next number that the dtype can hold after `input`, on the way to `other` (`torch.nextafter`).
 
     Args:
@@ -11704,7 +13664,19 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 
         nextafter(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return nextafter_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return nextafter_packet.call_parameters(input, other, out=out)
         try:
@@ -11719,7 +13691,14 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     return plan(input, other)
 
 
-def nextafter_(input: Tensor, other: Tensor) -> Tensor:
+def nextafter_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the next number that the dtype can hold after `input`, on the way to `other` (`torch.Tensor.nextafter_`).
 
     Args:
@@ -11749,7 +13728,11 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
 
         nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return nextafter__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return nextafter__packet.call_parameters(input, other)
     try:
         plan = nextafter__plans[input._spec][other._spec]
@@ -11759,12 +13742,15 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
 
 
 def nan_to_num(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     nan: float | None = None,
     posinf: float | None = None,
     neginf: float | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The elements with nan and the infinities replaced by numbers (`torch.nan_to_num`).
 
@@ -11792,7 +13778,11 @@ def nan_to_num(
 
         nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return nan_to_num_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, nan, posinf, neginf, out=out
+            )
         if modes:
             return nan_to_num_packet.call_parameters(input, nan, posinf, neginf, out=out)
         try:
@@ -11808,7 +13798,13 @@ def nan_to_num(
 
 
 def nan_to_num_(
-    input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    input: Tensor = REQUIRED,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: the elements with nan and the infinities replaced by numbers (`torch.Tensor.nan_to_num_`).
 
@@ -11836,7 +13832,11 @@ def nan_to_num_(
 
         nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return nan_to_num__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, nan, posinf, neginf
+            )
         return nan_to_num__packet.call_parameters(input, nan, posinf, neginf)
     try:
         plan = nan_to_num__plans[input._spec][nan.__class__, posinf.__class__, neginf.__class__]
@@ -11845,7 +13845,14 @@ def nan_to_num_(
     return plan(input, nan, posinf, neginf)
 
 
-def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def frexp(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Mantissa and exponent to base 2 of each element (`torch.frexp`).
 
         input = mantissa * 2 ** exponent, 0.5 <= |mantissa| < 1
@@ -11878,7 +13885,9 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
 
         frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return frexp_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return frexp_packet.call_parameters(input, out=out)
         try:
@@ -11893,9 +13902,11 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
     return plan(input)
 
 
-def _frexp_mantissa(input: Tensor) -> Tensor:
+def _frexp_mantissa(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """_frexp_mantissa(Tensor self) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _frexp_mantissa_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return _frexp_mantissa_packet.call_parameters(input)
     try:
         plan = _frexp_mantissa_plans[input._spec]
@@ -11904,9 +13915,11 @@ def _frexp_mantissa(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def _frexp_exponent(input: Tensor) -> Tensor:
+def _frexp_exponent(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """_frexp_exponent(Tensor self) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _frexp_exponent_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return _frexp_exponent_packet.call_parameters(input)
     try:
         plan = _frexp_exponent_plans[input._spec]
@@ -11915,7 +13928,16 @@ def _frexp_exponent(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def ldexp(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Each element times a power of two (`torch.ldexp`).
 
         input * 2 ** other
@@ -11943,7 +13965,19 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         ldexp.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return ldexp_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return ldexp_packet.call_parameters(input, other, out=out)
         try:
@@ -11958,7 +13992,14 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input, other)
 
 
-def ldexp_(input: Tensor, other: Tensor) -> Tensor:
+def ldexp_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: each element times a power of two (`torch.Tensor.ldexp_`).
 
         input * 2 ** other
@@ -11984,7 +14025,11 @@ def ldexp_(input: Tensor, other: Tensor) -> Tensor:
 
         ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return ldexp__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return ldexp__packet.call_parameters(input, other)
     try:
         plan = ldexp__plans[input._spec][other._spec]
@@ -11993,7 +14038,14 @@ def ldexp_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def deg2rad(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Angles in degrees, converted to radians (`torch.deg2rad`).
 
         x * pi / 180
@@ -12019,7 +14071,9 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         deg2rad(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return deg2rad_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return deg2rad_packet.call_parameters(input, out=out)
         try:
@@ -12034,7 +14088,7 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def deg2rad_(input: Tensor) -> Tensor:
+def deg2rad_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: angles in degrees, converted to radians (`torch.Tensor.deg2rad_`).
 
         x * pi / 180
@@ -12059,7 +14113,9 @@ def deg2rad_(input: Tensor) -> Tensor:
 
         deg2rad_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return deg2rad__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return deg2rad__packet.call_parameters(input)
     try:
         plan = deg2rad__plans[input._spec]
@@ -12068,7 +14124,14 @@ def deg2rad_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def rad2deg(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Angles in radians, converted to degrees (`torch.rad2deg`).
 
         x * 180 / pi
@@ -12094,7 +14157,9 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         rad2deg(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return rad2deg_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return rad2deg_packet.call_parameters(input, out=out)
         try:
@@ -12109,7 +14174,7 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def rad2deg_(input: Tensor) -> Tensor:
+def rad2deg_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: angles in radians, converted to degrees (`torch.Tensor.rad2deg_`).
 
         x * 180 / pi
@@ -12134,7 +14199,9 @@ def rad2deg_(input: Tensor) -> Tensor:
 
         rad2deg_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rad2deg__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return rad2deg__packet.call_parameters(input)
     try:
         plan = rad2deg__plans[input._spec]
@@ -12143,7 +14210,16 @@ def rad2deg_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logaddexp(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The logarithm of the sum of two exponentials, without overflow on the way (`torch.logaddexp`).
 
         ln(e ** input + e ** other)
@@ -12174,7 +14250,19 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 
         logaddexp(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return logaddexp_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return logaddexp_packet.call_parameters(input, other, out=out)
         try:
@@ -12189,7 +14277,16 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     return plan(input, other)
 
 
-def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logaddexp2(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The logarithm to base 2 of the sum of two powers of two, without overflow on the way (`torch.logaddexp2`).
 
         log2(2 ** input + 2 ** other)
@@ -12220,7 +14317,19 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 
         logaddexp2(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return logaddexp2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return logaddexp2_packet.call_parameters(input, other, out=out)
         try:
@@ -12235,7 +14344,16 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     return plan(input, other)
 
 
-def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def xlogy(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.xlogy`).
 
         input * ln(other), and 0 where input = 0
@@ -12266,7 +14384,19 @@ def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -
 
         xlogy.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return xlogy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return xlogy_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -12295,7 +14425,14 @@ def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -
     return plan(input, other)
 
 
-def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
+def xlogy_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: one tensor times the logarithm of another one; zero times any logarithm is zero (`torch.Tensor.xlogy_`).
 
         input * ln(other), and 0 where input = 0
@@ -12324,7 +14461,11 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return xlogy__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return xlogy__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -12336,7 +14477,15 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
+def logit(
+    input: Tensor = REQUIRED,
+    eps: float | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.logit`).
 
         ln(x / (1 - x))
@@ -12367,7 +14516,9 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 
         logit(Tensor self, float? eps=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return logit_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, eps, out=out)
         if modes:
             return logit_packet.call_parameters(input, eps, out=out)
         try:
@@ -12382,7 +14533,9 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     return plan(input, eps)
 
 
-def logit_(input: Tensor, eps: float | None = None) -> Tensor:
+def logit_(
+    input: Tensor = REQUIRED, eps: float | None = None, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: the inverse of the logistic sigmoid: the logarithm of the odds (`torch.Tensor.logit_`).
 
         ln(x / (1 - x))
@@ -12412,7 +14565,9 @@ def logit_(input: Tensor, eps: float | None = None) -> Tensor:
 
         logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return logit__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, eps)
         return logit__packet.call_parameters(input, eps)
     try:
         plan = logit__plans[input._spec][eps.__class__]
@@ -12421,9 +14576,20 @@ def logit_(input: Tensor, eps: float | None = None) -> Tensor:
     return plan(input, eps)
 
 
-def logit_backward(grad_output: Tensor, input: Tensor, eps: float | None = None) -> Tensor:
+def logit_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    eps: float | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return logit_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, eps
+            )
         return logit_backward_packet.call_parameters(grad_output, input, eps)
     try:
         plan = logit_backward_plans[grad_output._spec][input._spec, eps.__class__]
@@ -12432,7 +14598,14 @@ def logit_backward(grad_output: Tensor, input: Tensor, eps: float | None = None)
     return plan(grad_output, input, eps)
 
 
-def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sinc(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The normalised sinc function of each element (`torch.sinc`).
 
         sin(pi * x) / (pi * x), and 1 for x = 0
@@ -12458,7 +14631,9 @@ def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         sinc(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return sinc_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return sinc_packet.call_parameters(input, out=out)
         try:
@@ -12473,7 +14648,7 @@ def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def sinc_(input: Tensor) -> Tensor:
+def sinc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: the normalised sinc function of each element (`torch.Tensor.sinc_`).
 
         sin(pi * x) / (pi * x), and 1 for x = 0
@@ -12498,7 +14673,9 @@ def sinc_(input: Tensor) -> Tensor:
 
         sinc_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return sinc__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return sinc__packet.call_parameters(input)
     try:
         plan = sinc__plans[input._spec]
@@ -12507,7 +14684,16 @@ def sinc_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def multiply(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The product of two tensors, element by element (`torch.multiply`).
 
     Another name of `tt.mul`.
@@ -12539,7 +14725,19 @@ def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
 
         multiply.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return multiply_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return multiply_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -12568,7 +14766,14 @@ def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
     return plan(input, other)
 
 
-def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
+def multiply_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the product of two tensors, element by element (`torch.Tensor.multiply_`).
 
     Another name of `tt.mul_`.
@@ -12599,7 +14804,11 @@ def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return multiply__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return multiply__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -12612,7 +14821,15 @@ def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def subtract(
-    input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """The difference of two tensors, the second one scaled by `alpha` (`torch.subtract`).
 
@@ -12647,7 +14864,19 @@ def subtract(
 
         subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return subtract_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha, out=out
+            )
         if modes:
             return subtract_packet.call_parameters(input, other, alpha, out=out)
         cls_other = other.__class__
@@ -12687,7 +14916,16 @@ def subtract(
     return plan(input, other, alpha)
 
 
-def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -> Tensor:
+def subtract_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    alpha: Number = INT_1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.subtract_`).
 
     Another name of `tt.sub_`.
@@ -12720,7 +14958,11 @@ def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -
 
         subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return subtract__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, alpha
+            )
         return subtract__packet.call_parameters(input, other, alpha)
     if alpha is INT_1:
         cls = other.__class__
@@ -12743,7 +14985,15 @@ def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = INT_1) -
 
 
 def divide(
-    input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    rounding_mode: str | None = NOT_GIVEN,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
 ) -> Tensor:
     """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.divide`).
 
@@ -12789,7 +15039,19 @@ def divide(
         divide.Tensor(Tensor self, Tensor other) -> Tensor
         divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return divide_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, rounding_mode, out=out
+            )
         if modes:
             return divide_packet.call_parameters(input, other, rounding_mode, out=out)
         cls_other = other.__class__
@@ -12819,7 +15081,16 @@ def divide(
     return plan(input, other)
 
 
-def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
+def divide_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    rounding_mode: str | None = NOT_GIVEN,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.divide_`).
 
     Another name of `tt.div_`.
@@ -12862,7 +15133,11 @@ def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None 
         divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
         divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return divide__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, rounding_mode
+            )
         return divide__packet.call_parameters(input, other, rounding_mode)
     cls = other.__class__
     try:
@@ -12874,7 +15149,16 @@ def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None 
     return plan(input, other)
 
 
-def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def true_divide(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """The quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.true_divide`).
 
         input / other
@@ -12904,7 +15188,19 @@ def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
 
         true_divide.Tensor(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return true_divide_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return true_divide_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -12933,7 +15229,14 @@ def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor | None = N
     return plan(input, other)
 
 
-def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
+def true_divide_(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: the quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.Tensor.true_divide_`).
 
         input / other
@@ -12961,7 +15264,11 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 
         true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return true_divide__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return true_divide__packet.call_parameters(input, other)
     cls = other.__class__
     try:
@@ -12973,7 +15280,15 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     return plan(input, other)
 
 
-def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def float_power(
+    input: Tensor | Number = REQUIRED,
+    exponent: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Powers computed in double precision, whatever the dtypes (`torch.float_power`).
 
         input ** exponent
@@ -13012,7 +15327,11 @@ def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tenso
         float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
         float_power.Scalar(Scalar self, Tensor exponent) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return float_power_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, exponent, out=out
+            )
         if modes:
             return float_power_packet.call_parameters(input, exponent, out=out)
         cls_self = input.__class__
@@ -13055,7 +15374,14 @@ def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tenso
     return plan(input, exponent)
 
 
-def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def angle(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The angle of each complex number in the plane, in radians from -pi to pi (`torch.angle`).
 
         atan2(imag(x), real(x))
@@ -13082,7 +15408,9 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         angle(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return angle_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return angle_packet.call_parameters(input, out=out)
         try:
@@ -13097,7 +15425,7 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+def complex(real: Tensor, imag: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Complex numbers with given real and imaginary parts (`torch.complex`).
 
         real + i * imag
@@ -13128,7 +15456,9 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         complex(Tensor real, Tensor imag) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return complex_packet.call_named(FUNCTION, beyond, {}, real, imag, out=out)
         if modes:
             return complex_packet.call_parameters(real, imag, out=out)
         try:
@@ -13143,7 +15473,7 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(real, imag)
 
 
-def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+def polar(abs: Tensor, angle: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Complex numbers with given moduli and angles (`torch.polar`).
 
         abs * (cos(angle) + i * sin(angle))
@@ -13174,7 +15504,9 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         polar(Tensor abs, Tensor angle) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return polar_packet.call_named(FUNCTION, beyond, {}, abs, angle, out=out)
         if modes:
             return polar_packet.call_parameters(abs, angle, out=out)
         try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -403,12 +404,15 @@ max_unpool3d_outs = max_unpool3d_packet.outs
 
 
 def max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The largest element of each window of images (`torch.max_pool2d`).
 
@@ -446,7 +450,19 @@ def max_pool2d(
 
         max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool2d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
         return max_pool2d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
     try:
         plan = max_pool2d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
@@ -456,12 +472,15 @@ def max_pool2d(
 
 
 def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest element of each window of images, with its place (`torch.ops.aten.max_pool2d_with_indices`).
 
@@ -502,7 +521,19 @@ def max_pool2d_with_indices(
 
         max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool2d_with_indices_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
         return max_pool2d_with_indices_packet.call_parameters(
             input, kernel_size, stride, padding, dilation, ceil_mode
         )
@@ -515,16 +546,33 @@ def max_pool2d_with_indices(
 
 def max_pool2d_with_indices_backward(
     grad_output: Tensor,
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int],
-    padding: int | Sequence[int],
-    dilation: int | Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    dilation: int | Sequence[int] = REQUIRED,
+    ceil_mode: bool = REQUIRED,
+    indices: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool2d_with_indices_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                indices,
+            )
         return max_pool2d_with_indices_backward_packet.call_parameters(
             grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
         )
@@ -540,12 +588,15 @@ def max_pool2d_with_indices_backward(
 
 
 def max_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The largest element of each window of signals (`torch.max_pool1d`).
 
@@ -584,7 +635,19 @@ def max_pool1d(
 
         max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool1d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
         return max_pool1d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
     try:
         plan = max_pool1d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
@@ -594,12 +657,15 @@ def max_pool1d(
 
 
 def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest element of each window of signals, with its place (`torch.max_pool1d_with_indices`).
 
@@ -637,7 +703,19 @@ def max_pool1d_with_indices(
 
         max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool1d_with_indices_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
         return max_pool1d_with_indices_packet.call_parameters(
             input, kernel_size, stride, padding, dilation, ceil_mode
         )
@@ -649,15 +727,18 @@ def max_pool1d_with_indices(
 
 
 def avg_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The mean of each window of images (`torch.nn.functional.avg_pool2d`).
 
@@ -699,7 +780,21 @@ def avg_pool2d(
 
         avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return avg_pool2d_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                out=out,
+            )
         if modes:
             return avg_pool2d_packet.call_parameters(
                 input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
@@ -733,16 +828,33 @@ def avg_pool2d(
 
 def avg_pool2d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int],
-    padding: int | Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    ceil_mode: bool = REQUIRED,
+    count_include_pad: bool = REQUIRED,
+    divisor_override: int | None = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return avg_pool2d_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )
         return avg_pool2d_backward_packet.call_parameters(
             grad_output, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
@@ -758,12 +870,15 @@ def avg_pool2d_backward(
 
 
 def avg_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The mean of each window of signals (`torch.avg_pool1d`).
 
@@ -801,7 +916,19 @@ def avg_pool1d(
 
         avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return avg_pool1d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+            )
         return avg_pool1d_packet.call_parameters(
             input, kernel_size, stride, padding, ceil_mode, count_include_pad
         )
@@ -813,12 +940,15 @@ def avg_pool1d(
 
 
 def max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The largest element of each window of volumes (`torch.max_pool3d`).
 
@@ -856,7 +986,19 @@ def max_pool3d(
 
         max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool3d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
         return max_pool3d_packet.call_parameters(input, kernel_size, stride, padding, dilation, ceil_mode)
     try:
         plan = max_pool3d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
@@ -866,12 +1008,15 @@ def max_pool3d(
 
 
 def max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest element of each window of volumes, with its place (`torch.nn.functional.max_pool3d_with_indices`).
 
@@ -911,7 +1056,19 @@ def max_pool3d_with_indices(
 
         max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool3d_with_indices_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
         return max_pool3d_with_indices_packet.call_parameters(
             input, kernel_size, stride, padding, dilation, ceil_mode
         )
@@ -924,16 +1081,33 @@ def max_pool3d_with_indices(
 
 def max_pool3d_with_indices_backward(
     grad_output: Tensor,
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int],
-    padding: int | Sequence[int],
-    dilation: int | Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    dilation: int | Sequence[int] = REQUIRED,
+    ceil_mode: bool = REQUIRED,
+    indices: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return max_pool3d_with_indices_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                indices,
+            )
         return max_pool3d_with_indices_backward_packet.call_parameters(
             grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
         )
@@ -949,15 +1123,18 @@ def max_pool3d_with_indices_backward(
 
 
 def avg_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
     stride: int | Sequence[int] = (),
     padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The mean of each window of volumes (`torch.nn.functional.avg_pool3d`).
 
@@ -998,7 +1175,21 @@ def avg_pool3d(
 
         avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return avg_pool3d_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                out=out,
+            )
         if modes:
             return avg_pool3d_packet.call_parameters(
                 input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
@@ -1032,16 +1223,33 @@ def avg_pool3d(
 
 def avg_pool3d_backward(
     grad_output: Tensor,
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int],
-    padding: int | Sequence[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    ceil_mode: bool = REQUIRED,
+    count_include_pad: bool = REQUIRED,
+    divisor_override: int | None = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return avg_pool3d_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )
         return avg_pool3d_backward_packet.call_parameters(
             grad_output, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
@@ -1056,7 +1264,13 @@ def avg_pool3d_backward(
     return plan(grad_output, input)
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
+def adaptive_avg_pool1d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The means of as many windows of signals as the result is to have (`torch.adaptive_avg_pool1d`).
 
         window i covers elements from floor(i * L / L_out) to ceil((i + 1) * L / L_out) - 1
@@ -1084,7 +1298,11 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
         adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_avg_pool1d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return adaptive_avg_pool1d_packet.call_parameters(input, output_size)
     try:
         plan = adaptive_avg_pool1d_plans[input._spec][output_size]
@@ -1093,7 +1311,13 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return plan(input)
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
+def adaptive_avg_pool2d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The means of as many windows of images as the result is to have (`torch.nn.functional.adaptive_avg_pool2d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
@@ -1123,7 +1347,11 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
         adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_avg_pool2d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return adaptive_avg_pool2d_packet.call_parameters(input, output_size)
     try:
         plan = adaptive_avg_pool2d_plans[input._spec][output_size]
@@ -1132,9 +1360,19 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return plan(input)
 
 
-def _adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
+def _adaptive_avg_pool2d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _adaptive_avg_pool2d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return _adaptive_avg_pool2d_packet.call_parameters(input, output_size)
     try:
         plan = _adaptive_avg_pool2d_plans[input._spec][output_size]
@@ -1143,9 +1381,15 @@ def _adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Ten
     return plan(input)
 
 
-def _adaptive_avg_pool2d_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+def _adaptive_avg_pool2d_backward(
+    grad_output: Tensor, input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _adaptive_avg_pool2d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input
+            )
         return _adaptive_avg_pool2d_backward_packet.call_parameters(grad_output, input)
     try:
         plan = _adaptive_avg_pool2d_backward_plans[grad_output._spec][input._spec]
@@ -1154,7 +1398,13 @@ def _adaptive_avg_pool2d_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     return plan(grad_output, input)
 
 
-def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
+def adaptive_avg_pool3d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The means of as many windows of volumes as the result is to have (`torch.nn.functional.adaptive_avg_pool3d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
@@ -1186,7 +1436,11 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
         adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_avg_pool3d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return adaptive_avg_pool3d_packet.call_parameters(input, output_size)
     try:
         plan = adaptive_avg_pool3d_plans[input._spec][output_size]
@@ -1195,9 +1449,19 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return plan(input)
 
 
-def _adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
+def _adaptive_avg_pool3d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _adaptive_avg_pool3d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return _adaptive_avg_pool3d_packet.call_parameters(input, output_size)
     try:
         plan = _adaptive_avg_pool3d_plans[input._spec][output_size]
@@ -1206,9 +1470,15 @@ def _adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Ten
     return plan(input)
 
 
-def _adaptive_avg_pool3d_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+def _adaptive_avg_pool3d_backward(
+    grad_output: Tensor, input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _adaptive_avg_pool3d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input
+            )
         return _adaptive_avg_pool3d_backward_packet.call_parameters(grad_output, input)
     try:
         plan = _adaptive_avg_pool3d_backward_plans[grad_output._spec][input._spec]
@@ -1217,7 +1487,13 @@ def _adaptive_avg_pool3d_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     return plan(grad_output, input)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool1d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """The largest elements of as many windows of signals as the result is to have, with their places (`torch.adaptive_max_pool1d`).
 
         window i covers elements from floor(i * L / L_out) to ceil((i + 1) * L / L_out) - 1
@@ -1248,7 +1524,11 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tupl
 
         adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_max_pool1d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return adaptive_max_pool1d_packet.call_parameters(input, output_size)
     try:
         plan = adaptive_max_pool1d_plans[input._spec][output_size]
@@ -1257,7 +1537,13 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tupl
     return plan(input)
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool2d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """The largest elements of as many windows of images as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool2d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
@@ -1289,7 +1575,11 @@ def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tupl
 
         adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_max_pool2d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return adaptive_max_pool2d_packet.call_parameters(input, output_size)
     try:
         plan = adaptive_max_pool2d_plans[input._spec][output_size]
@@ -1298,9 +1588,20 @@ def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tupl
     return plan(input)
 
 
-def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor:
+def adaptive_max_pool2d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_max_pool2d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, indices
+            )
         return adaptive_max_pool2d_backward_packet.call_parameters(grad_output, input, indices)
     try:
         plan = adaptive_max_pool2d_backward_plans[grad_output._spec][input._spec, indices._spec]
@@ -1309,7 +1610,13 @@ def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Te
     return plan(grad_output, input, indices)
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool3d(
+    input: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """The largest elements of as many windows of volumes as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool3d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
@@ -1341,7 +1648,11 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tupl
 
         adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_max_pool3d_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, output_size
+            )
         return adaptive_max_pool3d_packet.call_parameters(input, output_size)
     try:
         plan = adaptive_max_pool3d_plans[input._spec][output_size]
@@ -1350,9 +1661,20 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tupl
     return plan(input)
 
 
-def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor:
+def adaptive_max_pool3d_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adaptive_max_pool3d_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, grad_output, input, indices
+            )
         return adaptive_max_pool3d_backward_packet.call_parameters(grad_output, input, indices)
     try:
         plan = adaptive_max_pool3d_backward_plans[grad_output._spec][input._spec, indices._spec]
@@ -1362,7 +1684,14 @@ def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Te
 
 
 def max_unpool2d(
-    input: Tensor, indices: Tensor, output_size: int | Sequence[int], *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool2d`).
 
@@ -1395,7 +1724,11 @@ def max_unpool2d(
 
         max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return max_unpool2d_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, indices, output_size, out=out
+            )
         if modes:
             return max_unpool2d_packet.call_parameters(input, indices, output_size, out=out)
         try:
@@ -1411,13 +1744,16 @@ def max_unpool2d(
 
 
 def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    output_size: int | Sequence[int],
-    stride: int | Sequence[int],
-    padding: int | Sequence[int],
-    *,
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    output_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = REQUIRED,
+    padding: int | Sequence[int] = REQUIRED,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool3d`).
 
@@ -1453,7 +1789,19 @@ def max_unpool3d(
 
         max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return max_unpool3d_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                indices,
+                output_size,
+                stride,
+                padding,
+                out=out,
+            )
         if modes:
             return max_unpool3d_packet.call_parameters(input, indices, output_size, stride, padding, out=out)
         try:

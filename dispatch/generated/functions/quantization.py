@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -109,15 +110,30 @@ def fake_quantize_per_tensor_affine(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
-    input: Tensor,
-    scale: Tensor,
-    zero_point: Tensor,
-    fake_quant_enabled: Tensor,
-    quant_min: int,
-    quant_max: int,
+    input: Tensor = REQUIRED,
+    scale: Tensor = REQUIRED,
+    zero_point: Tensor = REQUIRED,
+    fake_quant_enabled: Tensor = REQUIRED,
+    quant_min: int = REQUIRED,
+    quant_max: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                scale,
+                zero_point,
+                fake_quant_enabled,
+                quant_min,
+                quant_max,
+            )
         return _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet.call_parameters(
             input, scale, zero_point, fake_quant_enabled, quant_min, quant_max
         )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.scalar_type import int64
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -471,7 +472,14 @@ feature_alpha_dropout__plans = feature_alpha_dropout__packet.plans
 
 
 def bernoulli(
-    input: Tensor, p: float = NOT_GIVEN, *, generator: Generator | None = None, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    p: float = NOT_GIVEN,
+    beyond: Any = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
 
@@ -508,7 +516,11 @@ def bernoulli(
         bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
         bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return bernoulli_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, p, generator, out=out
+            )
         if modes:
             return bernoulli_packet.call_parameters(input, p, generator, out=out)
         try:
@@ -598,8 +610,8 @@ def rand(
 
 
 def rand_like(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -607,6 +619,9 @@ def rand_like(
     memory_format: memory_format | None = None,
     generator: Generator | None = NOT_GIVEN,
     requires_grad: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Numbers drawn uniformly from [0, 1), in a tensor made after another one (`torch.rand_like`).
 
@@ -644,10 +659,24 @@ def rand_like(
         rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
         rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
-        made = rand_like_packet.call_parameters(
-            input, dtype, layout, device, pin_memory, memory_format, generator
-        )
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            made = rand_like_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                memory_format,
+                generator,
+            )
+        else:
+            made = rand_like_packet.call_parameters(
+                input, dtype, layout, device, pin_memory, memory_format, generator
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_like_plans[input._spec][
@@ -736,8 +765,8 @@ def randn(
 
 
 def randn_like(
-    input: Tensor,
-    *,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -745,6 +774,9 @@ def randn_like(
     memory_format: memory_format | None = None,
     generator: Generator | None = NOT_GIVEN,
     requires_grad: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Numbers drawn from the standard normal distribution, in a tensor made after another one (`torch.randn_like`).
 
@@ -782,10 +814,24 @@ def randn_like(
         randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
         randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
-    if modes:
-        made = randn_like_packet.call_parameters(
-            input, dtype, layout, device, pin_memory, memory_format, generator
-        )
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            made = randn_like_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                dtype,
+                layout,
+                device,
+                pin_memory,
+                memory_format,
+                generator,
+            )
+        else:
+            made = randn_like_packet.call_parameters(
+                input, dtype, layout, device, pin_memory, memory_format, generator
+            )
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randn_like_plans[input._spec][
@@ -918,7 +964,7 @@ def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tens
 
 def randperm(
     n: int,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = int64,
     layout: layout | None = None,
     device: device | str | int | None = None,
@@ -965,8 +1011,13 @@ def randperm(
         randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None:
-        made = randperm_packet.call_parameters(n, dtype, layout, device, pin_memory, generator, out=out)
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            made = randperm_packet.call_named(
+                FUNCTION, beyond, {}, n, dtype, layout, device, pin_memory, generator, out=out
+            )
+        else:
+            made = randperm_packet.call_parameters(n, dtype, layout, device, pin_memory, generator, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randperm_plans[n][dtype, layout, device, pin_memory, generator.__class__]
@@ -981,7 +1032,7 @@ def normal(
     mean: Tensor | float,
     std: float | Tensor = NOT_GIVEN,
     size: Sequence[int] = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     generator: Generator | None = None,
     dtype: dtype | None = NOT_GIVEN,
     layout: layout | None = NOT_GIVEN,
@@ -1037,10 +1088,15 @@ def normal(
         normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor
         normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or out is not None:
-        made = normal_packet.call_parameters(
-            mean, std, size, generator, dtype, layout, device, pin_memory, out=out
-        )
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            made = normal_packet.call_named(
+                FUNCTION, beyond, {}, mean, std, size, generator, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = normal_packet.call_parameters(
+                mean, std, size, generator, dtype, layout, device, pin_memory, out=out
+            )
         return made.requires_grad_() if requires_grad else made
     cls_mean = mean.__class__
     cls_std = std.__class__
@@ -1064,12 +1120,15 @@ def normal(
 
 
 def multinomial(
-    input: Tensor,
-    num_samples: int,
+    input: Tensor = REQUIRED,
+    num_samples: int = REQUIRED,
     replacement: bool = False,
-    *,
+    beyond: Any = None,
     generator: Generator | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Indices drawn with probabilities in proportion to given weights (`torch.multinomial`).
 
@@ -1104,7 +1163,18 @@ def multinomial(
 
         multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return multinomial_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                num_samples,
+                replacement,
+                generator,
+                out=out,
+            )
         if modes:
             return multinomial_packet.call_parameters(input, num_samples, replacement, generator, out=out)
         try:
@@ -1119,7 +1189,14 @@ def multinomial(
     return plan(input, generator)
 
 
-def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+def native_dropout(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool | None = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Dropout together with the mask of the elements that were kept (`torch.native_dropout`).
 
     Args:
@@ -1144,7 +1221,11 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 
         native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return native_dropout_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return native_dropout_packet.call_parameters(input, p, train)
     try:
         plan = native_dropout_plans[input._spec][p.__class__, train]
@@ -1154,7 +1235,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 
 
 def native_dropout_backward(
-    grad_output: Tensor, mask: Tensor, scale: float, *, out: Tensor | None = None
+    grad_output: Tensor, mask: Tensor, scale: float, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """The gradient of `native_dropout` (`torch.ops.aten.native_dropout_backward`).
 
@@ -1182,7 +1263,11 @@ def native_dropout_backward(
 
         native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return native_dropout_backward_packet.call_named(
+                FUNCTION, beyond, {}, grad_output, mask, scale, out=out
+            )
         if modes:
             return native_dropout_backward_packet.call_parameters(grad_output, mask, scale, out=out)
         try:
@@ -1197,7 +1282,14 @@ def native_dropout_backward(
     return plan(grad_output, mask, scale)
 
 
-def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+def dropout(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout`).
 
     Args:
@@ -1228,7 +1320,9 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
         dropout(Tensor input, float p, bool train) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return dropout_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train)
         return dropout_packet.call_parameters(input, p, train)
     try:
         plan = dropout_plans[input._spec][p.__class__, train]
@@ -1237,7 +1331,14 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return plan(input, p)
 
 
-def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+def dropout_(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout_`).
 
     Args:
@@ -1269,7 +1370,9 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
         dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return dropout__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train)
         return dropout__packet.call_parameters(input, p, train)
     try:
         plan = dropout__plans[input._spec][p.__class__, train]
@@ -1279,11 +1382,14 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def rrelu(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     lower: Number = 0.125,
     upper: Number = 0.3333333333333333,
     training: bool = False,
     generator: Generator | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu`).
 
@@ -1316,7 +1422,11 @@ def rrelu(
 
         rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rrelu_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, lower, upper, training, generator
+            )
         return rrelu_packet.call_parameters(input, lower, upper, training, generator)
     try:
         plan = rrelu_plans[input._spec][lower.__class__, upper.__class__, training, generator.__class__]
@@ -1326,11 +1436,14 @@ def rrelu(
 
 
 def rrelu_(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     lower: Number = 0.125,
     upper: Number = 0.3333333333333333,
     training: bool = False,
     generator: Generator | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: the leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu_`).
 
@@ -1364,7 +1477,11 @@ def rrelu_(
 
         rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rrelu__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, lower, upper, training, generator
+            )
         return rrelu__packet.call_parameters(input, lower, upper, training, generator)
     try:
         plan = rrelu__plans[input._spec][lower.__class__, upper.__class__, training, generator.__class__]
@@ -1373,7 +1490,14 @@ def rrelu_(
     return plan(input, lower, upper, generator)
 
 
-def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+def alpha_dropout(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout`).
 
         a * (x if kept else -1.7581) + b
@@ -1406,7 +1530,11 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
         alpha_dropout(Tensor input, float p, bool train) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return alpha_dropout_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return alpha_dropout_packet.call_parameters(input, p, train)
     try:
         plan = alpha_dropout_plans[input._spec][p.__class__, train]
@@ -1415,7 +1543,14 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return plan(input, p)
 
 
-def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+def alpha_dropout_(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout_`).
 
         a * (x if kept else -1.7581) + b
@@ -1449,7 +1584,11 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
         alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return alpha_dropout__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return alpha_dropout__packet.call_parameters(input, p, train)
     try:
         plan = alpha_dropout__plans[input._spec][p.__class__, train]
@@ -1458,7 +1597,14 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     return plan(input, p)
 
 
-def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+def feature_dropout(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Dropout of whole channels (`torch.feature_dropout`).
 
     Args:
@@ -1492,7 +1638,11 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
         feature_dropout(Tensor input, float p, bool train) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return feature_dropout_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return feature_dropout_packet.call_parameters(input, p, train)
     try:
         plan = feature_dropout_plans[input._spec][p.__class__, train]
@@ -1501,7 +1651,14 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return plan(input, p)
 
 
-def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+def feature_dropout_(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: dropout of whole channels (`torch.feature_dropout_`).
 
     Args:
@@ -1536,7 +1693,11 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
         feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return feature_dropout__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return feature_dropout__packet.call_parameters(input, p, train)
     try:
         plan = feature_dropout__plans[input._spec][p.__class__, train]
@@ -1545,7 +1706,14 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     return plan(input, p)
 
 
-def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+def feature_alpha_dropout(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout`).
 
     Args:
@@ -1573,7 +1741,11 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
         feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return feature_alpha_dropout_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return feature_alpha_dropout_packet.call_parameters(input, p, train)
     try:
         plan = feature_alpha_dropout_plans[input._spec][p.__class__, train]
@@ -1582,7 +1754,14 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return plan(input, p)
 
 
-def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+def feature_alpha_dropout_(
+    input: Tensor = REQUIRED,
+    p: float = REQUIRED,
+    train: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """In place: alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout_`).
 
     Args:
@@ -1611,7 +1790,11 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
         feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return feature_alpha_dropout__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p, train
+            )
         return feature_alpha_dropout__packet.call_parameters(input, p, train)
     try:
         plan = feature_alpha_dropout__plans[input._spec][p.__class__, train]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -237,11 +238,15 @@ def _thnn_fused_lstm_cell(
     cx: Tensor,
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _thnn_fused_lstm_cell_packet.call_named(
+                FUNCTION, beyond, {}, input_gates, hidden_gates, cx, input_bias, hidden_bias, out=out
+            )
         if modes:
             return _thnn_fused_lstm_cell_packet.call_parameters(
                 input_gates, hidden_gates, cx, input_bias, hidden_bias, out=out
@@ -344,11 +349,15 @@ def _thnn_fused_gru_cell(
     hx: Tensor,
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _thnn_fused_gru_cell_packet.call_named(
+                FUNCTION, beyond, {}, input_gates, hidden_gates, hx, input_bias, hidden_bias, out=out
+            )
         if modes:
             return _thnn_fused_gru_cell_packet.call_parameters(
                 input_gates, hidden_gates, hx, input_bias, hidden_bias, out=out
@@ -664,12 +673,15 @@ def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def lstm_cell(
-    input: Tensor,
-    hx: Sequence[Tensor],
-    w_ih: Tensor,
-    w_hh: Tensor,
+    input: Tensor = REQUIRED,
+    hx: Sequence[Tensor] = REQUIRED,
+    w_ih: Tensor = REQUIRED,
+    w_hh: Tensor = REQUIRED,
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """One step of long short-term memory (`torch.lstm_cell`).
 
@@ -702,7 +714,11 @@ def lstm_cell(
 
         lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return lstm_cell_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, hx, w_ih, w_hh, b_ih, b_hh
+            )
         return lstm_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
         plan = lstm_cell_plans[input._spec][
@@ -718,12 +734,15 @@ def lstm_cell(
 
 
 def gru_cell(
-    input: Tensor,
-    hx: Tensor,
-    w_ih: Tensor,
-    w_hh: Tensor,
+    input: Tensor = REQUIRED,
+    hx: Tensor = REQUIRED,
+    w_ih: Tensor = REQUIRED,
+    w_hh: Tensor = REQUIRED,
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """One step of a gated recurrent unit (`torch.gru_cell`).
 
@@ -755,7 +774,11 @@ def gru_cell(
 
         gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return gru_cell_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, hx, w_ih, w_hh, b_ih, b_hh
+            )
         return gru_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
         plan = gru_cell_plans[input._spec][
@@ -771,12 +794,15 @@ def gru_cell(
 
 
 def rnn_tanh_cell(
-    input: Tensor,
-    hx: Tensor,
-    w_ih: Tensor,
-    w_hh: Tensor,
+    input: Tensor = REQUIRED,
+    hx: Tensor = REQUIRED,
+    w_ih: Tensor = REQUIRED,
+    w_hh: Tensor = REQUIRED,
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """One step of a simple recurrent unit with the hyperbolic tangent (`torch.rnn_tanh_cell`).
 
@@ -805,7 +831,11 @@ def rnn_tanh_cell(
 
         rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rnn_tanh_cell_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, hx, w_ih, w_hh, b_ih, b_hh
+            )
         return rnn_tanh_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
         plan = rnn_tanh_cell_plans[input._spec][
@@ -821,12 +851,15 @@ def rnn_tanh_cell(
 
 
 def rnn_relu_cell(
-    input: Tensor,
-    hx: Tensor,
-    w_ih: Tensor,
-    w_hh: Tensor,
+    input: Tensor = REQUIRED,
+    hx: Tensor = REQUIRED,
+    w_ih: Tensor = REQUIRED,
+    w_hh: Tensor = REQUIRED,
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """One step of a simple recurrent unit with the rectifier (`torch.rnn_relu_cell`).
 
@@ -855,7 +888,11 @@ def rnn_relu_cell(
 
         rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return rnn_relu_cell_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, hx, w_ih, w_hh, b_ih, b_hh
+            )
         return rnn_relu_cell_packet.call_parameters(input, hx, w_ih, w_hh, b_ih, b_hh)
     try:
         plan = rnn_relu_cell_plans[input._spec][

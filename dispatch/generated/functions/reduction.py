@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -525,12 +526,17 @@ value_selecting_reduction_backward_plans = value_selecting_reduction_backward_pa
 
 
 def sum(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The sum of all elements, or of those along given dimensions (`torch.sum`).
 
@@ -576,7 +582,34 @@ def sum(
         sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
         sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return sum_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                dtype,
+                out=out,
+            )
         if modes:
             return sum_packet.call_parameters(input, dim, keepdim, dtype, out=out)
         try:
@@ -592,12 +625,17 @@ def sum(
 
 
 def mean(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The arithmetic mean of all elements, or of those along given dimensions (`torch.mean`).
 
@@ -642,7 +680,34 @@ def mean(
         mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
         mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return mean_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                dtype,
+                out=out,
+            )
         if modes:
             return mean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
         try:
@@ -658,12 +723,17 @@ def mean(
 
 
 def prod(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | str = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The product of all elements, or of those along one dimension (`torch.prod`).
 
@@ -706,7 +776,34 @@ def prod(
         prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
         prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return prod_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                dtype,
+                out=out,
+            )
         if modes:
             return prod_packet.call_parameters(input, dim, keepdim, dtype, out=out)
         try:
@@ -722,7 +819,16 @@ def prod(
 
 
 def amax(
-    input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] = (),
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The largest elements along given dimensions, without their indices (`torch.amax`).
 
@@ -755,7 +861,33 @@ def amax(
 
         amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return amax_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return amax_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -771,7 +903,16 @@ def amax(
 
 
 def amin(
-    input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] = (),
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The smallest elements along given dimensions, without their indices (`torch.amin`).
 
@@ -804,7 +945,33 @@ def amin(
 
         amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return amin_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return amin_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -820,7 +987,16 @@ def amin(
 
 
 def aminmax(
-    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    dim: int | None = None,
+    keepdim: bool = False,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The smallest and the largest elements, from one pass over the input (`torch.aminmax`).
 
@@ -855,7 +1031,33 @@ def aminmax(
 
         aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return aminmax_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return aminmax_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -871,12 +1073,17 @@ def aminmax(
 
 
 def hash_tensor(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] = (),
-    *,
+    beyond: Any = None,
     keepdim: bool = False,
     mode: int = 0,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`).
 
@@ -912,7 +1119,34 @@ def hash_tensor(
 
         hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return hash_tensor_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                mode,
+                out=out,
+            )
         if modes:
             return hash_tensor_packet.call_parameters(input, dim, keepdim, mode, out=out)
         try:
@@ -1066,7 +1300,16 @@ def min(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
 
 
 def argmax(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | None = None,
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The index of the largest element, of all or along one dimension (`torch.argmax`).
 
@@ -1101,7 +1344,33 @@ def argmax(
 
         argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return argmax_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return argmax_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -1117,7 +1386,16 @@ def argmax(
 
 
 def argmin(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | None = None,
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The index of the smallest element, of all or along one dimension (`torch.argmin`).
 
@@ -1152,7 +1430,33 @@ def argmin(
 
         argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return argmin_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return argmin_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -1168,11 +1472,16 @@ def argmin(
 
 
 def any(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] | str | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """Whether at least one element is not zero, of all or along given dimensions (`torch.any`).
 
@@ -1216,7 +1525,33 @@ def any(
         any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
         any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return any_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return any_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -1232,11 +1567,16 @@ def any(
 
 
 def all(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] | str | None = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """Whether no element is zero, of all or along given dimensions (`torch.all`).
 
@@ -1280,7 +1620,33 @@ def all(
         all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
         all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return all_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return all_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -1295,7 +1661,14 @@ def all(
     return plan(input)
 
 
-def count_nonzero(input: Tensor, dim: Sequence[int] | int | None = NOT_GIVEN) -> Tensor:
+def count_nonzero(
+    input: Tensor = REQUIRED,
+    dim: Sequence[int] | int | None = NOT_GIVEN,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """The number of elements that are not zero, of all or along given dimensions (`torch.count_nonzero`).
 
     Signatures::
@@ -1328,7 +1701,11 @@ def count_nonzero(input: Tensor, dim: Sequence[int] | int | None = NOT_GIVEN) ->
         count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
         count_nonzero(Tensor self, int? dim=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return count_nonzero_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim
+            )
         return count_nonzero_packet.call_parameters(input, dim)
     try:
         plan = count_nonzero_plans[input._spec][dim]
@@ -1576,11 +1953,16 @@ def std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def logsumexp(
-    input: Tensor,
-    dim: int | Sequence[int] | str | Sequence[str],
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] | str | Sequence[str] = REQUIRED,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`).
 
@@ -1616,7 +1998,33 @@ def logsumexp(
         logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
         logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return logsumexp_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return logsumexp_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -1631,9 +2039,29 @@ def logsumexp(
     return plan(input)
 
 
-def _vector_norm(input: Tensor, ord: str, dim: Sequence[int], keepdim: bool = False) -> Tensor:
+def _vector_norm(
+    input: Tensor = REQUIRED,
+    ord: str = REQUIRED,
+    dim: Sequence[int] = REQUIRED,
+    keepdim: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None or keepdims is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None or keepdims is not None:
+            return _vector_norm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                ord,
+                dim,
+                keepdim,
+            )
         return _vector_norm_packet.call_parameters(input, ord, dim, keepdim)
     try:
         plan = _vector_norm_plans[input._spec][ord, dim, keepdim]
@@ -1642,7 +2070,17 @@ def _vector_norm(input: Tensor, ord: str, dim: Sequence[int], keepdim: bool = Fa
     return plan(input)
 
 
-def cumsum(input: Tensor, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+def cumsum(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """The sums of each element and all those before it, along one dimension (`torch.cumsum`).
 
         y_i = x_1 + x_2 + ... + x_i
@@ -1674,7 +2112,19 @@ def cumsum(input: Tensor, dim: int | str, *, dtype: dtype | None = None, out: Te
         cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
         cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return cumsum_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype, out=out
+            )
         if modes:
             return cumsum_packet.call_parameters(input, dim, dtype, out=out)
         try:
@@ -1689,7 +2139,16 @@ def cumsum(input: Tensor, dim: int | str, *, dtype: dtype | None = None, out: Te
     return plan(input)
 
 
-def cumsum_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
+def cumsum_(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    dtype: dtype | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """In place: the sums of each element and all those before it, along one dimension (`torch.Tensor.cumsum_`).
 
         y_i = x_1 + x_2 + ... + x_i
@@ -1720,7 +2179,11 @@ def cumsum_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Ten
         cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
         cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return cumsum__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype
+            )
         return cumsum__packet.call_parameters(input, dim, dtype)
     try:
         plan = cumsum__plans[input._spec][dim, dtype]
@@ -1730,7 +2193,15 @@ def cumsum_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Ten
 
 
 def cumprod(
-    input: Tensor, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """The products of each element and all those before it, along one dimension (`torch.cumprod`).
 
@@ -1763,7 +2234,19 @@ def cumprod(
         cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
         cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return cumprod_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype, out=out
+            )
         if modes:
             return cumprod_packet.call_parameters(input, dim, dtype, out=out)
         try:
@@ -1778,7 +2261,16 @@ def cumprod(
     return plan(input)
 
 
-def cumprod_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
+def cumprod_(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    dtype: dtype | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """In place: the products of each element and all those before it, along one dimension (`torch.Tensor.cumprod_`).
 
         y_i = x_1 * x_2 * ... * x_i
@@ -1809,7 +2301,11 @@ def cumprod_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Te
         cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
         cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return cumprod__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype
+            )
         return cumprod__packet.call_parameters(input, dim, dtype)
     try:
         plan = cumprod__plans[input._spec][dim, dtype]
@@ -1818,9 +2314,22 @@ def cumprod_(input: Tensor, dim: int | str, *, dtype: dtype | None = None) -> Te
     return plan(input)
 
 
-def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor:
+def cumprod_backward(
+    grad: Tensor,
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    output: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return cumprod_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, grad, input, dim, output
+            )
         return cumprod_backward_packet.call_parameters(grad, input, dim, output)
     try:
         plan = cumprod_backward_plans[grad._spec][input._spec, dim, output._spec]
@@ -1829,7 +2338,16 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
     return plan(grad, input, output)
 
 
-def logcumsumexp(input: Tensor, dim: int | str, *, out: Tensor | None = None) -> Tensor:
+def logcumsumexp(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`).
 
         y_i = log(exp(x_1) + exp(x_2) + ... + exp(x_i))
@@ -1860,7 +2378,19 @@ def logcumsumexp(input: Tensor, dim: int | str, *, out: Tensor | None = None) ->
         logcumsumexp(Tensor self, int dim) -> Tensor
         logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return logcumsumexp_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return logcumsumexp_packet.call_parameters(input, dim, out=out)
         try:
@@ -1876,7 +2406,14 @@ def logcumsumexp(input: Tensor, dim: int | str, *, out: Tensor | None = None) ->
 
 
 def cummax(
-    input: Tensor, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest element so far along one dimension, with its index (`torch.cummax`).
 
@@ -1912,7 +2449,19 @@ def cummax(
         cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
         cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return cummax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return cummax_packet.call_parameters(input, dim, out=out)
         try:
@@ -1928,7 +2477,14 @@ def cummax(
 
 
 def cummin(
-    input: Tensor, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The smallest element so far along one dimension, with its index (`torch.cummin`).
 
@@ -1964,7 +2520,19 @@ def cummin(
         cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
         cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return cummin_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, out=out
+            )
         if modes:
             return cummin_packet.call_parameters(input, dim, out=out)
         try:
@@ -1979,9 +2547,22 @@ def cummin(
     return plan(input)
 
 
-def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor:
+def cummaxmin_backward(
+    grad: Tensor,
+    input: Tensor = REQUIRED,
+    indices: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor"""
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return cummaxmin_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, grad, input, indices, dim
+            )
         return cummaxmin_backward_packet.call_parameters(grad, input, indices, dim)
     try:
         plan = cummaxmin_backward_plans[grad._spec][input._spec, indices._spec, dim]
@@ -1991,10 +2572,20 @@ def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -
 
 
 def value_selecting_reduction_backward(
-    grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
+    grad: Tensor,
+    dim: int = REQUIRED,
+    indices: Tensor = REQUIRED,
+    sizes: Sequence[int] = REQUIRED,
+    keepdim: bool = REQUIRED,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor"""
-    if modes:
+    if modes or axis is not None or keepdims is not None:
+        if axis is not None or keepdims is not None:
+            return value_selecting_reduction_backward_packet.call_named(
+                FUNCTION, None, {"axis": axis, "keepdims": keepdims}, grad, dim, indices, sizes, keepdim
+            )
         return value_selecting_reduction_backward_packet.call_parameters(grad, dim, indices, sizes, keepdim)
     try:
         plan = value_selecting_reduction_backward_plans[grad._spec][dim, indices._spec, sizes, keepdim]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import dtype
@@ -42,16 +43,19 @@ _scaled_mm_outs = _scaled_mm_packet.outs
 
 
 def _scaled_mm(
-    input: Tensor,
-    mat2: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    scale_a: Tensor = REQUIRED,
+    scale_b: Tensor = REQUIRED,
     bias: Tensor | None = None,
     scale_result: Tensor | None = None,
     out_dtype: dtype | None = None,
     use_fast_accum: bool = False,
-    *,
+    beyond: Any = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The product of two matrices of 8-bit floats, with scales for either one (`torch._scaled_mm`).
 
@@ -94,7 +98,22 @@ def _scaled_mm(
 
         _scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _scaled_mm_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                mat2,
+                scale_a,
+                scale_b,
+                bias,
+                scale_result,
+                out_dtype,
+                use_fast_accum,
+                out=out,
+            )
         if modes:
             return _scaled_mm_packet.call_parameters(
                 input, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, out=out

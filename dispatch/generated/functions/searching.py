@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -127,13 +128,16 @@ mode_outs = mode_packet.outs
 
 def searchsorted(
     sorted_sequence: Tensor,
-    input: Tensor | Number,
-    *,
+    input: Tensor | Number = REQUIRED,
+    beyond: Any = None,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: Tensor | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The places at which values would stand in sorted sequences (`torch.searchsorted`).
 
@@ -182,7 +186,20 @@ def searchsorted(
         searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
         searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return searchsorted_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                sorted_sequence,
+                input,
+                out_int32,
+                right,
+                side,
+                sorter,
+                out=out,
+            )
         if modes:
             return searchsorted_packet.call_parameters(
                 sorted_sequence, input, out_int32, right, side, sorter, out=out
@@ -222,12 +239,15 @@ def searchsorted(
 
 
 def bucketize(
-    input: Tensor | Number,
-    boundaries: Tensor,
-    *,
+    input: Tensor | Number = REQUIRED,
+    boundaries: Tensor = REQUIRED,
+    beyond: Any = None,
     out_int32: bool = False,
     right: bool = False,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The number of the interval between sorted boundaries in which each value lies (`torch.bucketize`).
 
@@ -266,7 +286,11 @@ def bucketize(
         bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
         bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return bucketize_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, boundaries, out_int32, right, out=out
+            )
         if modes:
             return bucketize_packet.call_parameters(input, boundaries, out_int32, right, out=out)
         cls_self = input.__class__
@@ -344,14 +368,21 @@ def isin(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def _unique(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     sorted: bool = True,
     return_inverse: bool = False,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _unique_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, sorted, return_inverse, out=out
+            )
         if modes:
             return _unique_packet.call_parameters(input, sorted, return_inverse, out=out)
         try:
@@ -367,15 +398,29 @@ def _unique(
 
 
 def _unique2(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _unique2_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                sorted,
+                return_inverse,
+                return_counts,
+                out=out,
+            )
         if modes:
             return _unique2_packet.call_parameters(input, sorted, return_inverse, return_counts, out=out)
         try:
@@ -391,7 +436,16 @@ def _unique2(
 
 
 def mode(
-    input: Tensor, dim: int | str = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = -1,
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`).
 
@@ -423,7 +477,33 @@ def mode(
         mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
         mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return mode_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return mode_packet.call_parameters(input, dim, keepdim, out=out)
         try:

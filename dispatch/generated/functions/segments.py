@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -65,7 +66,7 @@ _segment_reduce_backward_outs = _segment_reduce_backward_packet.outs
 def segment_reduce(
     data: Tensor,
     reduce: str,
-    *,
+    beyond: Any = None,
     lengths: Tensor | None = None,
     indices: Tensor | None = None,
     offsets: Tensor | None = None,
@@ -115,7 +116,11 @@ def segment_reduce(
 
         segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return segment_reduce_packet.call_named(
+                FUNCTION, beyond, {}, data, reduce, lengths, indices, offsets, axis, unsafe, initial, out=out
+            )
         if modes:
             return segment_reduce_packet.call_parameters(
                 data, reduce, lengths, indices, offsets, axis, unsafe, initial, out=out
@@ -157,7 +162,7 @@ def _segment_reduce_backward(
     output: Tensor,
     data: Tensor,
     reduce: str,
-    *,
+    beyond: Any = None,
     lengths: Tensor | None = None,
     offsets: Tensor | None = None,
     axis: int = 0,
@@ -165,7 +170,11 @@ def _segment_reduce_backward(
     out: Tensor | None = None,
 ) -> Tensor:
     """_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _segment_reduce_backward_packet.call_named(
+                FUNCTION, beyond, {}, grad, output, data, reduce, lengths, offsets, axis, initial, out=out
+            )
         if modes:
             return _segment_reduce_backward_packet.call_parameters(
                 grad, output, data, reduce, lengths, offsets, axis, initial, out=out

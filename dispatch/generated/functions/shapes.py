@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -426,7 +427,15 @@ def dsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
     return dsplit_packet.general(args, kwargs)
 
 
-def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
+def unsafe_chunk(
+    input: Tensor = REQUIRED,
+    chunks: int = REQUIRED,
+    dim: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """The pieces that `chunk` gives, without its check of in-place writes (`torch.unsafe_chunk`).
 
     Args:
@@ -456,7 +465,11 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
 
         unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return unsafe_chunk_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, chunks, dim
+            )
         return unsafe_chunk_packet.call_parameters(input, chunks, dim)
     try:
         plan = unsafe_chunk_plans[input._spec][chunks, dim]
@@ -465,7 +478,15 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
     return plan(input)
 
 
-def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tensor]:
+def unsafe_split(
+    input: Tensor = REQUIRED,
+    split_size: int = REQUIRED,
+    dim: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`).
 
     Args:
@@ -494,7 +515,11 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tenso
 
         unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return unsafe_split_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_size, dim
+            )
         return unsafe_split_packet.call_parameters(input, split_size, dim)
     try:
         plan = unsafe_split_plans[input._spec][split_size, dim]
@@ -503,7 +528,15 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> Sequence[Tenso
     return plan(input)
 
 
-def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Sequence[Tensor]:
+def unsafe_split_with_sizes(
+    input: Tensor = REQUIRED,
+    split_sizes: Sequence[int] = REQUIRED,
+    dim: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """The pieces that `split_with_sizes` gives, without its check of in-place writes (`torch.unsafe_split_with_sizes`).
 
     Args:
@@ -531,7 +564,11 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int 
 
         unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return unsafe_split_with_sizes_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_sizes, dim
+            )
         return unsafe_split_with_sizes_packet.call_parameters(input, split_sizes, dim)
     try:
         plan = unsafe_split_with_sizes_plans[input._spec][split_sizes, dim]
@@ -613,9 +650,11 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     return plan(tensors)
 
 
-def meshgrid(tensors: Sequence[Tensor], *, indexing: str) -> Sequence[Tensor]:
+def meshgrid(tensors: Sequence[Tensor], beyond: Any = None, indexing: str = REQUIRED) -> Sequence[Tensor]:
     """meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]"""
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return meshgrid_packet.call_named(FUNCTION, beyond, {}, tensors, indexing)
         return meshgrid_packet.call_parameters(tensors, indexing)
     try:
         plan = meshgrid_plans[
@@ -626,7 +665,7 @@ def meshgrid(tensors: Sequence[Tensor], *, indexing: str) -> Sequence[Tensor]:
     return plan(tensors)
 
 
-def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+def linalg_diagonal(A: Tensor, beyond: Any = None, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """A view of the diagonals of a batch of matrices (`torch.linalg.diagonal`).
 
     Args:
@@ -655,7 +694,9 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 
         linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)
     """
-    if modes:
+    if modes or beyond is not None:
+        if beyond is not None:
+            return linalg_diagonal_packet.call_named(FUNCTION, beyond, {}, A, offset, dim1, dim2)
         return linalg_diagonal_packet.call_parameters(A, offset, dim1, dim2)
     try:
         plan = linalg_diagonal_plans[A._spec][offset, dim1, dim2]
@@ -664,7 +705,15 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
     return plan(A)
 
 
-def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+def diag(
+    input: Tensor = REQUIRED,
+    diagonal: int = 0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A matrix with a vector on a diagonal, or a copy of a matrix's diagonal (`torch.diag`).
 
     Args:
@@ -695,7 +744,11 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
         diag(Tensor self, int diagonal=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return diag_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, diagonal, out=out
+            )
         if modes:
             return diag_packet.call_parameters(input, diagonal, out=out)
         try:
@@ -710,7 +763,9 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return plan(input)
 
 
-def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+def diagflat(
+    input: Tensor = REQUIRED, offset: int = 0, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """A square matrix with all elements on a diagonal, in row-major order, and zeros elsewhere (`torch.diagflat`).
 
     Args:
@@ -731,7 +786,9 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
         diagflat(Tensor self, int offset=0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return diagflat_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, offset)
         return diagflat_packet.call_parameters(input, offset)
     try:
         plan = diagflat_plans[input._spec][offset]
@@ -741,7 +798,15 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 def diag_embed(
-    input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    offset: int = 0,
+    dim1: int = -2,
+    dim2: int = -1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`).
 
@@ -774,7 +839,11 @@ def diag_embed(
 
         diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return diag_embed_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, offset, dim1, dim2, out=out
+            )
         if modes:
             return diag_embed_packet.call_parameters(input, offset, dim1, dim2, out=out)
         try:
@@ -789,9 +858,11 @@ def diag_embed(
     return plan(input)
 
 
-def block_diag(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+def block_diag(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """block_diag(Tensor[] tensors) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return block_diag_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
         if modes:
             return block_diag_packet.call_parameters(tensors, out=out)
         try:
@@ -828,7 +899,14 @@ def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
     return plan(tensors)
 
 
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+def combinations(
+    input: Tensor = REQUIRED,
+    r: int = 2,
+    with_replacement: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """All combinations of a vector's elements, a row for each, in the order of their positions (`torch.combinations`).
 
     Args:
@@ -858,7 +936,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
         combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return combinations_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, r, with_replacement
+            )
         return combinations_packet.call_parameters(input, r, with_replacement)
     try:
         plan = combinations_plans[input._spec][r, with_replacement]
@@ -867,7 +949,18 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return plan(input)
 
 
-def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
+def narrow_copy(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    start: int = REQUIRED,
+    length: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A copy of a range of indices along a dimension (`torch.narrow_copy`).
 
     Args:
@@ -897,7 +990,19 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
 
         narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return narrow_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, start, length, out=out
+            )
         if modes:
             return narrow_copy_packet.call_parameters(input, dim, start, length, out=out)
         try:
@@ -912,7 +1017,9 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor
     return plan(input)
 
 
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+def pixel_shuffle(
+    input: Tensor = REQUIRED, upscale_factor: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """Channels spread over squares of pixels, as sub-pixel convolution does (`torch.nn.functional.pixel_shuffle`).
 
     Args:
@@ -944,7 +1051,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
         pixel_shuffle(Tensor self, int upscale_factor) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return pixel_shuffle_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, upscale_factor
+            )
         return pixel_shuffle_packet.call_parameters(input, upscale_factor)
     try:
         plan = pixel_shuffle_plans[input._spec][upscale_factor]
@@ -953,7 +1064,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return plan(input)
 
 
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+def pixel_unshuffle(
+    input: Tensor = REQUIRED, downscale_factor: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """Squares of pixels gathered into channels; the reverse of `pixel_shuffle` (`torch.nn.functional.pixel_unshuffle`).
 
     Args:
@@ -978,7 +1091,11 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
         pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return pixel_unshuffle_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, downscale_factor
+            )
         return pixel_unshuffle_packet.call_parameters(input, downscale_factor)
     try:
         plan = pixel_unshuffle_plans[input._spec][downscale_factor]
@@ -987,7 +1104,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return plan(input)
 
 
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+def channel_shuffle(
+    input: Tensor = REQUIRED, groups: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """Channels in an order in which those of different groups take turns (`torch.nn.functional.channel_shuffle`).
 
     Args:
@@ -1014,7 +1133,11 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
         channel_shuffle(Tensor self, SymInt groups) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return channel_shuffle_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, groups
+            )
         return channel_shuffle_packet.call_parameters(input, groups)
     try:
         plan = channel_shuffle_plans[input._spec][groups]

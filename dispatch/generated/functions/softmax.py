@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import dtype
@@ -121,7 +122,15 @@ _log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
 
 
 def softmax(
-    input: Tensor, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    dtype: dtype | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """Exponentials along one dimension, divided by their sum (`torch.softmax`).
 
@@ -158,7 +167,19 @@ def softmax(
         softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
         softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return softmax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype, out=out
+            )
         if modes:
             return softmax_packet.call_parameters(input, dim, dtype, out=out)
         try:
@@ -173,9 +194,31 @@ def softmax(
     return plan(input)
 
 
-def _softmax(input: Tensor, dim: int, half_to_float: bool, *, out: Tensor | None = None) -> Tensor:
+def _softmax(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    half_to_float: bool = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return _softmax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, half_to_float, out=out
+            )
         if modes:
             return _softmax_packet.call_parameters(input, dim, half_to_float, out=out)
         try:
@@ -191,10 +234,20 @@ def _softmax(input: Tensor, dim: int, half_to_float: bool, *, out: Tensor | None
 
 
 def _softmax_backward_data(
-    grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor | None = None
+    grad_output: Tensor,
+    output: Tensor,
+    dim: int = REQUIRED,
+    input_dtype: dtype = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    axis: Any = None,
 ) -> Tensor:
     """_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return _softmax_backward_data_packet.call_named(
+                FUNCTION, beyond, {"axis": axis}, grad_output, output, dim, input_dtype, out=out
+            )
         if modes:
             return _softmax_backward_data_packet.call_parameters(
                 grad_output, output, dim, input_dtype, out=out
@@ -212,7 +265,15 @@ def _softmax_backward_data(
 
 
 def log_softmax(
-    input: Tensor, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    dtype: dtype | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> Tensor:
     """The logarithm of softmax along one dimension (`torch.log_softmax`).
 
@@ -248,7 +309,19 @@ def log_softmax(
         log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
         log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return log_softmax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype, out=out
+            )
         if modes:
             return log_softmax_packet.call_parameters(input, dim, dtype, out=out)
         try:
@@ -263,9 +336,31 @@ def log_softmax(
     return plan(input)
 
 
-def _log_softmax(input: Tensor, dim: int, half_to_float: bool, *, out: Tensor | None = None) -> Tensor:
+def _log_softmax(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    half_to_float: bool = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return _log_softmax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, half_to_float, out=out
+            )
         if modes:
             return _log_softmax_packet.call_parameters(input, dim, half_to_float, out=out)
         try:
@@ -281,10 +376,20 @@ def _log_softmax(input: Tensor, dim: int, half_to_float: bool, *, out: Tensor | 
 
 
 def _log_softmax_backward_data(
-    grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor | None = None
+    grad_output: Tensor,
+    output: Tensor,
+    dim: int = REQUIRED,
+    input_dtype: dtype = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    axis: Any = None,
 ) -> Tensor:
     """_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or axis is not None:
+        if beyond is not None or axis is not None:
+            return _log_softmax_backward_data_packet.call_named(
+                FUNCTION, beyond, {"axis": axis}, grad_output, output, dim, input_dtype, out=out
+            )
         if modes:
             return _log_softmax_backward_data_packet.call_parameters(
                 grad_output, output, dim, input_dtype, out=out

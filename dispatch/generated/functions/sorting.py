@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -250,7 +251,14 @@ def argsort(*args: Any, **kwargs: Any) -> Tensor:
     return argsort_packet.general(args, kwargs)
 
 
-def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def msort(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The elements along the first dimension in ascending order (`torch.msort`).
 
     Args:
@@ -274,7 +282,9 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         msort(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return msort_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return msort_packet.call_parameters(input, out=out)
         try:
@@ -290,13 +300,17 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def topk(
-    input: Tensor,
-    k: int,
+    input: Tensor = REQUIRED,
+    k: int = REQUIRED,
     dim: int = -1,
     largest: bool = True,
     sorted: bool = True,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`).
 
@@ -333,7 +347,27 @@ def topk(
 
         topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return topk_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis},
+                input,
+                k,
+                dim,
+                largest,
+                sorted,
+                out=out,
+            )
         if modes:
             return topk_packet.call_parameters(input, k, dim, largest, sorted, out=out)
         try:
@@ -349,12 +383,17 @@ def topk(
 
 
 def kthvalue(
-    input: Tensor,
-    k: int,
+    input: Tensor = REQUIRED,
+    k: int = REQUIRED,
     dim: int | str = -1,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The k-th smallest element along a dimension, and its index (`torch.kthvalue`).
 
@@ -390,7 +429,34 @@ def kthvalue(
         kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
         kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return kthvalue_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                k,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return kthvalue_packet.call_parameters(input, k, dim, keepdim, out=out)
         try:
@@ -406,11 +472,16 @@ def kthvalue(
 
 
 def median(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | str = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     out: Tensor | tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`).
 
@@ -455,7 +526,33 @@ def median(
         median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
         median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return median_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return median_packet.call_parameters(input, dim, keepdim, out=out)
         try:
@@ -471,11 +568,16 @@ def median(
 
 
 def nanmedian(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | str = NOT_GIVEN,
     keepdim: bool = NOT_GIVEN,
-    *,
+    beyond: Any = None,
     out: Tensor | tuple[Tensor, Tensor] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`).
 
@@ -514,7 +616,33 @@ def nanmedian(
         nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
         nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return nanmedian_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return nanmedian_packet.call_parameters(input, dim, keepdim, out=out)
         try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -924,7 +925,14 @@ special_logsumexp_plans = special_logsumexp_packet.plans
 special_logsumexp_outs = special_logsumexp_packet.outs
 
 
-def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def lgamma(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
 
         log(abs(gamma(x)))
@@ -954,7 +962,9 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         lgamma(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return lgamma_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return lgamma_packet.call_parameters(input, out=out)
         try:
@@ -969,7 +979,7 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def lgamma_(input: Tensor) -> Tensor:
+def lgamma_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: natural logarithm of the absolute value of the gamma function (`torch.Tensor.lgamma_`).
 
         log(abs(gamma(x)))
@@ -998,7 +1008,9 @@ def lgamma_(input: Tensor) -> Tensor:
 
         lgamma_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return lgamma__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return lgamma__packet.call_parameters(input)
     try:
         plan = lgamma__plans[input._spec]
@@ -1007,7 +1019,14 @@ def lgamma_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def digamma(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Logarithmic derivative of the gamma function (`torch.digamma`).
 
         d/dx log(gamma(x))
@@ -1036,7 +1055,9 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         digamma(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return digamma_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return digamma_packet.call_parameters(input, out=out)
         try:
@@ -1051,7 +1072,7 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def digamma_(input: Tensor) -> Tensor:
+def digamma_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: logarithmic derivative of the gamma function (`torch.Tensor.digamma_`).
 
         d/dx log(gamma(x))
@@ -1079,7 +1100,9 @@ def digamma_(input: Tensor) -> Tensor:
 
         digamma_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return digamma__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return digamma__packet.call_parameters(input)
     try:
         plan = digamma__plans[input._spec]
@@ -1088,7 +1111,15 @@ def digamma_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def polygamma(
+    n: int,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Derivative of order `n` of the digamma function (`torch.polygamma`).
 
         (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
@@ -1120,7 +1151,11 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         polygamma(int n, Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return polygamma_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, n, input, out=out
+            )
         if modes:
             return polygamma_packet.call_parameters(n, input, out=out)
         try:
@@ -1135,7 +1170,15 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+def mvlgamma(
+    input: Tensor = REQUIRED,
+    p: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Natural logarithm of the multivariate gamma function (`torch.mvlgamma`).
 
         p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
@@ -1166,7 +1209,9 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
 
         mvlgamma(Tensor self, int p) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return mvlgamma_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, p, out=out)
         if modes:
             return mvlgamma_packet.call_parameters(input, p, out=out)
         try:
@@ -1181,7 +1226,9 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def mvlgamma_(input: Tensor, p: int) -> Tensor:
+def mvlgamma_(
+    input: Tensor = REQUIRED, p: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """In place: natural logarithm of the multivariate gamma function (`torch.Tensor.mvlgamma_`).
 
         p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
@@ -1211,7 +1258,9 @@ def mvlgamma_(input: Tensor, p: int) -> Tensor:
 
         mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return mvlgamma__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, p)
         return mvlgamma__packet.call_parameters(input, p)
     try:
         plan = mvlgamma__plans[input._spec][p]
@@ -1220,7 +1269,16 @@ def mvlgamma_(input: Tensor, p: int) -> Tensor:
     return plan(input)
 
 
-def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def igamma(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Regularised lower incomplete gamma function (`torch.igamma`).
 
         1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
@@ -1251,7 +1309,19 @@ def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 
         igamma(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return igamma_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return igamma_packet.call_parameters(input, other, out=out)
         try:
@@ -1266,7 +1336,14 @@ def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     return plan(input, other)
 
 
-def igamma_(input: Tensor, other: Tensor) -> Tensor:
+def igamma_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: regularised lower incomplete gamma function (`torch.Tensor.igamma_`).
 
         1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
@@ -1297,7 +1374,11 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
 
         igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return igamma__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return igamma__packet.call_parameters(input, other)
     try:
         plan = igamma__plans[input._spec][other._spec]
@@ -1306,7 +1387,16 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def igammac(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Regularised upper incomplete gamma function (`torch.igammac`).
 
         1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
@@ -1338,7 +1428,19 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
         igammac(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return igammac_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return igammac_packet.call_parameters(input, other, out=out)
         try:
@@ -1353,7 +1455,14 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     return plan(input, other)
 
 
-def igammac_(input: Tensor, other: Tensor) -> Tensor:
+def igammac_(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """In place: regularised upper incomplete gamma function (`torch.Tensor.igammac_`).
 
         1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
@@ -1385,7 +1494,11 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
 
         igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or x2 is not None:
+        if x is not None or a is not None or x1 is not None or x2 is not None:
+            return igammac__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other
+            )
         return igammac__packet.call_parameters(input, other)
     try:
         plan = igammac__plans[input._spec][other._spec]
@@ -1394,7 +1507,16 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
     return plan(input, other)
 
 
-def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_zeta(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Hurwitz zeta function (`torch.special.zeta`).
 
         sum_(k = 0..inf) 1 / (k + q)^s, with s of `input` and q of `other`
@@ -1426,7 +1548,19 @@ def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
 
         special_zeta(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return special_zeta_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return special_zeta_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -1455,7 +1589,14 @@ def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor | None = 
     return plan(input, other)
 
 
-def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def erfinv(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Inverse of the error function (`torch.erfinv`).
 
         the y with erf(y) = x
@@ -1481,7 +1622,9 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         erfinv(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return erfinv_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return erfinv_packet.call_parameters(input, out=out)
         try:
@@ -1496,7 +1639,7 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def erfinv_(input: Tensor) -> Tensor:
+def erfinv_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: inverse of the error function (`torch.Tensor.erfinv_`).
 
         the y with erf(y) = x
@@ -1521,7 +1664,9 @@ def erfinv_(input: Tensor) -> Tensor:
 
         erfinv_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return erfinv__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return erfinv__packet.call_parameters(input)
     try:
         plan = erfinv__plans[input._spec]
@@ -1530,7 +1675,14 @@ def erfinv_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_erfcx(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Scaled complementary error function (`torch.special.erfcx`).
 
         exp(x^2) * erfc(x)
@@ -1559,7 +1711,11 @@ def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_erfcx(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_erfcx_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_erfcx_packet.call_parameters(input, out=out)
         try:
@@ -1574,7 +1730,14 @@ def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_ndtr(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Cumulative distribution function of the standard normal distribution (`torch.special.ndtr`).
 
         (1 + erf(x / sqrt(2))) / 2
@@ -1599,7 +1762,11 @@ def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_ndtr(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_ndtr_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_ndtr_packet.call_parameters(input, out=out)
         try:
@@ -1614,7 +1781,14 @@ def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_ndtri(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Quantile function of the standard normal distribution, the inverse of `tt.special.ndtr` (`torch.special.ndtri`).
 
         sqrt(2) * erfinv(2 x - 1)
@@ -1640,7 +1814,11 @@ def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_ndtri(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_ndtri_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_ndtri_packet.call_parameters(input, out=out)
         try:
@@ -1655,7 +1833,14 @@ def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_log_ndtr(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Natural logarithm of the cumulative distribution function of the standard normal distribution (`torch.special.log_ndtr`).
 
         log(ndtr(x))
@@ -1684,7 +1869,11 @@ def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_log_ndtr(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_log_ndtr_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_log_ndtr_packet.call_parameters(input, out=out)
         try:
@@ -1699,7 +1888,14 @@ def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_entr(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Elementwise entropy (`torch.special.entr`).
 
         -x * log(x)
@@ -1724,7 +1920,11 @@ def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_entr(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_entr_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_entr_packet.call_parameters(input, out=out)
         try:
@@ -1739,7 +1939,16 @@ def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_xlog1py(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """A factor times the logarithm of 1 plus another number, with 0 for the factor 0 (`torch.special.xlog1py`).
 
         x * log1p(y), but nan where y is nan, and else 0 where x is 0
@@ -1770,7 +1979,19 @@ def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None
 
         special_xlog1py(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return special_xlog1py_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return special_xlog1py_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -1799,7 +2020,14 @@ def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor | None
     return plan(input, other)
 
 
-def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def i0(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the first kind of order 0 (`torch.i0`).
 
         sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
@@ -1829,7 +2057,9 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         i0(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return i0_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return i0_packet.call_parameters(input, out=out)
         try:
@@ -1844,7 +2074,7 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def i0_(input: Tensor) -> Tensor:
+def i0_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """In place: modified Bessel function of the first kind of order 0 (`torch.Tensor.i0_`).
 
         sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
@@ -1873,7 +2103,9 @@ def i0_(input: Tensor) -> Tensor:
 
         i0_(Tensor(a!) self) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return i0__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return i0__packet.call_parameters(input)
     try:
         plan = i0__plans[input._spec]
@@ -1882,7 +2114,14 @@ def i0_(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_i0e(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Exponentially scaled modified Bessel function of the first kind of order 0 (`torch.special.i0e`).
 
         exp(-abs(x)) * i0(x)
@@ -1907,7 +2146,9 @@ def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_i0e(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_i0e_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return special_i0e_packet.call_parameters(input, out=out)
         try:
@@ -1922,7 +2163,14 @@ def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_i1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the first kind of order 1 (`torch.special.i1`).
 
         x / 2 * sum_(k = 0..inf) (x^2 / 4)^k / (k! (k + 1)!)
@@ -1950,7 +2198,9 @@ def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_i1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_i1_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return special_i1_packet.call_parameters(input, out=out)
         try:
@@ -1965,7 +2215,14 @@ def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_i1e(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Exponentially scaled modified Bessel function of the first kind of order 1 (`torch.special.i1e`).
 
         exp(-abs(x)) * i1(x)
@@ -1990,7 +2247,9 @@ def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_i1e(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_i1e_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return special_i1e_packet.call_parameters(input, out=out)
         try:
@@ -2005,7 +2264,14 @@ def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_bessel_j0(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Bessel function of the first kind of order 0 (`torch.special.bessel_j0`).
 
         1 / pi * integral of cos(x sin(t)) dt from 0 to pi
@@ -2034,7 +2300,11 @@ def special_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_bessel_j0(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_bessel_j0_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_bessel_j0_packet.call_parameters(input, out=out)
         try:
@@ -2049,7 +2319,14 @@ def special_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_bessel_j1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Bessel function of the first kind of order 1 (`torch.special.bessel_j1`).
 
         1 / pi * integral of cos(t - x sin(t)) dt from 0 to pi
@@ -2078,7 +2355,11 @@ def special_bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_bessel_j1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_bessel_j1_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_bessel_j1_packet.call_parameters(input, out=out)
         try:
@@ -2093,7 +2374,14 @@ def special_bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_bessel_y0(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Bessel function of the second kind of order 0 (`torch.special.bessel_y0`).
 
         the limit of (J_v(x) cos(v pi) - J_-v(x)) / sin(v pi) for v to 0
@@ -2123,7 +2411,11 @@ def special_bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_bessel_y0(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_bessel_y0_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_bessel_y0_packet.call_parameters(input, out=out)
         try:
@@ -2138,7 +2430,14 @@ def special_bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_bessel_y1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Bessel function of the second kind of order 1 (`torch.special.bessel_y1`).
 
         the limit of (J_v(x) cos(v pi) - J_-v(x)) / sin(v pi) for v to 1
@@ -2168,7 +2467,11 @@ def special_bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_bessel_y1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_bessel_y1_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_bessel_y1_packet.call_parameters(input, out=out)
         try:
@@ -2183,7 +2486,14 @@ def special_bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_modified_bessel_i0(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the first kind of order 0 (`torch.special.modified_bessel_i0`).
 
         sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
@@ -2213,7 +2523,11 @@ def special_modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> T
 
         special_modified_bessel_i0(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_modified_bessel_i0_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_modified_bessel_i0_packet.call_parameters(input, out=out)
         try:
@@ -2228,7 +2542,14 @@ def special_modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> T
     return plan(input)
 
 
-def special_modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_modified_bessel_i1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the first kind of order 1 (`torch.special.modified_bessel_i1`).
 
         x / 2 * sum_(k = 0..inf) (x^2 / 4)^k / (k! (k + 1)!)
@@ -2258,7 +2579,11 @@ def special_modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> T
 
         special_modified_bessel_i1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_modified_bessel_i1_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_modified_bessel_i1_packet.call_parameters(input, out=out)
         try:
@@ -2273,7 +2598,14 @@ def special_modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> T
     return plan(input)
 
 
-def special_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_modified_bessel_k0(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the second kind of order 0 (`torch.special.modified_bessel_k0`).
 
         integral of exp(-x cosh(t)) dt from 0 to infinity
@@ -2303,7 +2635,11 @@ def special_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> T
 
         special_modified_bessel_k0(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_modified_bessel_k0_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_modified_bessel_k0_packet.call_parameters(input, out=out)
         try:
@@ -2318,7 +2654,14 @@ def special_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> T
     return plan(input)
 
 
-def special_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_modified_bessel_k1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the second kind of order 1 (`torch.special.modified_bessel_k1`).
 
         integral of exp(-x cosh(t)) cosh(t) dt from 0 to infinity
@@ -2348,7 +2691,11 @@ def special_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> T
 
         special_modified_bessel_k1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_modified_bessel_k1_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_modified_bessel_k1_packet.call_parameters(input, out=out)
         try:
@@ -2363,7 +2710,7 @@ def special_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> T
     return plan(input)
 
 
-def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_scaled_modified_bessel_k0(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Exponentially scaled modified Bessel function of the second kind of order 0 (`torch.special.scaled_modified_bessel_k0`).
 
         exp(x) * K_0(x)
@@ -2393,7 +2740,9 @@ def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -
 
         special_scaled_modified_bessel_k0(Tensor x) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_scaled_modified_bessel_k0_packet.call_named(FUNCTION, beyond, {}, x, out=out)
         if modes:
             return special_scaled_modified_bessel_k0_packet.call_parameters(x, out=out)
         try:
@@ -2408,7 +2757,7 @@ def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -
     return plan(x)
 
 
-def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_scaled_modified_bessel_k1(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Exponentially scaled modified Bessel function of the second kind of order 1 (`torch.special.scaled_modified_bessel_k1`).
 
         exp(x) * K_1(x)
@@ -2438,7 +2787,9 @@ def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -
 
         special_scaled_modified_bessel_k1(Tensor x) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_scaled_modified_bessel_k1_packet.call_named(FUNCTION, beyond, {}, x, out=out)
         if modes:
             return special_scaled_modified_bessel_k1_packet.call_parameters(x, out=out)
         try:
@@ -2453,7 +2804,7 @@ def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -
     return plan(x)
 
 
-def special_spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_spherical_bessel_j0(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Spherical Bessel function of the first kind of order 0 (`torch.special.spherical_bessel_j0`).
 
         sin(x) / x
@@ -2482,7 +2833,9 @@ def special_spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tens
 
         special_spherical_bessel_j0(Tensor x) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_spherical_bessel_j0_packet.call_named(FUNCTION, beyond, {}, x, out=out)
         if modes:
             return special_spherical_bessel_j0_packet.call_parameters(x, out=out)
         try:
@@ -2497,7 +2850,7 @@ def special_spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tens
     return plan(x)
 
 
-def special_airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_airy_ai(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
     """Airy function Ai (`torch.special.airy_ai`).
 
         1 / pi * integral of cos(t^3 / 3 + x t) dt from 0 to infinity
@@ -2526,7 +2879,9 @@ def special_airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_airy_ai(Tensor x) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_airy_ai_packet.call_named(FUNCTION, beyond, {}, x, out=out)
         if modes:
             return special_airy_ai_packet.call_parameters(x, out=out)
         try:
@@ -2541,7 +2896,9 @@ def special_airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(x)
 
 
-def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_chebyshev_polynomial_t(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Chebyshev polynomial of the first kind (`torch.special.chebyshev_polynomial_t`).
 
         T_0 = 1, T_1 = x, T_(n + 1) = 2 x T_n - T_(n - 1)
@@ -2573,7 +2930,9 @@ def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor
 
         special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_chebyshev_polynomial_t_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_chebyshev_polynomial_t_packet.call_parameters(x, n, out=out)
         try:
@@ -2588,7 +2947,9 @@ def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor
     return plan(x, n)
 
 
-def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_chebyshev_polynomial_u(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Chebyshev polynomial of the second kind (`torch.special.chebyshev_polynomial_u`).
 
         U_0 = 1, U_1 = 2 x, U_(n + 1) = 2 x U_n - U_(n - 1)
@@ -2620,7 +2981,9 @@ def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor
 
         special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_chebyshev_polynomial_u_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_chebyshev_polynomial_u_packet.call_parameters(x, n, out=out)
         try:
@@ -2635,7 +2998,9 @@ def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor
     return plan(x, n)
 
 
-def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_chebyshev_polynomial_v(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Chebyshev polynomial of the third kind (`torch.special.chebyshev_polynomial_v`).
 
         V_0 = 1, V_1 = 2 x - 1, V_(n + 1) = 2 x V_n - V_(n - 1)
@@ -2667,7 +3032,9 @@ def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor
 
         special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_chebyshev_polynomial_v_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_chebyshev_polynomial_v_packet.call_parameters(x, n, out=out)
         try:
@@ -2682,7 +3049,9 @@ def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor
     return plan(x, n)
 
 
-def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_chebyshev_polynomial_w(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Chebyshev polynomial of the fourth kind (`torch.special.chebyshev_polynomial_w`).
 
         W_0 = 1, W_1 = 2 x + 1, W_(n + 1) = 2 x W_n - W_(n - 1)
@@ -2714,7 +3083,9 @@ def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor
 
         special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_chebyshev_polynomial_w_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_chebyshev_polynomial_w_packet.call_parameters(x, n, out=out)
         try:
@@ -2730,7 +3101,7 @@ def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor
 
 
 def special_shifted_chebyshev_polynomial_t(
-    x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """Chebyshev polynomial of the first kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_t`).
 
@@ -2763,7 +3134,11 @@ def special_shifted_chebyshev_polynomial_t(
 
         special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_shifted_chebyshev_polynomial_t_packet.call_named(
+                FUNCTION, beyond, {}, x, n, out=out
+            )
         if modes:
             return special_shifted_chebyshev_polynomial_t_packet.call_parameters(x, n, out=out)
         try:
@@ -2779,7 +3154,7 @@ def special_shifted_chebyshev_polynomial_t(
 
 
 def special_shifted_chebyshev_polynomial_u(
-    x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """Chebyshev polynomial of the second kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_u`).
 
@@ -2812,7 +3187,11 @@ def special_shifted_chebyshev_polynomial_u(
 
         special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_shifted_chebyshev_polynomial_u_packet.call_named(
+                FUNCTION, beyond, {}, x, n, out=out
+            )
         if modes:
             return special_shifted_chebyshev_polynomial_u_packet.call_parameters(x, n, out=out)
         try:
@@ -2828,7 +3207,7 @@ def special_shifted_chebyshev_polynomial_u(
 
 
 def special_shifted_chebyshev_polynomial_v(
-    x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """Chebyshev polynomial of the third kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_v`).
 
@@ -2861,7 +3240,11 @@ def special_shifted_chebyshev_polynomial_v(
 
         special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_shifted_chebyshev_polynomial_v_packet.call_named(
+                FUNCTION, beyond, {}, x, n, out=out
+            )
         if modes:
             return special_shifted_chebyshev_polynomial_v_packet.call_parameters(x, n, out=out)
         try:
@@ -2877,7 +3260,7 @@ def special_shifted_chebyshev_polynomial_v(
 
 
 def special_shifted_chebyshev_polynomial_w(
-    x: Tensor, n: Tensor | Number, *, out: Tensor | None = None
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """Chebyshev polynomial of the fourth kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_w`).
 
@@ -2910,7 +3293,11 @@ def special_shifted_chebyshev_polynomial_w(
 
         special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_shifted_chebyshev_polynomial_w_packet.call_named(
+                FUNCTION, beyond, {}, x, n, out=out
+            )
         if modes:
             return special_shifted_chebyshev_polynomial_w_packet.call_parameters(x, n, out=out)
         try:
@@ -2925,7 +3312,9 @@ def special_shifted_chebyshev_polynomial_w(
     return plan(x, n)
 
 
-def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_hermite_polynomial_h(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Hermite polynomial, as physicists define it (`torch.special.hermite_polynomial_h`).
 
         H_0 = 1, H_1 = 2 x, H_(n + 1) = 2 x H_n - 2 n H_(n - 1)
@@ -2958,7 +3347,9 @@ def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor |
 
         special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_hermite_polynomial_h_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_hermite_polynomial_h_packet.call_parameters(x, n, out=out)
         try:
@@ -2973,7 +3364,9 @@ def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor |
     return plan(x, n)
 
 
-def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_hermite_polynomial_he(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Hermite polynomial, as statisticians define it (`torch.special.hermite_polynomial_he`).
 
         He_0 = 1, He_1 = x, He_(n + 1) = x He_n - n He_(n - 1)
@@ -3006,7 +3399,9 @@ def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor 
 
         special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_hermite_polynomial_he_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_hermite_polynomial_he_packet.call_parameters(x, n, out=out)
         try:
@@ -3021,7 +3416,9 @@ def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor 
     return plan(x, n)
 
 
-def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_laguerre_polynomial_l(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Laguerre polynomial (`torch.special.laguerre_polynomial_l`).
 
         L_0 = 1, L_1 = 1 - x, (n + 1) L_(n + 1) = (2 n + 1 - x) L_n - n L_(n - 1)
@@ -3054,7 +3451,9 @@ def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor 
 
         special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_laguerre_polynomial_l_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_laguerre_polynomial_l_packet.call_parameters(x, n, out=out)
         try:
@@ -3069,7 +3468,9 @@ def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor 
     return plan(x, n)
 
 
-def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_legendre_polynomial_p(
+    x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Legendre polynomial (`torch.special.legendre_polynomial_p`).
 
         P_0 = 1, P_1 = x, (n + 1) P_(n + 1) = (2 n + 1) x P_n - n P_(n - 1)
@@ -3102,7 +3503,9 @@ def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor 
 
         special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return special_legendre_polynomial_p_packet.call_named(FUNCTION, beyond, {}, x, n, out=out)
         if modes:
             return special_legendre_polynomial_p_packet.call_parameters(x, n, out=out)
         try:
@@ -3117,7 +3520,14 @@ def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor 
     return plan(x, n)
 
 
-def special_gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_gammaln(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Natural logarithm of the absolute value of the gamma function (`torch.special.gammaln`).
 
     Another name of `tt.lgamma`.
@@ -3148,7 +3558,11 @@ def special_gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_gammaln(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_gammaln_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_gammaln_packet.call_parameters(input, out=out)
         try:
@@ -3163,7 +3577,14 @@ def special_gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_psi(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Logarithmic derivative of the gamma function (`torch.special.psi`).
 
     Another name of `tt.digamma`.
@@ -3193,7 +3614,9 @@ def special_psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_psi(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_psi_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return special_psi_packet.call_parameters(input, out=out)
         try:
@@ -3208,7 +3631,14 @@ def special_psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_digamma(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Logarithmic derivative of the gamma function (`torch.special.digamma`).
 
     Another name of `tt.digamma`.
@@ -3238,7 +3668,11 @@ def special_digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_digamma(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_digamma_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_digamma_packet.call_parameters(input, out=out)
         try:
@@ -3253,7 +3687,14 @@ def special_digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_erf(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The error function of each element; it lies in [-1, 1] (`torch.special.erf`).
 
     Another name of `tt.erf`.
@@ -3284,7 +3725,9 @@ def special_erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_erf(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_erf_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return special_erf_packet.call_parameters(input, out=out)
         try:
@@ -3299,7 +3742,14 @@ def special_erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_erfc(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The complementary error function of each element; it lies in [0, 2] (`torch.special.erfc`).
 
     Another name of `tt.erfc`.
@@ -3330,7 +3780,11 @@ def special_erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_erfc(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_erfc_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_erfc_packet.call_parameters(input, out=out)
         try:
@@ -3345,7 +3799,14 @@ def special_erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_erfinv(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Inverse of the error function (`torch.special.erfinv`).
 
     Another name of `tt.erfinv`.
@@ -3372,7 +3833,11 @@ def special_erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_erfinv(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_erfinv_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_erfinv_packet.call_parameters(input, out=out)
         try:
@@ -3387,7 +3852,14 @@ def special_erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_exp2(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Two to the power of each element (`torch.special.exp2`).
 
     Another name of `tt.exp2`.
@@ -3414,7 +3886,11 @@ def special_exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_exp2(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_exp2_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_exp2_packet.call_parameters(input, out=out)
         try:
@@ -3429,7 +3905,14 @@ def special_exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_expm1(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The exponential function minus 1, accurate for elements near zero (`torch.special.expm1`).
 
     Another name of `tt.expm1`.
@@ -3456,7 +3939,11 @@ def special_expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_expm1(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_expm1_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_expm1_packet.call_parameters(input, out=out)
         try:
@@ -3471,7 +3958,14 @@ def special_expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_expit(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.special.expit`).
 
     Another name of `tt.sigmoid`.
@@ -3499,7 +3993,11 @@ def special_expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_expit(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_expit_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_expit_packet.call_parameters(input, out=out)
         try:
@@ -3514,7 +4012,14 @@ def special_expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_log1p(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.special.log1p`).
 
     Another name of `tt.log1p`.
@@ -3542,7 +4047,11 @@ def special_log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_log1p(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_log1p_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_log1p_packet.call_parameters(input, out=out)
         try:
@@ -3557,7 +4066,14 @@ def special_log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_sinc(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The normalised sinc function of each element (`torch.special.sinc`).
 
     Another name of `tt.sinc`.
@@ -3584,7 +4100,11 @@ def special_sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_sinc(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_sinc_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
         if modes:
             return special_sinc_packet.call_parameters(input, out=out)
         try:
@@ -3599,7 +4119,14 @@ def special_sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_i0(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Modified Bessel function of the first kind of order 0 (`torch.special.i0`).
 
     Another name of `tt.i0`.
@@ -3630,7 +4157,9 @@ def special_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         special_i0(Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_i0_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
         if modes:
             return special_i0_packet.call_parameters(input, out=out)
         try:
@@ -3645,7 +4174,15 @@ def special_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return plan(input)
 
 
-def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+def special_round(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    decimals: int = 0,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.special.round`).
 
     Another name of `tt.round`.
@@ -3679,7 +4216,11 @@ def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None
 
         special_round(Tensor self, *, int decimals=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_round_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, decimals, out=out
+            )
         if modes:
             return special_round_packet.call_parameters(input, decimals, out=out)
         try:
@@ -3694,7 +4235,15 @@ def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None
     return plan(input)
 
 
-def special_logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
+def special_logit(
+    input: Tensor = REQUIRED,
+    eps: float | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.special.logit`).
 
     Another name of `tt.logit`.
@@ -3727,7 +4276,11 @@ def special_logit(input: Tensor, eps: float | None = None, *, out: Tensor | None
 
         special_logit(Tensor self, float? eps=None) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_logit_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, eps, out=out
+            )
         if modes:
             return special_logit_packet.call_parameters(input, eps, out=out)
         try:
@@ -3742,7 +4295,16 @@ def special_logit(input: Tensor, eps: float | None = None, *, out: Tensor | None
     return plan(input, eps)
 
 
-def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+def special_xlogy(
+    input: Tensor = REQUIRED,
+    other: Tensor | Number = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.special.xlogy`).
 
     Another name of `tt.xlogy`.
@@ -3775,7 +4337,19 @@ def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
 
         special_xlogy(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return special_xlogy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return special_xlogy_packet.call_parameters(input, other, out=out)
         cls_other = other.__class__
@@ -3804,7 +4378,15 @@ def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor | None =
     return plan(input, other)
 
 
-def special_polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_polygamma(
+    n: int,
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Derivative of order `n` of the digamma function (`torch.special.polygamma`).
 
     Another name of `tt.polygamma`.
@@ -3837,7 +4419,11 @@ def special_polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Te
 
         special_polygamma(int n, Tensor self) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_polygamma_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, n, input, out=out
+            )
         if modes:
             return special_polygamma_packet.call_parameters(n, input, out=out)
         try:
@@ -3852,7 +4438,15 @@ def special_polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Te
     return plan(input)
 
 
-def special_multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+def special_multigammaln(
+    input: Tensor = REQUIRED,
+    p: int = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Natural logarithm of the multivariate gamma function (`torch.special.multigammaln`).
 
     Another name of `tt.mvlgamma`.
@@ -3885,7 +4479,11 @@ def special_multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) ->
 
         special_multigammaln(Tensor self, int p) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return special_multigammaln_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, p, out=out
+            )
         if modes:
             return special_multigammaln_packet.call_parameters(input, p, out=out)
         try:
@@ -3900,7 +4498,16 @@ def special_multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) ->
     return plan(input)
 
 
-def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_gammainc(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Regularised lower incomplete gamma function (`torch.special.gammainc`).
 
     Another name of `tt.igamma`.
@@ -3933,7 +4540,19 @@ def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None)
 
         special_gammainc(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return special_gammainc_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return special_gammainc_packet.call_parameters(input, other, out=out)
         try:
@@ -3948,7 +4567,16 @@ def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None)
     return plan(input, other)
 
 
-def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def special_gammaincc(
+    input: Tensor = REQUIRED,
+    other: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    x2: Any = None,
+) -> Tensor:
     """Regularised upper incomplete gamma function (`torch.special.gammaincc`).
 
     Another name of `tt.igammac`.
@@ -3982,7 +4610,19 @@ def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None
 
         special_gammaincc(Tensor self, Tensor other) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or x2 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
+            return special_gammaincc_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "x2": x2}, input, other, out=out
+            )
         if modes:
             return special_gammaincc_packet.call_parameters(input, other, out=out)
         try:
@@ -3997,7 +4637,15 @@ def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None
     return plan(input, other)
 
 
-def special_softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:
+def special_softmax(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    dtype: dtype | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """Exponentials along one dimension, divided by their sum (`torch.special.softmax`).
 
     Another name of `tt.softmax`.
@@ -4031,7 +4679,11 @@ def special_softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tens
 
         special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return special_softmax_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype
+            )
         return special_softmax_packet.call_parameters(input, dim, dtype)
     try:
         plan = special_softmax_plans[input._spec][dim, dtype]
@@ -4040,7 +4692,16 @@ def special_softmax(input: Tensor, dim: int, dtype: dtype | None = None) -> Tens
     return plan(input)
 
 
-def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def special_log_softmax(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    beyond: Any = None,
+    dtype: dtype | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """The logarithm of softmax along one dimension (`torch.special.log_softmax`).
 
     Another name of `tt.log_softmax`.
@@ -4073,7 +4734,11 @@ def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) 
 
         special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+            return special_log_softmax_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, dtype
+            )
         return special_log_softmax_packet.call_parameters(input, dim, dtype)
     try:
         plan = special_log_softmax_plans[input._spec][dim, dtype]
@@ -4083,7 +4748,16 @@ def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) 
 
 
 def special_logsumexp(
-    input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] = REQUIRED,
+    keepdim: bool = False,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The logarithm of the sum of exponentials along given dimensions (`torch.special.logsumexp`).
 
@@ -4119,7 +4793,33 @@ def special_logsumexp(
 
         special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return special_logsumexp_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                out=out,
+            )
         if modes:
             return special_logsumexp_packet.call_parameters(input, dim, keepdim, out=out)
         try:

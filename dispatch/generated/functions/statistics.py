@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_0
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,12 +129,17 @@ bincount_plans = bincount_packet.plans
 
 
 def nansum(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The sum of all elements that are not nan, or of those along given dimensions (`torch.nansum`).
 
@@ -168,7 +174,34 @@ def nansum(
 
         nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return nansum_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                dtype,
+                out=out,
+            )
         if modes:
             return nansum_packet.call_parameters(input, dim, keepdim, dtype, out=out)
         try:
@@ -184,12 +217,17 @@ def nansum(
 
 
 def nanmean(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     dtype: dtype | None = None,
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The mean of all elements that are not nan, or of those along given dimensions (`torch.nanmean`).
 
@@ -223,7 +261,34 @@ def nanmean(
 
         nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return nanmean_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                dim,
+                keepdim,
+                dtype,
+                out=out,
+            )
         if modes:
             return nanmean_packet.call_parameters(input, dim, keepdim, dtype, out=out)
         try:
@@ -239,13 +304,18 @@ def nanmean(
 
 
 def quantile(
-    input: Tensor,
-    q: Tensor | float,
+    input: Tensor = REQUIRED,
+    q: Tensor | float = REQUIRED,
     dim: int | None = None,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     interpolation: str = "linear",
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The values below which given shares of the sorted elements lie, overall or along one dimension (`torch.quantile`).
 
@@ -293,7 +363,35 @@ def quantile(
         quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
         quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return quantile_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                q,
+                dim,
+                keepdim,
+                interpolation,
+                out=out,
+            )
         if modes:
             return quantile_packet.call_parameters(input, q, dim, keepdim, interpolation, out=out)
         cls_q = q.__class__
@@ -323,13 +421,18 @@ def quantile(
 
 
 def nanquantile(
-    input: Tensor,
-    q: Tensor | float,
+    input: Tensor = REQUIRED,
+    q: Tensor | float = REQUIRED,
     dim: int | None = None,
     keepdim: bool = False,
-    *,
+    beyond: Any = None,
     interpolation: str = "linear",
     out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """Quantiles of the elements that are not nan, overall or along one dimension (`torch.nanquantile`).
 
@@ -373,7 +476,35 @@ def nanquantile(
         nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
         nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor
     """
-    if modes or out is not None:
+    if (
+        modes
+        or out is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or axis is not None
+        or keepdims is not None
+    ):
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or axis is not None
+            or keepdims is not None
+        ):
+            return nanquantile_packet.call_named(
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "axis": axis, "keepdims": keepdims},
+                input,
+                q,
+                dim,
+                keepdim,
+                interpolation,
+                out=out,
+            )
         if modes:
             return nanquantile_packet.call_parameters(input, q, dim, keepdim, interpolation, out=out)
         cls_q = q.__class__
@@ -403,7 +534,15 @@ def nanquantile(
 
 
 def histc(
-    input: Tensor, bins: int = 100, min: Number = INT_0, max: Number = INT_0, *, out: Tensor | None = None
+    input: Tensor = REQUIRED,
+    bins: int = 100,
+    min: Number = INT_0,
+    max: Number = INT_0,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """The numbers of elements in bins of equal width (`torch.histc`).
 
@@ -438,7 +577,11 @@ def histc(
 
         histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
     """
-    if modes or out is not None:
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return histc_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, bins, min, max, out=out
+            )
         if modes:
             return histc_packet.call_parameters(input, bins, min, max, out=out)
         try:
@@ -467,7 +610,14 @@ def histc(
     return plan(input, min, max)
 
 
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+def bincount(
+    input: Tensor = REQUIRED,
+    weights: Tensor | None = None,
+    minlength: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """The number of times that each integer occurs (`torch.bincount`).
 
         result[v] = sum over i with input_i = v of weights_i (or 1)
@@ -502,7 +652,11 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
         bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return bincount_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, weights, minlength
+            )
         return bincount_packet.call_parameters(input, weights, minlength)
     try:
         plan = bincount_plans[input._spec][(None if weights is None else weights._spec), minlength]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from ....runtime.memory_format import memory_format
@@ -72,7 +73,15 @@ is_set_to_packet = packet(
 is_set_to_plans = is_set_to_packet.plans
 
 
-def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+def resize_as_(
+    input: Tensor = REQUIRED,
+    the_template: Tensor = REQUIRED,
+    beyond: Any = None,
+    memory_format: memory_format | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """Gives a tensor the shape of another one in place, with more memory if the elements need it (`torch.resize_as_`).
 
     Args:
@@ -101,7 +110,11 @@ def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: memory_for
 
         resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return resize_as__packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, the_template, memory_format
+            )
         return resize_as__packet.call_parameters(input, the_template, memory_format)
     try:
         plan = resize_as__plans[input._spec][the_template._spec, memory_format]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT, packet
+from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -612,16 +613,13 @@ unsqueeze__packet = packet(
 unsqueeze__plans = unsqueeze__packet.plans
 
 
-def _unsafe_view(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
+def _unsafe_view(
+    input: Tensor = REQUIRED, size: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
-    if size is None:
-        size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _unsafe_view_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, size)
         return _unsafe_view_packet.call_parameters(input, size)
     try:
         plan = _unsafe_view_plans[input._spec][size]
@@ -631,7 +629,13 @@ def _unsafe_view(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int]
 
 
 def as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+    input: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    storage_offset: int | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """A view of `input`'s memory with any sizes and strides (`torch.as_strided`).
 
@@ -666,7 +670,11 @@ def as_strided(
 
         as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return as_strided_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, size, stride, storage_offset
+            )
         return as_strided_packet.call_parameters(input, size, stride, storage_offset)
     try:
         plan = as_strided_plans[input._spec][size, stride, storage_offset]
@@ -675,7 +683,9 @@ def as_strided(
     return plan(input)
 
 
-def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
+def permute(
+    input: Tensor = REQUIRED, dims: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """A view with the dimensions in another order (`torch.permute`).
 
     Args:
@@ -698,14 +708,9 @@ def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | No
 
         permute(Tensor(a) self, int[] dims) -> Tensor(a)
     """
-    if dims is None:
-        dims = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            dims = sizes[0]
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return permute_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, dims)
         return permute_packet.call_parameters(input, dims)
     try:
         plan = permute_plans[input._spec][dims]
@@ -714,7 +719,14 @@ def permute(input: Tensor, *sizes: int | Sequence[int], dims: Sequence[int] | No
     return plan(input)
 
 
-def transpose(input: Tensor, dim0: int | str, dim1: int | str) -> Tensor:
+def transpose(
+    input: Tensor = REQUIRED,
+    dim0: int | str = REQUIRED,
+    dim1: int | str = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A view with two dimensions exchanged (`torch.transpose`).
 
     Args:
@@ -741,7 +753,9 @@ def transpose(input: Tensor, dim0: int | str, dim1: int | str) -> Tensor:
         transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
         transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return transpose_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, dim0, dim1)
         return transpose_packet.call_parameters(input, dim0, dim1)
     try:
         plan = transpose_plans[input._spec][dim0, dim1]
@@ -750,7 +764,7 @@ def transpose(input: Tensor, dim0: int | str, dim1: int | str) -> Tensor:
     return plan(input)
 
 
-def t(input: Tensor) -> Tensor:
+def t(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The transpose of a matrix, as a view (`torch.t`).
 
     Args:
@@ -778,7 +792,9 @@ def t(input: Tensor) -> Tensor:
 
         t(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return t_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return t_packet.call_parameters(input)
     try:
         plan = t_plans[input._spec]
@@ -787,7 +803,15 @@ def t(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def select(input: Tensor, dim: int | str, index: int) -> Tensor:
+def select(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    index: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A view of the slice at one index of a dimension (`torch.select`).
 
     Args:
@@ -815,7 +839,11 @@ def select(input: Tensor, dim: int | str, index: int) -> Tensor:
         select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
         select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return select_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, index
+            )
         return select_packet.call_parameters(input, dim, index)
     try:
         plan = select_plans[input._spec][dim, index]
@@ -824,7 +852,14 @@ def select(input: Tensor, dim: int | str, index: int) -> Tensor:
     return plan(input)
 
 
-def squeeze(input: Tensor, dim: int | Sequence[int] | str = NOT_GIVEN) -> Tensor:
+def squeeze(
+    input: Tensor = REQUIRED,
+    dim: int | Sequence[int] | str = NOT_GIVEN,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A view without dimensions of size 1 (`torch.squeeze`).
 
     Signatures::
@@ -860,7 +895,11 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | str = NOT_GIVEN) -> Tensor
         squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
         squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return squeeze_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim
+            )
         return squeeze_packet.call_parameters(input, dim)
     try:
         plan = squeeze_plans[input._spec][dim]
@@ -869,7 +908,14 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | str = NOT_GIVEN) -> Tensor
     return plan(input)
 
 
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
+def unsqueeze(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A view with a new dimension of size 1 (`torch.unsqueeze`).
 
     Args:
@@ -893,7 +939,11 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
         unsqueeze(Tensor(a) self, int dim) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return unsqueeze_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim
+            )
         return unsqueeze_packet.call_parameters(input, dim)
     try:
         plan = unsqueeze_plans[input._spec][dim]
@@ -902,7 +952,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return plan(input)
 
 
-def alias(input: Tensor) -> Tensor:
+def alias(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """A view of the whole tensor (`aten::alias`).
 
     Args:
@@ -923,7 +973,9 @@ def alias(input: Tensor) -> Tensor:
 
         alias(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return alias_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return alias_packet.call_parameters(input)
     try:
         plan = alias_plans[input._spec]
@@ -932,7 +984,7 @@ def alias(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def detach(input: Tensor) -> Tensor:
+def detach(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The same elements outside the graph of derivatives (`torch.detach`).
 
     Args:
@@ -956,7 +1008,9 @@ def detach(input: Tensor) -> Tensor:
 
         detach(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return detach_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return detach_packet.call_parameters(input)
     try:
         plan = detach_plans[input._spec]
@@ -965,7 +1019,9 @@ def detach(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def reshape(input: Tensor, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Tensor:
+def reshape(
+    input: Tensor = REQUIRED, shape: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`).
 
     Args:
@@ -993,14 +1049,9 @@ def reshape(input: Tensor, *sizes: int | Sequence[int], shape: Sequence[int] | N
 
         reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)
     """
-    if shape is None:
-        shape = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            shape = sizes[0]
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return reshape_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, shape)
         return reshape_packet.call_parameters(input, shape)
     try:
         plan = reshape_plans[input._spec][shape]
@@ -1009,9 +1060,19 @@ def reshape(input: Tensor, *sizes: int | Sequence[int], shape: Sequence[int] | N
     return plan(input)
 
 
-def select_backward(grad_output: Tensor, input_sizes: Sequence[int], dim: int, index: int) -> Tensor:
+def select_backward(
+    grad_output: Tensor,
+    input_sizes: Sequence[int],
+    dim: int = REQUIRED,
+    index: int = REQUIRED,
+    axis: Any = None,
+) -> Tensor:
     """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
-    if modes:
+    if modes or axis is not None:
+        if axis is not None:
+            return select_backward_packet.call_named(
+                FUNCTION, None, {"axis": axis}, grad_output, input_sizes, dim, index
+            )
         return select_backward_packet.call_parameters(grad_output, input_sizes, dim, index)
     try:
         plan = select_backward_plans[grad_output._spec][input_sizes, dim, index]
@@ -1021,10 +1082,20 @@ def select_backward(grad_output: Tensor, input_sizes: Sequence[int], dim: int, i
 
 
 def slice_backward(
-    grad_output: Tensor, input_sizes: Sequence[int], dim: int, start: int | None, end: int | None, step: int
+    grad_output: Tensor,
+    input_sizes: Sequence[int],
+    dim: int = REQUIRED,
+    start: int | None = REQUIRED,
+    end: int | None = REQUIRED,
+    step: int = REQUIRED,
+    axis: Any = None,
 ) -> Tensor:
     """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
-    if modes:
+    if modes or axis is not None:
+        if axis is not None:
+            return slice_backward_packet.call_named(
+                FUNCTION, None, {"axis": axis}, grad_output, input_sizes, dim, start, end, step
+            )
         return slice_backward_packet.call_parameters(grad_output, input_sizes, dim, start, end, step)
     try:
         plan = slice_backward_plans[grad_output._spec][input_sizes, dim, start, end, step]
@@ -1064,7 +1135,15 @@ def _basic_index_backward(grad_output: Tensor, input_sizes: Sequence[int], index
     return plan(grad_output)
 
 
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal(
+    input: Tensor = REQUIRED,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A view of the diagonals of the matrices in two dimensions (`torch.diagonal`).
 
     Args:
@@ -1094,7 +1173,11 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
         diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return diagonal_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, offset, dim1, dim2
+            )
         return diagonal_packet.call_parameters(input, offset, dim1, dim2)
     try:
         plan = diagonal_plans[input._spec][offset, dim1, dim2]
@@ -1116,7 +1199,7 @@ def diagonal_backward(
     return plan(grad_output)
 
 
-def view_as_real(input: Tensor) -> Tensor:
+def view_as_real(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Complex numbers as pairs of real ones, without a copy (`torch.view_as_real`).
 
     Args:
@@ -1139,7 +1222,9 @@ def view_as_real(input: Tensor) -> Tensor:
 
         view_as_real(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return view_as_real_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return view_as_real_packet.call_parameters(input)
     try:
         plan = view_as_real_plans[input._spec]
@@ -1148,7 +1233,7 @@ def view_as_real(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def view_as_complex(input: Tensor) -> Tensor:
+def view_as_complex(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """Pairs of real numbers as complex ones, without a copy (`torch.view_as_complex`).
 
     Args:
@@ -1175,7 +1260,9 @@ def view_as_complex(input: Tensor) -> Tensor:
 
         view_as_complex(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return view_as_complex_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return view_as_complex_packet.call_parameters(input)
     try:
         plan = view_as_complex_plans[input._spec]
@@ -1184,7 +1271,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def real(input: Tensor) -> Tensor:
+def real(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The real parts, as a view (`torch.real`).
 
     Args:
@@ -1202,7 +1289,9 @@ def real(input: Tensor) -> Tensor:
 
         real(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return real_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return real_packet.call_parameters(input)
     try:
         plan = real_plans[input._spec]
@@ -1211,7 +1300,7 @@ def real(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def imag(input: Tensor) -> Tensor:
+def imag(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The imaginary parts, as a view (`torch.imag`).
 
     Args:
@@ -1232,7 +1321,9 @@ def imag(input: Tensor) -> Tensor:
 
         imag(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return imag_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return imag_packet.call_parameters(input)
     try:
         plan = imag_plans[input._spec]
@@ -1241,7 +1332,16 @@ def imag(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
+def narrow(
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    start: int | Tensor = REQUIRED,
+    length: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A view of a range of indices along a dimension (`torch.narrow`).
 
     Signatures::
@@ -1277,7 +1377,11 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
         narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
         narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return narrow_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, start, length
+            )
         return narrow_packet.call_parameters(input, dim, start, length)
     try:
         plan = narrow_plans[input._spec][dim, start, length]
@@ -1286,7 +1390,9 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     return plan(input)
 
 
-def broadcast_to(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
+def broadcast_to(
+    input: Tensor = REQUIRED, size: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
     """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`).
 
     Args:
@@ -1314,14 +1420,9 @@ def broadcast_to(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int]
 
         broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)
     """
-    if size is None:
-        size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return broadcast_to_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, size)
         return broadcast_to_packet.call_parameters(input, size)
     try:
         plan = broadcast_to_plans[input._spec][size]
@@ -1330,7 +1431,14 @@ def broadcast_to(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int]
     return plan(input)
 
 
-def movedim(input: Tensor, source: Sequence[int] | int, destination: Sequence[int] | int) -> Tensor:
+def movedim(
+    input: Tensor = REQUIRED,
+    source: Sequence[int] | int = REQUIRED,
+    destination: Sequence[int] | int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A view with some dimensions moved to other places and the rest in their order (`torch.movedim`).
 
     Signatures::
@@ -1360,7 +1468,11 @@ def movedim(input: Tensor, source: Sequence[int] | int, destination: Sequence[in
         movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
         movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return movedim_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, source, destination
+            )
         return movedim_packet.call_parameters(input, source, destination)
     try:
         plan = movedim_plans[input._spec][source, destination]
@@ -1369,7 +1481,14 @@ def movedim(input: Tensor, source: Sequence[int] | int, destination: Sequence[in
     return plan(input)
 
 
-def moveaxis(input: Tensor, source: Sequence[int] | int, destination: Sequence[int] | int) -> Tensor:
+def moveaxis(
+    input: Tensor = REQUIRED,
+    source: Sequence[int] | int = REQUIRED,
+    destination: Sequence[int] | int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A view with some dimensions moved to other places and the rest in their order (`torch.moveaxis`).
 
     Another name of `tt.movedim`.
@@ -1401,7 +1520,11 @@ def moveaxis(input: Tensor, source: Sequence[int] | int, destination: Sequence[i
         moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
         moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return moveaxis_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, source, destination
+            )
         return moveaxis_packet.call_parameters(input, source, destination)
     try:
         plan = moveaxis_plans[input._spec][source, destination]
@@ -1410,7 +1533,14 @@ def moveaxis(input: Tensor, source: Sequence[int] | int, destination: Sequence[i
     return plan(input)
 
 
-def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+def swapaxes(
+    input: Tensor = REQUIRED,
+    axis0: int = REQUIRED,
+    axis1: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A view with two dimensions exchanged, by NumPy's name (`torch.swapaxes`).
 
     Args:
@@ -1436,7 +1566,9 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
         swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return swapaxes_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, axis0, axis1)
         return swapaxes_packet.call_parameters(input, axis0, axis1)
     try:
         plan = swapaxes_plans[input._spec][axis0, axis1]
@@ -1445,7 +1577,14 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     return plan(input)
 
 
-def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
+def swapdims(
+    input: Tensor = REQUIRED,
+    dim0: int = REQUIRED,
+    dim1: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
     """A view with two dimensions exchanged (`torch.swapdims`).
 
     Another name of `tt.transpose`.
@@ -1473,7 +1612,9 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
         swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return swapdims_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, dim0, dim1)
         return swapdims_packet.call_parameters(input, dim0, dim1)
     try:
         plan = swapdims_plans[input._spec][dim0, dim1]
@@ -1482,7 +1623,7 @@ def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return plan(input)
 
 
-def adjoint(input: Tensor) -> Tensor:
+def adjoint(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """The conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`).
 
         conj(A_ji)
@@ -1507,7 +1648,9 @@ def adjoint(input: Tensor) -> Tensor:
 
         adjoint(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return adjoint_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return adjoint_packet.call_parameters(input)
     try:
         plan = adjoint_plans[input._spec]
@@ -1517,12 +1660,15 @@ def adjoint(input: Tensor) -> Tensor:
 
 
 def flatten(
-    input: Tensor,
+    input: Tensor = REQUIRED,
     start_dim: int | str = NOT_GIVEN,
     end_dim: int | str = NOT_GIVEN,
     out_dim: str | None = None,
-    *,
+    beyond: Any = None,
     dims: Sequence[str | None] | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
 
@@ -1561,7 +1707,19 @@ def flatten(
         flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)
         flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)
     """
-    if modes or out_dim is not None or dims is not None:
+    if (
+        modes
+        or out_dim is not None
+        or dims is not None
+        or beyond is not None
+        or x is not None
+        or a is not None
+        or x1 is not None
+    ):
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return flatten_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, start_dim, end_dim, out_dim, dims
+            )
         return flatten_packet.call_parameters(input, start_dim, end_dim, out_dim, dims)
     try:
         plan = flatten_plans[input._spec][start_dim, end_dim]
@@ -1570,7 +1728,15 @@ def flatten(
     return plan(input)
 
 
-def unflatten(input: Tensor, dim: int | str, sizes: Sequence[int] | Any) -> Tensor:
+def unflatten(
+    input: Tensor = REQUIRED,
+    dim: int | str = REQUIRED,
+    sizes: Sequence[int] | Any = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
     """A view in which one dimension is split into several (`torch.unflatten`).
 
     Args:
@@ -1598,7 +1764,11 @@ def unflatten(input: Tensor, dim: int | str, sizes: Sequence[int] | Any) -> Tens
         unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
         unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return unflatten_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim, sizes
+            )
         return unflatten_packet.call_parameters(input, dim, sizes)
     try:
         plan = unflatten_plans[input._spec][dim, sizes]
@@ -1607,7 +1777,7 @@ def unflatten(input: Tensor, dim: int | str, sizes: Sequence[int] | Any) -> Tens
     return plan(input)
 
 
-def ravel(input: Tensor) -> Tensor:
+def ravel(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
     """All elements in one dimension, in row-major order (`torch.ravel`).
 
     Args:
@@ -1626,7 +1796,9 @@ def ravel(input: Tensor) -> Tensor:
 
         ravel(Tensor(a) self) -> Tensor(a)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return ravel_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
         return ravel_packet.call_parameters(input)
     try:
         plan = ravel_plans[input._spec]
@@ -1635,7 +1807,15 @@ def ravel(input: Tensor) -> Tensor:
     return plan(input)
 
 
-def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Sequence[Tensor]:
+def split(
+    input: Tensor = REQUIRED,
+    split_size: int | Sequence[int] = REQUIRED,
+    dim: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`).
 
     Signatures::
@@ -1670,7 +1850,11 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Seque
         split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
         split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return split_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_size, dim
+            )
         return split_packet.call_parameters(input, split_size, dim)
     try:
         plan = split_plans[input._spec][split_size, dim]
@@ -1679,7 +1863,15 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Seque
     return plan(input)
 
 
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Sequence[Tensor]:
+def split_with_sizes(
+    input: Tensor = REQUIRED,
+    split_sizes: Sequence[int] = REQUIRED,
+    dim: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """Views of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes`).
 
     Args:
@@ -1703,7 +1895,11 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
         split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return split_with_sizes_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_sizes, dim
+            )
         return split_with_sizes_packet.call_parameters(input, split_sizes, dim)
     try:
         plan = split_with_sizes_plans[input._spec][split_sizes, dim]
@@ -1712,7 +1908,15 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
     return plan(input)
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
+def chunk(
+    input: Tensor = REQUIRED,
+    chunks: int = REQUIRED,
+    dim: int = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """Views of at most a given number of consecutive pieces of a dimension, equal but for the last (`torch.chunk`).
 
     Args:
@@ -1742,7 +1946,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
 
         chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return chunk_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, chunks, dim
+            )
         return chunk_packet.call_parameters(input, chunks, dim)
     try:
         plan = chunk_plans[input._spec][chunks, dim]
@@ -1807,7 +2015,14 @@ def tensor_split(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
     return tensor_split_packet.general(args, kwargs)
 
 
-def unbind(input: Tensor, dim: int | str = 0) -> Sequence[Tensor]:
+def unbind(
+    input: Tensor = REQUIRED,
+    dim: int | str = 0,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Sequence[Tensor]:
     """Views of the slices at all indices of a dimension (`torch.unbind`).
 
     Args:
@@ -1830,7 +2045,11 @@ def unbind(input: Tensor, dim: int | str = 0) -> Sequence[Tensor]:
         unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
         unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return unbind_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, dim
+            )
         return unbind_packet.call_parameters(input, dim)
     try:
         plan = unbind_plans[input._spec][dim]
@@ -1840,7 +2059,13 @@ def unbind(input: Tensor, dim: int | str = 0) -> Sequence[Tensor]:
 
 
 def as_strided_(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+    input: Tensor = REQUIRED,
+    size: Sequence[int] = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    storage_offset: int | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
 ) -> Tensor:
     """In place: a view of `input`'s memory with any sizes and strides (`torch.Tensor.as_strided_`).
 
@@ -1877,7 +2102,11 @@ def as_strided_(
 
         as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
     """
-    if modes:
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return as_strided__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, size, stride, storage_offset
+            )
         return as_strided__packet.call_parameters(input, size, stride, storage_offset)
     try:
         plan = as_strided__plans[input._spec][size, stride, storage_offset]

@@ -15,7 +15,6 @@ from ..functions.activation import (
     elu__packet,
     elu__plans,
     elu__scaled,
-    hardshrink_outs,
     hardshrink_packet,
     hardshrink_plans,
     hardsigmoid__packet,
@@ -86,15 +85,9 @@ class ActivationMethods:
             plan = hardsigmoid__packet.miss_method(self)
         return plan(self)
 
-    def hardshrink(self, lambd: Number = 0.5, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return hardshrink_packet.call_method_parameters(self, lambd, out=out)
-            try:
-                plan = hardshrink_outs[self._spec, lambd.__class__, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = hardshrink_packet.miss_out_method(self, lambd, out)
-            return plan(self, lambd, out)
+    def hardshrink(self, lambd: Number = 0.5) -> Tensor:
+        if modes:
+            return hardshrink_packet.call_method_parameters(self, lambd)
         try:
             plan = hardshrink_plans[self._spec][lambd.__class__]
         except (KeyError, AttributeError, TypeError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
+from ...core.public_form import METHOD
 from ..functions.comparison import (
     allclose_packet,
     allclose_plans,
@@ -15,10 +17,8 @@ from ..functions.comparison import (
     equal_plans,
     isclose_packet,
     isclose_plans,
-    isneginf_outs,
     isneginf_packet,
     isneginf_plans,
-    isposinf_outs,
     isposinf_packet,
     isposinf_plans,
     isreal_packet,
@@ -37,9 +37,16 @@ class ComparisonMethods:
     _spec: Any
 
     def isclose(
-        self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+        self,
+        other: Tensor = REQUIRED,
+        rtol: float = 1e-05,
+        atol: float = 1e-08,
+        equal_nan: bool = False,
+        x2: Any = None,
     ) -> Tensor:
-        if modes:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return isclose_packet.call_named(METHOD, None, {"x2": x2}, self, other, rtol, atol, equal_nan)
             return isclose_packet.call_method_parameters(self, other, rtol, atol, equal_nan)
         try:
             plan = isclose_plans[self._spec][other._spec, rtol.__class__, atol.__class__, equal_nan]
@@ -48,9 +55,18 @@ class ComparisonMethods:
         return plan(self, other, rtol, atol)
 
     def allclose(
-        self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+        self,
+        other: Tensor = REQUIRED,
+        rtol: float = 1e-05,
+        atol: float = 1e-08,
+        equal_nan: bool = False,
+        x2: Any = None,
     ) -> bool:
-        if modes:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return allclose_packet.call_named(
+                    METHOD, None, {"x2": x2}, self, other, rtol, atol, equal_nan
+                )
             return allclose_packet.call_method_parameters(self, other, rtol, atol, equal_nan)
         try:
             plan = allclose_plans[self._spec][other._spec, rtol.__class__, atol.__class__, equal_nan]
@@ -58,8 +74,10 @@ class ComparisonMethods:
             plan = allclose_packet.miss_method(self, other, rtol, atol, equal_nan)
         return plan(self, other, rtol, atol)
 
-    def equal(self, other: Tensor) -> bool:
-        if modes:
+    def equal(self, other: Tensor = REQUIRED, x2: Any = None) -> bool:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return equal_packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return equal_packet.call_method_parameters(self, other)
         try:
             plan = equal_plans[self._spec][other._spec]
@@ -76,30 +94,18 @@ class ComparisonMethods:
             plan = isreal_packet.miss_method(self)
         return plan(self)
 
-    def isposinf(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return isposinf_packet.call_method_parameters(self, out=out)
-            try:
-                plan = isposinf_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = isposinf_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def isposinf(self) -> Tensor:
+        if modes:
+            return isposinf_packet.call_method_parameters(self)
         try:
             plan = isposinf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = isposinf_packet.miss_method(self)
         return plan(self)
 
-    def isneginf(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return isneginf_packet.call_method_parameters(self, out=out)
-            try:
-                plan = isneginf_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = isneginf_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def isneginf(self) -> Tensor:
+        if modes:
+            return isneginf_packet.call_method_parameters(self)
         try:
             plan = isneginf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
 from ...core.constants import INT_1
+from ...core.public_form import METHOD
 from ..functions.contraction import (
     addr__packet,
     addr__plans,
     addr__scaled,
-    addr_outs,
     addr_packet,
     addr_plans,
     addr_scaled,
@@ -21,16 +22,12 @@ from ..functions.contraction import (
     corrcoef_plans,
     cov_packet,
     cov_plans,
-    cross_outs,
     cross_packet,
     cross_plans,
-    inner_outs,
     inner_packet,
     inner_plans,
-    kron_outs,
     kron_packet,
     kron_plans,
-    trace_outs,
     trace_packet,
     trace_plans,
 )
@@ -47,45 +44,31 @@ class ContractionMethods:
 
     _spec: Any
 
-    def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return inner_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = inner_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = inner_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def inner(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return inner_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return inner_packet.call_method_parameters(self, other)
         try:
             plan = inner_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = inner_packet.miss_method(self, other)
         return plan(self, other)
 
-    def kron(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return kron_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = kron_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = kron_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def kron(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return kron_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return kron_packet.call_method_parameters(self, other)
         try:
             plan = kron_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = kron_packet.miss_method(self, other)
         return plan(self, other)
 
-    def trace(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return trace_packet.call_method_parameters(self, out=out)
-            try:
-                plan = trace_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = trace_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def trace(self) -> Tensor:
+        if modes:
+            return trace_packet.call_method_parameters(self)
         try:
             plan = trace_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -93,29 +76,12 @@ class ContractionMethods:
         return plan(self)
 
     def addr(
-        self,
-        vec1: Tensor,
-        vec2: Tensor,
-        *,
-        beta: Number = INT_1,
-        alpha: Number = INT_1,
-        out: Tensor | None = None,
+        self, vec1: Tensor, vec2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return addr_packet.call_method_parameters(self, vec1, vec2, beta, alpha, out=out)
-            try:
-                plan = addr_outs[
-                    self._spec,
-                    vec1._spec,
-                    vec2._spec,
-                    (None if beta is INT_1 else beta.__class__),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = addr_packet.miss_out_method(self, vec1, vec2, beta, alpha, out)
-            return plan(self, vec1, vec2, beta, alpha, out)
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addr_packet.call_named(METHOD, beyond, {}, self, vec1, vec2, beta, alpha)
+            return addr_packet.call_method_parameters(self, vec1, vec2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addr_plans[self._spec][vec1._spec, vec2._spec]
@@ -133,8 +99,12 @@ class ContractionMethods:
             plan = addr_packet.miss_scaled_method(self, vec1, vec2, beta, alpha)
         return plan(self, vec1, vec2, beta, alpha)
 
-    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = INT_1, alpha: Number = INT_1) -> Tensor:
-        if modes:
+    def addr_(
+        self, vec1: Tensor, vec2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
+    ) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addr__packet.call_named(METHOD, beyond, {}, self, vec1, vec2, beta, alpha)
             return addr__packet.call_method_parameters(self, vec1, vec2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
@@ -153,15 +123,13 @@ class ContractionMethods:
             plan = addr__packet.miss_scaled_method(self, vec1, vec2, beta, alpha)
         return plan(self, vec1, vec2, beta, alpha)
 
-    def cross(self, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cross_packet.call_method_parameters(self, other, dim, out=out)
-            try:
-                plan = cross_outs[self._spec, other._spec, dim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cross_packet.miss_out_method(self, other, dim, out)
-            return plan(self, other, out)
+    def cross(
+        self, other: Tensor = REQUIRED, dim: int | None = None, x2: Any = None, axis: Any = None
+    ) -> Tensor:
+        if modes or x2 is not None or axis is not None:
+            if x2 is not None or axis is not None:
+                return cross_packet.call_named(METHOD, None, {"x2": x2, "axis": axis}, self, other, dim)
+            return cross_packet.call_method_parameters(self, other, dim)
         try:
             plan = cross_plans[self._spec][other._spec, dim]
         except (KeyError, AttributeError, TypeError):
@@ -169,9 +137,15 @@ class ContractionMethods:
         return plan(self, other)
 
     def cov(
-        self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+        self,
+        beyond: Any = None,
+        correction: int = 1,
+        fweights: Tensor | None = None,
+        aweights: Tensor | None = None,
     ) -> Tensor:
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return cov_packet.call_named(METHOD, beyond, {}, self, correction, fweights, aweights)
             return cov_packet.call_method_parameters(self, correction, fweights, aweights)
         try:
             plan = cov_plans[self._spec][

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.memory_format import contiguous_format
+from ...core.call_parts import REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_form import METHOD
 from ..functions.copy import (
@@ -77,8 +78,10 @@ class CopyMethods:
             plan = copy__packet.miss_method(self, src, non_blocking)
         return plan(self, src)
 
-    def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
-        if modes:
+    def clone(self, beyond: Any = None, memory_format: memory_format | None = None) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return clone_packet.call_named(METHOD, beyond, {}, self, memory_format)
             return clone_packet.call_method_parameters(self, memory_format)
         try:
             plan = clone_plans[self._spec][memory_format]
@@ -86,7 +89,7 @@ class CopyMethods:
             plan = clone_packet.miss_method(self, memory_format)
         return plan(self)
 
-    def contiguous(self, *, memory_format: memory_format = contiguous_format) -> Tensor:
+    def contiguous(self, beyond: Any = None, memory_format: memory_format = contiguous_format) -> Tensor:
         """A tensor with the same elements that lies contiguously in memory (`torch.Tensor.contiguous`).
 
         Args:
@@ -112,7 +115,9 @@ class CopyMethods:
 
             contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return contiguous_packet.call_named(METHOD, beyond, {}, self, memory_format)
             return contiguous_packet.call_method_parameters(self, memory_format)
         try:
             plan = contiguous_plans[self._spec][memory_format]
@@ -185,11 +190,11 @@ class CopyMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return to_packet.call_method(self, *args, **kwargs)
         return to_packet.general((self, *args), kwargs, METHOD)
 
-    def type_as(self, other: Tensor) -> Tensor:
+    def type_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
         """A tensor converted to the dtype and device of another one (`torch.Tensor.type_as`).
 
         Args:
@@ -211,7 +216,9 @@ class CopyMethods:
 
             type_as(Tensor self, Tensor other) -> Tensor
         """
-        if modes:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return type_as_packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return type_as_packet.call_method_parameters(self, other)
         try:
             plan = type_as_plans[self._spec][other._spec]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.public_form import METHOD
 from ..functions.factories import (
     fill__packet,
     fill__plans,
@@ -47,7 +48,7 @@ class FactoriesMethods:
         self,
         size: Sequence[int],
         stride: Sequence[int],
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
         layout: layout | None = None,
         device: device | str | int | None = None,
@@ -84,10 +85,15 @@ class FactoriesMethods:
 
             new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         """
-        if modes:
-            made = new_empty_strided_packet.call_method_parameters(
-                self, size, stride, dtype, layout, device, pin_memory
-            )
+        if modes or beyond is not None:
+            if beyond is not None:
+                made = new_empty_strided_packet.call_named(
+                    METHOD, beyond, {}, self, size, stride, dtype, layout, device, pin_memory
+                )
+            else:
+                made = new_empty_strided_packet.call_method_parameters(
+                    self, size, stride, dtype, layout, device, pin_memory
+                )
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
@@ -269,7 +275,7 @@ class FactoriesMethods:
         self,
         size: Sequence[int],
         fill_value: Number,
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
         layout: layout | None = None,
         device: device | str | int | None = None,
@@ -305,10 +311,15 @@ class FactoriesMethods:
 
             new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         """
-        if modes:
-            made = new_full_packet.call_method_parameters(
-                self, size, fill_value, dtype, layout, device, pin_memory
-            )
+        if modes or beyond is not None:
+            if beyond is not None:
+                made = new_full_packet.call_named(
+                    METHOD, beyond, {}, self, size, fill_value, dtype, layout, device, pin_memory
+                )
+            else:
+                made = new_full_packet.call_method_parameters(
+                    self, size, fill_value, dtype, layout, device, pin_memory
+                )
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]

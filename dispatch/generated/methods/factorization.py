@@ -9,37 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ..functions.factorization import (
-    cholesky_inverse_outs,
     cholesky_inverse_packet,
     cholesky_inverse_plans,
-    cholesky_outs,
     cholesky_packet,
     cholesky_plans,
-    cholesky_solve_outs,
     cholesky_solve_packet,
     cholesky_solve_plans,
-    geqrf_outs,
     geqrf_packet,
     geqrf_plans,
-    inverse_outs,
     inverse_packet,
     inverse_plans,
-    lu_solve_outs,
     lu_solve_packet,
     lu_solve_plans,
-    orgqr_outs,
     orgqr_packet,
     orgqr_plans,
-    ormqr_outs,
     ormqr_packet,
     ormqr_plans,
-    qr_outs,
     qr_packet,
     qr_plans,
-    svd_outs,
     svd_packet,
     svd_plans,
-    triangular_solve_outs,
     triangular_solve_packet,
     triangular_solve_plans,
 )
@@ -55,68 +44,36 @@ class FactorizationMethods:
 
     _spec: Any
 
-    def geqrf(self, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return geqrf_packet.call_method_parameters(self, out=out)
-            try:
-                plan = geqrf_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = geqrf_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def geqrf(self) -> tuple[Tensor, Tensor]:
+        if modes:
+            return geqrf_packet.call_method_parameters(self)
         try:
             plan = geqrf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = geqrf_packet.miss_method(self)
         return plan(self)
 
-    def ormqr(
-        self,
-        input2: Tensor,
-        input3: Tensor,
-        left: bool = True,
-        transpose: bool = False,
-        *,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return ormqr_packet.call_method_parameters(self, input2, input3, left, transpose, out=out)
-            try:
-                plan = ormqr_outs[self._spec, input2._spec, input3._spec, left, transpose, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = ormqr_packet.miss_out_method(self, input2, input3, left, transpose, out)
-            return plan(self, input2, input3, out)
+    def ormqr(self, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+        if modes:
+            return ormqr_packet.call_method_parameters(self, input2, input3, left, transpose)
         try:
             plan = ormqr_plans[self._spec][input2._spec, input3._spec, left, transpose]
         except (KeyError, AttributeError, TypeError):
             plan = ormqr_packet.miss_method(self, input2, input3, left, transpose)
         return plan(self, input2, input3)
 
-    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return lu_solve_packet.call_method_parameters(self, LU_data, LU_pivots, out=out)
-            try:
-                plan = lu_solve_outs[self._spec, LU_data._spec, LU_pivots._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = lu_solve_packet.miss_out_method(self, LU_data, LU_pivots, out)
-            return plan(self, LU_data, LU_pivots, out)
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+        if modes:
+            return lu_solve_packet.call_method_parameters(self, LU_data, LU_pivots)
         try:
             plan = lu_solve_plans[self._spec][LU_data._spec, LU_pivots._spec]
         except (KeyError, AttributeError, TypeError):
             plan = lu_solve_packet.miss_method(self, LU_data, LU_pivots)
         return plan(self, LU_data, LU_pivots)
 
-    def inverse(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return inverse_packet.call_method_parameters(self, out=out)
-            try:
-                plan = inverse_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = inverse_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def inverse(self) -> Tensor:
+        if modes:
+            return inverse_packet.call_method_parameters(self)
         try:
             plan = inverse_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -124,116 +81,64 @@ class FactorizationMethods:
         return plan(self)
 
     def triangular_solve(
-        self,
-        A: Tensor,
-        upper: bool = True,
-        transpose: bool = False,
-        unitriangular: bool = False,
-        *,
-        out: tuple[Tensor, Tensor] | None = None,
+        self, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
     ) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return triangular_solve_packet.call_method_parameters(
-                    self, A, upper, transpose, unitriangular, out=out
-                )
-            try:
-                plan = triangular_solve_outs[self._spec, A._spec, upper, transpose, unitriangular, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = triangular_solve_packet.miss_out_method(self, A, upper, transpose, unitriangular, out)
-            return plan(self, A, out)
+        if modes:
+            return triangular_solve_packet.call_method_parameters(self, A, upper, transpose, unitriangular)
         try:
             plan = triangular_solve_plans[self._spec][A._spec, upper, transpose, unitriangular]
         except (KeyError, AttributeError, TypeError):
             plan = triangular_solve_packet.miss_method(self, A, upper, transpose, unitriangular)
         return plan(self, A)
 
-    def cholesky(self, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cholesky_packet.call_method_parameters(self, upper, out=out)
-            try:
-                plan = cholesky_outs[self._spec, upper, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cholesky_packet.miss_out_method(self, upper, out)
-            return plan(self, out)
+    def cholesky(self, upper: bool = False) -> Tensor:
+        if modes:
+            return cholesky_packet.call_method_parameters(self, upper)
         try:
             plan = cholesky_plans[self._spec][upper]
         except (KeyError, AttributeError, TypeError):
             plan = cholesky_packet.miss_method(self, upper)
         return plan(self)
 
-    def cholesky_solve(self, input2: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cholesky_solve_packet.call_method_parameters(self, input2, upper, out=out)
-            try:
-                plan = cholesky_solve_outs[self._spec, input2._spec, upper, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cholesky_solve_packet.miss_out_method(self, input2, upper, out)
-            return plan(self, input2, out)
+    def cholesky_solve(self, input2: Tensor, upper: bool = False) -> Tensor:
+        if modes:
+            return cholesky_solve_packet.call_method_parameters(self, input2, upper)
         try:
             plan = cholesky_solve_plans[self._spec][input2._spec, upper]
         except (KeyError, AttributeError, TypeError):
             plan = cholesky_solve_packet.miss_method(self, input2, upper)
         return plan(self, input2)
 
-    def cholesky_inverse(self, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cholesky_inverse_packet.call_method_parameters(self, upper, out=out)
-            try:
-                plan = cholesky_inverse_outs[self._spec, upper, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cholesky_inverse_packet.miss_out_method(self, upper, out)
-            return plan(self, out)
+    def cholesky_inverse(self, upper: bool = False) -> Tensor:
+        if modes:
+            return cholesky_inverse_packet.call_method_parameters(self, upper)
         try:
             plan = cholesky_inverse_plans[self._spec][upper]
         except (KeyError, AttributeError, TypeError):
             plan = cholesky_inverse_packet.miss_method(self, upper)
         return plan(self)
 
-    def qr(self, some: bool = True, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return qr_packet.call_method_parameters(self, some, out=out)
-            try:
-                plan = qr_outs[self._spec, some, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = qr_packet.miss_out_method(self, some, out)
-            return plan(self, out)
+    def qr(self, some: bool = True) -> tuple[Tensor, Tensor]:
+        if modes:
+            return qr_packet.call_method_parameters(self, some)
         try:
             plan = qr_plans[self._spec][some]
         except (KeyError, AttributeError, TypeError):
             plan = qr_packet.miss_method(self, some)
         return plan(self)
 
-    def orgqr(self, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return orgqr_packet.call_method_parameters(self, input2, out=out)
-            try:
-                plan = orgqr_outs[self._spec, input2._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = orgqr_packet.miss_out_method(self, input2, out)
-            return plan(self, input2, out)
+    def orgqr(self, input2: Tensor) -> Tensor:
+        if modes:
+            return orgqr_packet.call_method_parameters(self, input2)
         try:
             plan = orgqr_plans[self._spec][input2._spec]
         except (KeyError, AttributeError, TypeError):
             plan = orgqr_packet.miss_method(self, input2)
         return plan(self, input2)
 
-    def svd(
-        self, some: bool = True, compute_uv: bool = True, *, out: tuple[Tensor, Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return svd_packet.call_method_parameters(self, some, compute_uv, out=out)
-            try:
-                plan = svd_outs[self._spec, some, compute_uv, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = svd_packet.miss_out_method(self, some, compute_uv, out)
-            return plan(self, out)
+    def svd(self, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        if modes:
+            return svd_packet.call_method_parameters(self, some, compute_uv)
         try:
             plan = svd_plans[self._spec][some, compute_uv]
         except (KeyError, AttributeError, TypeError):

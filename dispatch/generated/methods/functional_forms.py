@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
+from ...core.public_form import METHOD
 from ..functions.functional_forms import (
     as_strided_scatter_packet,
     as_strided_scatter_plans,
@@ -15,7 +17,6 @@ from ..functions.functional_forms import (
     diagonal_scatter_plans,
     select_scatter_packet,
     select_scatter_plans,
-    slice_scatter_outs,
     slice_scatter_packet,
     slice_scatter_plans,
 )
@@ -33,8 +34,12 @@ class FunctionalFormsMethods:
 
     _spec: Any
 
-    def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
-        if modes:
+    def select_scatter(
+        self, src: Tensor, dim: int = REQUIRED, index: int = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return select_scatter_packet.call_named(METHOD, None, {"axis": axis}, self, src, dim, index)
             return select_scatter_packet.call_method_parameters(self, src, dim, index)
         try:
             plan = select_scatter_plans[self._spec][src._spec, dim, index]
@@ -49,17 +54,14 @@ class FunctionalFormsMethods:
         start: int | None = None,
         end: int | None = None,
         step: int = 1,
-        *,
-        out: Tensor | None = None,
+        axis: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return slice_scatter_packet.call_method_parameters(self, src, dim, start, end, step, out=out)
-            try:
-                plan = slice_scatter_outs[self._spec, src._spec, dim, start, end, step, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = slice_scatter_packet.miss_out_method(self, src, dim, start, end, step, out)
-            return plan(self, src, out)
+        if modes or axis is not None:
+            if axis is not None:
+                return slice_scatter_packet.call_named(
+                    METHOD, None, {"axis": axis}, self, src, dim, start, end, step
+                )
+            return slice_scatter_packet.call_method_parameters(self, src, dim, start, end, step)
         try:
             plan = slice_scatter_plans[self._spec][src._spec, dim, start, end, step]
         except (KeyError, AttributeError, TypeError):

@@ -38,6 +38,6 @@ class HistogramMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return histogram_packet.call_method(self, *args, **kwargs)
         return histogram_packet.general((self, *args), kwargs, METHOD)

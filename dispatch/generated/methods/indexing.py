@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import SHORT
 from ...core.public_form import METHOD
@@ -21,19 +21,16 @@ from ..functions.indexing import (
     fliplr_plans,
     flipud_packet,
     flipud_plans,
-    gather_outs,
     gather_packet,
     gather_plans,
     index_add__packet,
     index_add__plans,
     index_add__scaled,
-    index_add_outs,
     index_add_packet,
     index_add_plans,
     index_add_scaled,
     index_copy__packet,
     index_copy__plans,
-    index_copy_outs,
     index_copy_packet,
     index_copy_plans,
     index_fill__packet,
@@ -48,10 +45,8 @@ from ..functions.indexing import (
     index_put_plans,
     index_reduce__packet,
     index_reduce__plans,
-    index_reduce_outs,
     index_reduce_packet,
     index_reduce_plans,
-    index_select_outs,
     index_select_packet,
     index_select_plans,
     masked_fill__packet,
@@ -62,15 +57,12 @@ from ..functions.indexing import (
     masked_scatter__plans,
     masked_scatter_packet,
     masked_scatter_plans,
-    masked_select_outs,
     masked_select_packet,
     masked_select_plans,
     nonzero_numpy_packet,
     nonzero_numpy_plans,
-    nonzero_outs,
     nonzero_packet,
     nonzero_plans,
-    nonzero_static_outs,
     nonzero_static_packet,
     nonzero_static_plans,
     put__packet,
@@ -88,31 +80,25 @@ from ..functions.indexing import (
     scatter__packet,
     scatter_add__packet,
     scatter_add__plans,
-    scatter_add_outs,
     scatter_add_packet,
     scatter_add_plans,
     scatter_packet,
     scatter_reduce__packet,
     scatter_reduce__plans,
-    scatter_reduce_outs,
     scatter_reduce_packet,
     scatter_reduce_plans,
-    take_along_dim_outs,
     take_along_dim_packet,
     take_along_dim_plans,
-    take_outs,
     take_packet,
     take_plans,
     tile_packet,
     tile_plans,
     tril__packet,
     tril__plans,
-    tril_outs,
     tril_packet,
     tril_plans,
     triu__packet,
     triu__plans,
-    triu_outs,
     triu_packet,
     triu_plans,
 )
@@ -212,15 +198,11 @@ class IndexingMethods:
             plan = index_put__packet.miss_method(self, indices, values, accumulate)
         return plan(self, indices, values)
 
-    def index_select(self, dim: int | str, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return index_select_packet.call_method_parameters(self, dim, index, out=out)
-            try:
-                plan = index_select_outs[self._spec, dim, index._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = index_select_packet.miss_out_method(self, dim, index, out)
-            return plan(self, index, out)
+    def index_select(self, dim: int | str = REQUIRED, index: Tensor = REQUIRED, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return index_select_packet.call_named(METHOD, None, {"axis": axis}, self, dim, index)
+            return index_select_packet.call_method_parameters(self, dim, index)
         try:
             plan = index_select_plans[self._spec][dim, index._spec]
         except (KeyError, AttributeError, TypeError):
@@ -228,23 +210,20 @@ class IndexingMethods:
         return plan(self, index)
 
     def index_add(
-        self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = INT_1, out: Tensor | None = None
+        self,
+        dim: int = REQUIRED,
+        index: Tensor = REQUIRED,
+        source: Tensor = REQUIRED,
+        beyond: Any = None,
+        alpha: Number = INT_1,
+        axis: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return index_add_packet.call_method_parameters(self, dim, index, source, alpha, out=out)
-            try:
-                plan = index_add_outs[
-                    self._spec,
-                    dim,
-                    index._spec,
-                    source._spec,
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = index_add_packet.miss_out_method(self, dim, index, source, alpha, out)
-            return plan(self, index, source, alpha, out)
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return index_add_packet.call_named(
+                    METHOD, beyond, {"axis": axis}, self, dim, index, source, alpha
+                )
+            return index_add_packet.call_method_parameters(self, dim, index, source, alpha)
         if alpha is INT_1:
             try:
                 plan = index_add_plans[self._spec][dim, index._spec, source._spec]
@@ -259,8 +238,20 @@ class IndexingMethods:
             plan = index_add_packet.miss_scaled_method(self, dim, index, source, alpha)
         return plan(self, index, source, alpha)
 
-    def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = INT_1) -> Tensor:
-        if modes:
+    def index_add_(
+        self,
+        dim: int = REQUIRED,
+        index: Tensor = REQUIRED,
+        source: Tensor = REQUIRED,
+        beyond: Any = None,
+        alpha: Number = INT_1,
+        axis: Any = None,
+    ) -> Tensor:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return index_add__packet.call_named(
+                    METHOD, beyond, {"axis": axis}, self, dim, index, source, alpha
+                )
             return index_add__packet.call_method_parameters(self, dim, index, source, alpha)
         if alpha is INT_1:
             try:
@@ -278,28 +269,20 @@ class IndexingMethods:
 
     def index_reduce(
         self,
-        dim: int,
-        index: Tensor,
-        source: Tensor,
-        reduce: str,
-        *,
+        dim: int = REQUIRED,
+        index: Tensor = REQUIRED,
+        source: Tensor = REQUIRED,
+        reduce: str = REQUIRED,
+        beyond: Any = None,
         include_self: bool = True,
-        out: Tensor | None = None,
+        axis: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return index_reduce_packet.call_method_parameters(
-                    self, dim, index, source, reduce, include_self, out=out
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return index_reduce_packet.call_named(
+                    METHOD, beyond, {"axis": axis}, self, dim, index, source, reduce, include_self
                 )
-            try:
-                plan = index_reduce_outs[
-                    self._spec, dim, index._spec, source._spec, reduce, include_self, out._spec
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = index_reduce_packet.miss_out_method(
-                    self, dim, index, source, reduce, include_self, out
-                )
-            return plan(self, index, source, out)
+            return index_reduce_packet.call_method_parameters(self, dim, index, source, reduce, include_self)
         try:
             plan = index_reduce_plans[self._spec][dim, index._spec, source._spec, reduce, include_self]
         except (KeyError, AttributeError, TypeError):
@@ -307,9 +290,20 @@ class IndexingMethods:
         return plan(self, index, source)
 
     def index_reduce_(
-        self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+        self,
+        dim: int = REQUIRED,
+        index: Tensor = REQUIRED,
+        source: Tensor = REQUIRED,
+        reduce: str = REQUIRED,
+        beyond: Any = None,
+        include_self: bool = True,
+        axis: Any = None,
     ) -> Tensor:
-        if modes:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return index_reduce__packet.call_named(
+                    METHOD, beyond, {"axis": axis}, self, dim, index, source, reduce, include_self
+                )
             return index_reduce__packet.call_method_parameters(self, dim, index, source, reduce, include_self)
         try:
             plan = index_reduce__plans[self._spec][dim, index._spec, source._spec, reduce, include_self]
@@ -317,23 +311,25 @@ class IndexingMethods:
             plan = index_reduce__packet.miss_method(self, dim, index, source, reduce, include_self)
         return plan(self, index, source)
 
-    def index_copy(self, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return index_copy_packet.call_method_parameters(self, dim, index, source, out=out)
-            try:
-                plan = index_copy_outs[self._spec, dim, index._spec, source._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = index_copy_packet.miss_out_method(self, dim, index, source, out)
-            return plan(self, index, source, out)
+    def index_copy(
+        self, dim: int = REQUIRED, index: Tensor = REQUIRED, source: Tensor = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return index_copy_packet.call_named(METHOD, None, {"axis": axis}, self, dim, index, source)
+            return index_copy_packet.call_method_parameters(self, dim, index, source)
         try:
             plan = index_copy_plans[self._spec][dim, index._spec, source._spec]
         except (KeyError, AttributeError, TypeError):
             plan = index_copy_packet.miss_method(self, dim, index, source)
         return plan(self, index, source)
 
-    def index_copy_(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
-        if modes:
+    def index_copy_(
+        self, dim: int = REQUIRED, index: Tensor = REQUIRED, source: Tensor = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return index_copy__packet.call_named(METHOD, None, {"axis": axis}, self, dim, index, source)
             return index_copy__packet.call_method_parameters(self, dim, index, source)
         try:
             plan = index_copy__plans[self._spec][dim, index._spec, source._spec]
@@ -341,8 +337,16 @@ class IndexingMethods:
             plan = index_copy__packet.miss_method(self, dim, index, source)
         return plan(self, index, source)
 
-    def index_fill(self, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
-        if modes:
+    def index_fill(
+        self,
+        dim: int | str = REQUIRED,
+        index: Tensor = REQUIRED,
+        value: Number | Tensor = REQUIRED,
+        axis: Any = None,
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return index_fill_packet.call_named(METHOD, None, {"axis": axis}, self, dim, index, value)
             return index_fill_packet.call_method_parameters(self, dim, index, value)
         cls = value.__class__
         try:
@@ -355,7 +359,13 @@ class IndexingMethods:
             plan = index_fill_packet.miss_method(self, dim, index, value)
         return plan(self, index, value)
 
-    def index_fill_(self, dim: int | str, index: Tensor, value: Number | Tensor) -> Tensor:
+    def index_fill_(
+        self,
+        dim: int | str = REQUIRED,
+        index: Tensor = REQUIRED,
+        value: Number | Tensor = REQUIRED,
+        axis: Any = None,
+    ) -> Tensor:
         """In place: a copy in which the slices at given indices of a dimension hold one value (`torch.Tensor.index_fill_`).
 
         Signatures::
@@ -391,7 +401,9 @@ class IndexingMethods:
             index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
             index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
         """
-        if modes:
+        if modes or axis is not None:
+            if axis is not None:
+                return index_fill__packet.call_named(METHOD, None, {"axis": axis}, self, dim, index, value)
             return index_fill__packet.call_method_parameters(self, dim, index, value)
         cls = value.__class__
         try:
@@ -405,31 +417,28 @@ class IndexingMethods:
         return plan(self, index, value)
 
     def gather(
-        self, dim: int | str, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
+        self,
+        dim: int | str = REQUIRED,
+        index: Tensor = REQUIRED,
+        beyond: Any = None,
+        sparse_grad: bool = False,
+        axis: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return gather_packet.call_method_parameters(self, dim, index, sparse_grad, out=out)
-            try:
-                plan = gather_outs[self._spec, dim, index._spec, sparse_grad, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = gather_packet.miss_out_method(self, dim, index, sparse_grad, out)
-            return plan(self, index, out)
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return gather_packet.call_named(METHOD, beyond, {"axis": axis}, self, dim, index, sparse_grad)
+            return gather_packet.call_method_parameters(self, dim, index, sparse_grad)
         try:
             plan = gather_plans[self._spec][dim, index._spec, sparse_grad]
         except (KeyError, AttributeError, TypeError):
             plan = gather_packet.miss_method(self, dim, index, sparse_grad)
         return plan(self, index)
 
-    def take_along_dim(self, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return take_along_dim_packet.call_method_parameters(self, indices, dim, out=out)
-            try:
-                plan = take_along_dim_outs[self._spec, indices._spec, dim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = take_along_dim_packet.miss_out_method(self, indices, dim, out)
-            return plan(self, indices, out)
+    def take_along_dim(self, indices: Tensor, dim: int | None = None, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return take_along_dim_packet.call_named(METHOD, None, {"axis": axis}, self, indices, dim)
+            return take_along_dim_packet.call_method_parameters(self, indices, dim)
         try:
             plan = take_along_dim_plans[self._spec][indices._spec, dim]
         except (KeyError, AttributeError, TypeError):
@@ -437,32 +446,34 @@ class IndexingMethods:
         return plan(self, indices)
 
     def scatter(self, *args: Any, **kwargs: Any) -> Tensor:
-        if modes or "out" in kwargs:
+        if modes:
             return scatter_packet.call_method(self, *args, **kwargs)
         return scatter_packet.general((self, *args), kwargs, METHOD)
 
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
-        if modes or "out" in kwargs:
+        if modes:
             return scatter__packet.call_method(self, *args, **kwargs)
         return scatter__packet.general((self, *args), kwargs, METHOD)
 
-    def scatter_add(self, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return scatter_add_packet.call_method_parameters(self, dim, index, src, out=out)
-            try:
-                plan = scatter_add_outs[self._spec, dim, index._spec, src._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = scatter_add_packet.miss_out_method(self, dim, index, src, out)
-            return plan(self, index, src, out)
+    def scatter_add(
+        self, dim: int = REQUIRED, index: Tensor = REQUIRED, src: Tensor = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return scatter_add_packet.call_named(METHOD, None, {"axis": axis}, self, dim, index, src)
+            return scatter_add_packet.call_method_parameters(self, dim, index, src)
         try:
             plan = scatter_add_plans[self._spec][dim, index._spec, src._spec]
         except (KeyError, AttributeError, TypeError):
             plan = scatter_add_packet.miss_method(self, dim, index, src)
         return plan(self, index, src)
 
-    def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        if modes:
+    def scatter_add_(
+        self, dim: int = REQUIRED, index: Tensor = REQUIRED, src: Tensor = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return scatter_add__packet.call_named(METHOD, None, {"axis": axis}, self, dim, index, src)
             return scatter_add__packet.call_method_parameters(self, dim, index, src)
         try:
             plan = scatter_add__plans[self._spec][dim, index._spec, src._spec]
@@ -472,26 +483,20 @@ class IndexingMethods:
 
     def scatter_reduce(
         self,
-        dim: int,
-        index: Tensor,
-        src: Tensor,
-        reduce: str,
-        *,
+        dim: int = REQUIRED,
+        index: Tensor = REQUIRED,
+        src: Tensor = REQUIRED,
+        reduce: str = REQUIRED,
+        beyond: Any = None,
         include_self: bool = True,
-        out: Tensor | None = None,
+        axis: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return scatter_reduce_packet.call_method_parameters(
-                    self, dim, index, src, reduce, include_self, out=out
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return scatter_reduce_packet.call_named(
+                    METHOD, beyond, {"axis": axis}, self, dim, index, src, reduce, include_self
                 )
-            try:
-                plan = scatter_reduce_outs[
-                    self._spec, dim, index._spec, src._spec, reduce, include_self, out._spec
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = scatter_reduce_packet.miss_out_method(self, dim, index, src, reduce, include_self, out)
-            return plan(self, index, src, out)
+            return scatter_reduce_packet.call_method_parameters(self, dim, index, src, reduce, include_self)
         try:
             plan = scatter_reduce_plans[self._spec][dim, index._spec, src._spec, reduce, include_self]
         except (KeyError, AttributeError, TypeError):
@@ -499,9 +504,20 @@ class IndexingMethods:
         return plan(self, index, src)
 
     def scatter_reduce_(
-        self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+        self,
+        dim: int = REQUIRED,
+        index: Tensor = REQUIRED,
+        src: Tensor = REQUIRED,
+        reduce: str = REQUIRED,
+        beyond: Any = None,
+        include_self: bool = True,
+        axis: Any = None,
     ) -> Tensor:
-        if modes:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return scatter_reduce__packet.call_named(
+                    METHOD, beyond, {"axis": axis}, self, dim, index, src, reduce, include_self
+                )
             return scatter_reduce__packet.call_method_parameters(self, dim, index, src, reduce, include_self)
         try:
             plan = scatter_reduce__plans[self._spec][dim, index._spec, src._spec, reduce, include_self]
@@ -579,45 +595,31 @@ class IndexingMethods:
             plan = masked_fill__packet.miss_method(self, mask, value)
         return plan(self, mask, value)
 
-    def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return masked_select_packet.call_method_parameters(self, mask, out=out)
-            try:
-                plan = masked_select_outs[self._spec, mask._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = masked_select_packet.miss_out_method(self, mask, out)
-            return plan(self, mask, out)
+    def masked_select(self, mask: Tensor) -> Tensor:
+        if modes:
+            return masked_select_packet.call_method_parameters(self, mask)
         try:
             plan = masked_select_plans[self._spec][mask._spec]
         except (KeyError, AttributeError, TypeError):
             plan = masked_select_packet.miss_method(self, mask)
         return plan(self, mask)
 
-    def nonzero(self, *, as_tuple: bool = NOT_GIVEN, out: Tensor | None = None) -> Tensor | Sequence[Tensor]:
-        if modes or out is not None:
-            if modes:
-                return nonzero_packet.call_method_parameters(self, as_tuple, out=out)
-            try:
-                plan = nonzero_outs[self._spec, as_tuple, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = nonzero_packet.miss_out_method(self, as_tuple, out)
-            return plan(self, out)
+    def nonzero(self, beyond: Any = None, as_tuple: bool = NOT_GIVEN) -> Tensor | Sequence[Tensor]:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return nonzero_packet.call_named(METHOD, beyond, {}, self, as_tuple)
+            return nonzero_packet.call_method_parameters(self, as_tuple)
         try:
             plan = nonzero_plans[self._spec][as_tuple]
         except (KeyError, AttributeError, TypeError):
             plan = nonzero_packet.miss_method(self, as_tuple)
         return plan(self)
 
-    def nonzero_static(self, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return nonzero_static_packet.call_method_parameters(self, size, fill_value, out=out)
-            try:
-                plan = nonzero_static_outs[self._spec, size, fill_value, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = nonzero_static_packet.miss_out_method(self, size, fill_value, out)
-            return plan(self, out)
+    def nonzero_static(self, beyond: Any = None, size: int = REQUIRED, fill_value: int = -1) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return nonzero_static_packet.call_named(METHOD, beyond, {}, self, size, fill_value)
+            return nonzero_static_packet.call_method_parameters(self, size, fill_value)
         try:
             plan = nonzero_static_plans[self._spec][size, fill_value]
         except (KeyError, AttributeError, TypeError):
@@ -664,15 +666,9 @@ class IndexingMethods:
             plan = argwhere_packet.miss_method(self)
         return plan(self)
 
-    def take(self, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return take_packet.call_method_parameters(self, index, out=out)
-            try:
-                plan = take_outs[self._spec, index._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = take_packet.miss_out_method(self, index, out)
-            return plan(self, index, out)
+    def take(self, index: Tensor) -> Tensor:
+        if modes:
+            return take_packet.call_method_parameters(self, index)
         try:
             plan = take_plans[self._spec][index._spec]
         except (KeyError, AttributeError, TypeError):
@@ -834,7 +830,7 @@ class IndexingMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return repeat_interleave_packet.call_method(self, *args, **kwargs)
         return repeat_interleave_packet.general((self, *args), kwargs, METHOD)
 
@@ -854,15 +850,9 @@ class IndexingMethods:
             plan = tile_packet.miss_method(self, dims)
         return plan(self)
 
-    def tril(self, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return tril_packet.call_method_parameters(self, diagonal, out=out)
-            try:
-                plan = tril_outs[self._spec, diagonal, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = tril_packet.miss_out_method(self, diagonal, out)
-            return plan(self, out)
+    def tril(self, diagonal: int = 0) -> Tensor:
+        if modes:
+            return tril_packet.call_method_parameters(self, diagonal)
         try:
             plan = tril_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
@@ -878,15 +868,9 @@ class IndexingMethods:
             plan = tril__packet.miss_method(self, diagonal)
         return plan(self)
 
-    def triu(self, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return triu_packet.call_method_parameters(self, diagonal, out=out)
-            try:
-                plan = triu_outs[self._spec, diagonal, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = triu_packet.miss_out_method(self, diagonal, out)
-            return plan(self, out)
+    def triu(self, diagonal: int = 0) -> Tensor:
+        if modes:
+            return triu_packet.call_method_parameters(self, diagonal)
         try:
             plan = triu_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):

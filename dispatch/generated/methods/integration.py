@@ -11,7 +11,6 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.overload_packet import SHORT
 from ...core.public_form import METHOD
 from ..functions.integration import (
-    diff_outs,
     diff_packet,
     diff_plans,
     gradient_packet,
@@ -37,24 +36,12 @@ class IntegrationMethods:
         dim: int = -1,
         prepend: Tensor | None = None,
         append: Tensor | None = None,
-        *,
-        out: Tensor | None = None,
+        axis: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return diff_packet.call_method_parameters(self, n, dim, prepend, append, out=out)
-            try:
-                plan = diff_outs[
-                    self._spec,
-                    n,
-                    dim,
-                    (None if prepend is None else prepend._spec),
-                    (None if append is None else append._spec),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = diff_packet.miss_out_method(self, n, dim, prepend, append, out)
-            return plan(self, prepend, append, out)
+        if modes or axis is not None:
+            if axis is not None:
+                return diff_packet.call_named(METHOD, None, {"axis": axis}, self, n, dim, prepend, append)
+            return diff_packet.call_method_parameters(self, n, dim, prepend, append)
         try:
             plan = diff_plans[self._spec][
                 n,
@@ -78,6 +65,6 @@ class IntegrationMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return gradient_packet.call_method(self, *args, **kwargs)
         return gradient_packet.general((self, *args), kwargs, METHOD)

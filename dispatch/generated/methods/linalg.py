@@ -8,62 +8,51 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
 from ...core.constants import INT_1
+from ...core.public_form import METHOD
 from ..functions.linalg import (
-    _addmm_activation_outs,
     _addmm_activation_packet,
     _addmm_activation_plans,
     _addmm_activation_scaled,
     addbmm__packet,
     addbmm__plans,
     addbmm__scaled,
-    addbmm_outs,
     addbmm_packet,
     addbmm_plans,
     addbmm_scaled,
     addmm__packet,
     addmm__plans,
     addmm__scaled,
-    addmm_outs,
     addmm_packet,
     addmm_plans,
     addmm_scaled,
     addmv__packet,
     addmv__plans,
     addmv__scaled,
-    addmv_outs,
     addmv_packet,
     addmv_plans,
     addmv_scaled,
     baddbmm__packet,
     baddbmm__plans,
     baddbmm__scaled,
-    baddbmm_outs,
     baddbmm_packet,
     baddbmm_plans,
     baddbmm_scaled,
-    bmm_outs,
     bmm_packet,
     bmm_plans,
-    dot_outs,
     dot_packet,
     dot_plans,
-    ger_outs,
     ger_packet,
     ger_plans,
-    matmul_outs,
     matmul_packet,
     matmul_plans,
-    mm_outs,
     mm_packet,
     mm_plans,
-    mv_outs,
     mv_packet,
     mv_plans,
-    outer_outs,
     outer_packet,
     outer_plans,
-    vdot_outs,
     vdot_packet,
     vdot_plans,
 )
@@ -80,105 +69,65 @@ class LinalgMethods:
 
     _spec: Any
 
-    def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return mm_packet.call_method_parameters(self, mat2, out=out)
-            try:
-                plan = mm_outs[self._spec, mat2._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = mm_packet.miss_out_method(self, mat2, out)
-            return plan(self, mat2, out)
+    def mm(self, mat2: Tensor) -> Tensor:
+        if modes:
+            return mm_packet.call_method_parameters(self, mat2)
         try:
             plan = mm_plans[self._spec][mat2._spec]
         except (KeyError, AttributeError, TypeError):
             plan = mm_packet.miss_method(self, mat2)
         return plan(self, mat2)
 
-    def bmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bmm_packet.call_method_parameters(self, mat2, out=out)
-            try:
-                plan = bmm_outs[self._spec, mat2._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = bmm_packet.miss_out_method(self, mat2, out)
-            return plan(self, mat2, out)
+    def bmm(self, mat2: Tensor) -> Tensor:
+        if modes:
+            return bmm_packet.call_method_parameters(self, mat2)
         try:
             plan = bmm_plans[self._spec][mat2._spec]
         except (KeyError, AttributeError, TypeError):
             plan = bmm_packet.miss_method(self, mat2)
         return plan(self, mat2)
 
-    def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return mv_packet.call_method_parameters(self, vec, out=out)
-            try:
-                plan = mv_outs[self._spec, vec._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = mv_packet.miss_out_method(self, vec, out)
-            return plan(self, vec, out)
+    def mv(self, vec: Tensor) -> Tensor:
+        if modes:
+            return mv_packet.call_method_parameters(self, vec)
         try:
             plan = mv_plans[self._spec][vec._spec]
         except (KeyError, AttributeError, TypeError):
             plan = mv_packet.miss_method(self, vec)
         return plan(self, vec)
 
-    def dot(self, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return dot_packet.call_method_parameters(self, tensor, out=out)
-            try:
-                plan = dot_outs[self._spec, tensor._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = dot_packet.miss_out_method(self, tensor, out)
-            return plan(self, tensor, out)
+    def dot(self, tensor: Tensor) -> Tensor:
+        if modes:
+            return dot_packet.call_method_parameters(self, tensor)
         try:
             plan = dot_plans[self._spec][tensor._spec]
         except (KeyError, AttributeError, TypeError):
             plan = dot_packet.miss_method(self, tensor)
         return plan(self, tensor)
 
-    def vdot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return vdot_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = vdot_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = vdot_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def vdot(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return vdot_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return vdot_packet.call_method_parameters(self, other)
         try:
             plan = vdot_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = vdot_packet.miss_method(self, other)
         return plan(self, other)
 
-    def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return outer_packet.call_method_parameters(self, vec2, out=out)
-            try:
-                plan = outer_outs[self._spec, vec2._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = outer_packet.miss_out_method(self, vec2, out)
-            return plan(self, vec2, out)
+    def outer(self, vec2: Tensor) -> Tensor:
+        if modes:
+            return outer_packet.call_method_parameters(self, vec2)
         try:
             plan = outer_plans[self._spec][vec2._spec]
         except (KeyError, AttributeError, TypeError):
             plan = outer_packet.miss_method(self, vec2)
         return plan(self, vec2)
 
-    def ger(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return ger_packet.call_method_parameters(self, vec2, out=out)
-            try:
-                plan = ger_outs[self._spec, vec2._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = ger_packet.miss_out_method(self, vec2, out)
-            return plan(self, vec2, out)
+    def ger(self, vec2: Tensor) -> Tensor:
+        if modes:
+            return ger_packet.call_method_parameters(self, vec2)
         try:
             plan = ger_plans[self._spec][vec2._spec]
         except (KeyError, AttributeError, TypeError):
@@ -186,33 +135,12 @@ class LinalgMethods:
         return plan(self, vec2)
 
     def addmm(
-        self,
-        mat1: Tensor,
-        mat2: Tensor,
-        *more: Any,
-        beta: Number = INT_1,
-        alpha: Number = INT_1,
-        out: Tensor | None = None,
+        self, mat1: Tensor, mat2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return addmm_packet.call_deprecated(
-                (self, mat1, mat2, *more), {"beta": beta, "alpha": alpha, "out": out}, True
-            )
-        if modes or out is not None:
-            if modes:
-                return addmm_packet.call_method_parameters(self, mat1, mat2, beta, alpha, out=out)
-            try:
-                plan = addmm_outs[
-                    self._spec,
-                    mat1._spec,
-                    mat2._spec,
-                    (None if beta is INT_1 else beta.__class__),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = addmm_packet.miss_out_method(self, mat1, mat2, beta, alpha, out)
-            return plan(self, mat1, mat2, beta, alpha, out)
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addmm_packet.call_named(METHOD, beyond, {}, self, mat1, mat2, beta, alpha)
+            return addmm_packet.call_method_parameters(self, mat1, mat2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmm_plans[self._spec][mat1._spec, mat2._spec]
@@ -231,13 +159,11 @@ class LinalgMethods:
         return plan(self, mat1, mat2, beta, alpha)
 
     def addmm_(
-        self, mat1: Tensor, mat2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+        self, mat1: Tensor, mat2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return addmm__packet.call_deprecated(
-                (self, mat1, mat2, *more), {"beta": beta, "alpha": alpha}, True
-            )
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addmm__packet.call_named(METHOD, beyond, {}, self, mat1, mat2, beta, alpha)
             return addmm__packet.call_method_parameters(self, mat1, mat2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
@@ -260,30 +186,17 @@ class LinalgMethods:
         self,
         mat1: Tensor,
         mat2: Tensor,
-        *,
+        beyond: Any = None,
         beta: Number = INT_1,
         alpha: Number = INT_1,
         use_gelu: bool = False,
-        out: Tensor | None = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return _addmm_activation_packet.call_method_parameters(
-                    self, mat1, mat2, beta, alpha, use_gelu, out=out
+        if modes or beyond is not None:
+            if beyond is not None:
+                return _addmm_activation_packet.call_named(
+                    METHOD, beyond, {}, self, mat1, mat2, beta, alpha, use_gelu
                 )
-            try:
-                plan = _addmm_activation_outs[
-                    self._spec,
-                    mat1._spec,
-                    mat2._spec,
-                    (None if beta is INT_1 else beta.__class__),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    use_gelu,
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = _addmm_activation_packet.miss_out_method(self, mat1, mat2, beta, alpha, use_gelu, out)
-            return plan(self, mat1, mat2, beta, alpha, out)
+            return _addmm_activation_packet.call_method_parameters(self, mat1, mat2, beta, alpha, use_gelu)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = _addmm_activation_plans[self._spec][mat1._spec, mat2._spec, use_gelu]
@@ -303,33 +216,12 @@ class LinalgMethods:
         return plan(self, mat1, mat2, beta, alpha)
 
     def addmv(
-        self,
-        mat: Tensor,
-        vec: Tensor,
-        *more: Any,
-        beta: Number = INT_1,
-        alpha: Number = INT_1,
-        out: Tensor | None = None,
+        self, mat: Tensor, vec: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return addmv_packet.call_deprecated(
-                (self, mat, vec, *more), {"beta": beta, "alpha": alpha, "out": out}, True
-            )
-        if modes or out is not None:
-            if modes:
-                return addmv_packet.call_method_parameters(self, mat, vec, beta, alpha, out=out)
-            try:
-                plan = addmv_outs[
-                    self._spec,
-                    mat._spec,
-                    vec._spec,
-                    (None if beta is INT_1 else beta.__class__),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = addmv_packet.miss_out_method(self, mat, vec, beta, alpha, out)
-            return plan(self, mat, vec, beta, alpha, out)
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addmv_packet.call_named(METHOD, beyond, {}, self, mat, vec, beta, alpha)
+            return addmv_packet.call_method_parameters(self, mat, vec, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addmv_plans[self._spec][mat._spec, vec._spec]
@@ -348,13 +240,11 @@ class LinalgMethods:
         return plan(self, mat, vec, beta, alpha)
 
     def addmv_(
-        self, mat: Tensor, vec: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+        self, mat: Tensor, vec: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return addmv__packet.call_deprecated(
-                (self, mat, vec, *more), {"beta": beta, "alpha": alpha}, True
-            )
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addmv__packet.call_named(METHOD, beyond, {}, self, mat, vec, beta, alpha)
             return addmv__packet.call_method_parameters(self, mat, vec, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
@@ -374,33 +264,12 @@ class LinalgMethods:
         return plan(self, mat, vec, beta, alpha)
 
     def baddbmm(
-        self,
-        batch1: Tensor,
-        batch2: Tensor,
-        *more: Any,
-        beta: Number = INT_1,
-        alpha: Number = INT_1,
-        out: Tensor | None = None,
+        self, batch1: Tensor, batch2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return baddbmm_packet.call_deprecated(
-                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, True
-            )
-        if modes or out is not None:
-            if modes:
-                return baddbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha, out=out)
-            try:
-                plan = baddbmm_outs[
-                    self._spec,
-                    batch1._spec,
-                    batch2._spec,
-                    (None if beta is INT_1 else beta.__class__),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = baddbmm_packet.miss_out_method(self, batch1, batch2, beta, alpha, out)
-            return plan(self, batch1, batch2, beta, alpha, out)
+        if modes or beyond is not None:
+            if beyond is not None:
+                return baddbmm_packet.call_named(METHOD, beyond, {}, self, batch1, batch2, beta, alpha)
+            return baddbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = baddbmm_plans[self._spec][batch1._spec, batch2._spec]
@@ -419,13 +288,11 @@ class LinalgMethods:
         return plan(self, batch1, batch2, beta, alpha)
 
     def baddbmm_(
-        self, batch1: Tensor, batch2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+        self, batch1: Tensor, batch2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return baddbmm__packet.call_deprecated(
-                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, True
-            )
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return baddbmm__packet.call_named(METHOD, beyond, {}, self, batch1, batch2, beta, alpha)
             return baddbmm__packet.call_method_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
@@ -445,33 +312,12 @@ class LinalgMethods:
         return plan(self, batch1, batch2, beta, alpha)
 
     def addbmm(
-        self,
-        batch1: Tensor,
-        batch2: Tensor,
-        *more: Any,
-        beta: Number = INT_1,
-        alpha: Number = INT_1,
-        out: Tensor | None = None,
+        self, batch1: Tensor, batch2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return addbmm_packet.call_deprecated(
-                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha, "out": out}, True
-            )
-        if modes or out is not None:
-            if modes:
-                return addbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha, out=out)
-            try:
-                plan = addbmm_outs[
-                    self._spec,
-                    batch1._spec,
-                    batch2._spec,
-                    (None if beta is INT_1 else beta.__class__),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = addbmm_packet.miss_out_method(self, batch1, batch2, beta, alpha, out)
-            return plan(self, batch1, batch2, beta, alpha, out)
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addbmm_packet.call_named(METHOD, beyond, {}, self, batch1, batch2, beta, alpha)
+            return addbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
                 plan = addbmm_plans[self._spec][batch1._spec, batch2._spec]
@@ -490,13 +336,11 @@ class LinalgMethods:
         return plan(self, batch1, batch2, beta, alpha)
 
     def addbmm_(
-        self, batch1: Tensor, batch2: Tensor, *more: Any, beta: Number = INT_1, alpha: Number = INT_1
+        self, batch1: Tensor, batch2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
     ) -> Tensor:
-        if more:
-            return addbmm__packet.call_deprecated(
-                (self, batch1, batch2, *more), {"beta": beta, "alpha": alpha}, True
-            )
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addbmm__packet.call_named(METHOD, beyond, {}, self, batch1, batch2, beta, alpha)
             return addbmm__packet.call_method_parameters(self, batch1, batch2, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
@@ -515,15 +359,11 @@ class LinalgMethods:
             plan = addbmm__packet.miss_scaled_method(self, batch1, batch2, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
-    def matmul(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return matmul_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = matmul_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = matmul_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def matmul(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return matmul_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return matmul_packet.call_method_parameters(self, other)
         try:
             plan = matmul_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):

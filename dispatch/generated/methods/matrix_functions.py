@@ -15,12 +15,10 @@ from ..functions.matrix_functions import (
     logdet_plans,
     matrix_exp_packet,
     matrix_exp_plans,
-    matrix_power_outs,
     matrix_power_packet,
     matrix_power_plans,
     pinverse_packet,
     pinverse_plans,
-    slogdet_outs,
     slogdet_packet,
     slogdet_plans,
 )
@@ -45,15 +43,9 @@ class MatrixFunctionsMethods:
             plan = det_packet.miss_method(self)
         return plan(self)
 
-    def slogdet(self, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return slogdet_packet.call_method_parameters(self, out=out)
-            try:
-                plan = slogdet_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = slogdet_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def slogdet(self) -> tuple[Tensor, Tensor]:
+        if modes:
+            return slogdet_packet.call_method_parameters(self)
         try:
             plan = slogdet_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -78,15 +70,9 @@ class MatrixFunctionsMethods:
             plan = pinverse_packet.miss_method(self, rcond)
         return plan(self, rcond)
 
-    def matrix_power(self, n: int, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return matrix_power_packet.call_method_parameters(self, n, out=out)
-            try:
-                plan = matrix_power_outs[self._spec, n, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = matrix_power_packet.miss_out_method(self, n, out)
-            return plan(self, out)
+    def matrix_power(self, n: int) -> Tensor:
+        if modes:
+            return matrix_power_packet.call_method_parameters(self, n)
         try:
             plan = matrix_power_plans[self._spec][n]
         except (KeyError, AttributeError, TypeError):

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
 from ...core.constants import INT_2
+from ...core.public_form import METHOD
 from ..functions.norm import (
-    dist_outs,
     dist_packet,
     dist_plans,
     dist_scaled,
     renorm__packet,
     renorm__plans,
-    renorm_outs,
     renorm_packet,
     renorm_plans,
 )
@@ -33,15 +33,11 @@ class NormMethods:
 
     _spec: Any
 
-    def dist(self, other: Tensor, p: Number = INT_2, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return dist_packet.call_method_parameters(self, other, p, out=out)
-            try:
-                plan = dist_outs[self._spec, other._spec, (None if p is INT_2 else p.__class__), out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = dist_packet.miss_out_method(self, other, p, out)
-            return plan(self, other, p, out)
+    def dist(self, other: Tensor = REQUIRED, p: Number = INT_2, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return dist_packet.call_named(METHOD, None, {"x2": x2}, self, other, p)
+            return dist_packet.call_method_parameters(self, other, p)
         if p is INT_2:
             try:
                 plan = dist_plans[self._spec][other._spec]
@@ -54,23 +50,21 @@ class NormMethods:
             plan = dist_packet.miss_scaled_method(self, other, p)
         return plan(self, other, p)
 
-    def renorm(self, p: Number, dim: int, maxnorm: Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return renorm_packet.call_method_parameters(self, p, dim, maxnorm, out=out)
-            try:
-                plan = renorm_outs[self._spec, p.__class__, dim, maxnorm.__class__, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = renorm_packet.miss_out_method(self, p, dim, maxnorm, out)
-            return plan(self, p, maxnorm, out)
+    def renorm(self, p: Number, dim: int = REQUIRED, maxnorm: Number = REQUIRED, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return renorm_packet.call_named(METHOD, None, {"axis": axis}, self, p, dim, maxnorm)
+            return renorm_packet.call_method_parameters(self, p, dim, maxnorm)
         try:
             plan = renorm_plans[self._spec][p.__class__, dim, maxnorm.__class__]
         except (KeyError, AttributeError, TypeError):
             plan = renorm_packet.miss_method(self, p, dim, maxnorm)
         return plan(self, p, maxnorm)
 
-    def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
-        if modes:
+    def renorm_(self, p: Number, dim: int = REQUIRED, maxnorm: Number = REQUIRED, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return renorm__packet.call_named(METHOD, None, {"axis": axis}, self, p, dim, maxnorm)
             return renorm__packet.call_method_parameters(self, p, dim, maxnorm)
         try:
             plan = renorm__plans[self._spec][p.__class__, dim, maxnorm.__class__]

@@ -8,163 +8,134 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
+from ...core.public_form import METHOD
 from ..functions.pointwise import (
     _conj_physical__packet,
     _conj_physical__plans,
     abs__packet,
     abs__plans,
-    abs_outs,
     abs_packet,
     abs_plans,
     absolute__packet,
     absolute__plans,
-    absolute_outs,
     absolute_packet,
     absolute_plans,
     acos__packet,
     acos__plans,
-    acos_outs,
     acos_packet,
     acos_plans,
     acosh__packet,
     acosh__plans,
-    acosh_outs,
     acosh_packet,
     acosh_plans,
     add__packet,
     add__plans,
     add__scaled,
-    add_outs,
     add_packet,
     add_plans,
     add_scaled,
     addcdiv__packet,
     addcdiv__plans,
     addcdiv__scaled,
-    addcdiv_outs,
     addcdiv_packet,
     addcdiv_plans,
     addcdiv_scaled,
     addcmul__packet,
     addcmul__plans,
     addcmul__scaled,
-    addcmul_outs,
     addcmul_packet,
     addcmul_plans,
     addcmul_scaled,
-    angle_outs,
     angle_packet,
     angle_plans,
     arccos__packet,
     arccos__plans,
-    arccos_outs,
     arccos_packet,
     arccos_plans,
     arccosh__packet,
     arccosh__plans,
-    arccosh_outs,
     arccosh_packet,
     arccosh_plans,
     arcsin__packet,
     arcsin__plans,
-    arcsin_outs,
     arcsin_packet,
     arcsin_plans,
     arcsinh__packet,
     arcsinh__plans,
-    arcsinh_outs,
     arcsinh_packet,
     arcsinh_plans,
     arctan2__packet,
     arctan2__plans,
-    arctan2_outs,
     arctan2_packet,
     arctan2_plans,
     arctan__packet,
     arctan__plans,
-    arctan_outs,
     arctan_packet,
     arctan_plans,
     arctanh__packet,
     arctanh__plans,
-    arctanh_outs,
     arctanh_packet,
     arctanh_plans,
     asin__packet,
     asin__plans,
-    asin_outs,
     asin_packet,
     asin_plans,
     asinh__packet,
     asinh__plans,
-    asinh_outs,
     asinh_packet,
     asinh_plans,
     atan2__packet,
     atan2__plans,
-    atan2_outs,
     atan2_packet,
     atan2_plans,
     atan__packet,
     atan__plans,
-    atan_outs,
     atan_packet,
     atan_plans,
     atanh__packet,
     atanh__plans,
-    atanh_outs,
     atanh_packet,
     atanh_plans,
     bitwise_and__packet,
     bitwise_and__plans,
-    bitwise_and_outs,
     bitwise_and_packet,
     bitwise_and_plans,
     bitwise_left_shift__packet,
     bitwise_left_shift__plans,
-    bitwise_left_shift_outs,
     bitwise_left_shift_packet,
     bitwise_left_shift_plans,
     bitwise_not__packet,
     bitwise_not__plans,
-    bitwise_not_outs,
     bitwise_not_packet,
     bitwise_not_plans,
     bitwise_or__packet,
     bitwise_or__plans,
-    bitwise_or_outs,
     bitwise_or_packet,
     bitwise_or_plans,
     bitwise_right_shift__packet,
     bitwise_right_shift__plans,
-    bitwise_right_shift_outs,
     bitwise_right_shift_packet,
     bitwise_right_shift_plans,
     bitwise_xor__packet,
     bitwise_xor__plans,
-    bitwise_xor_outs,
     bitwise_xor_packet,
     bitwise_xor_plans,
     ceil__packet,
     ceil__plans,
-    ceil_outs,
     ceil_packet,
     ceil_plans,
     clamp__packet,
     clamp__plans,
     clamp_max__packet,
     clamp_max__plans,
-    clamp_max_outs,
     clamp_max_packet,
     clamp_max_plans,
     clamp_min__packet,
     clamp_min__plans,
-    clamp_min_outs,
     clamp_min_packet,
     clamp_min_plans,
-    clamp_outs,
     clamp_packet,
     clamp_plans,
     clip__packet,
@@ -174,117 +145,93 @@ from ..functions.pointwise import (
     conj_packet,
     conj_physical__packet,
     conj_physical__plans,
-    conj_physical_outs,
     conj_physical_packet,
     conj_physical_plans,
     conj_plans,
     copysign__packet,
     copysign__plans,
-    copysign_outs,
     copysign_packet,
     copysign_plans,
     cos__packet,
     cos__plans,
-    cos_outs,
     cos_packet,
     cos_plans,
     cosh__packet,
     cosh__plans,
-    cosh_outs,
     cosh_packet,
     cosh_plans,
     deg2rad__packet,
     deg2rad__plans,
-    deg2rad_outs,
     deg2rad_packet,
     deg2rad_plans,
     div__packet,
     div__plans,
-    div_outs,
     div_packet,
     div_plans,
     divide__packet,
     divide__plans,
-    divide_outs,
     divide_packet,
     divide_plans,
     eq__packet,
     eq__plans,
-    eq_outs,
     eq_packet,
     eq_plans,
     erf__packet,
     erf__plans,
-    erf_outs,
     erf_packet,
     erf_plans,
     erfc__packet,
     erfc__plans,
-    erfc_outs,
     erfc_packet,
     erfc_plans,
     exp2__packet,
     exp2__plans,
-    exp2_outs,
     exp2_packet,
     exp2_plans,
     exp__packet,
     exp__plans,
-    exp_outs,
     exp_packet,
     exp_plans,
     expm1__packet,
     expm1__plans,
-    expm1_outs,
     expm1_packet,
     expm1_plans,
     fix__packet,
     fix__plans,
-    fix_outs,
     fix_packet,
     fix_plans,
     float_power__packet,
     float_power__plans,
-    float_power_outs,
     float_power_packet,
     float_power_plans,
     floor__packet,
     floor__plans,
     floor_divide__packet,
     floor_divide__plans,
-    floor_divide_outs,
     floor_divide_packet,
     floor_divide_plans,
-    floor_outs,
     floor_packet,
     floor_plans,
-    fmax_outs,
     fmax_packet,
     fmax_plans,
-    fmin_outs,
     fmin_packet,
     fmin_plans,
     fmod__packet,
     fmod__plans,
-    fmod_outs,
     fmod_packet,
     fmod_plans,
     frac__packet,
     frac__plans,
-    frac_outs,
     frac_packet,
     frac_plans,
-    frexp_outs,
     frexp_packet,
     frexp_plans,
     gcd__packet,
     gcd__plans,
-    gcd_outs,
     gcd_packet,
     gcd_plans,
     ge__packet,
     ge__plans,
-    ge_outs,
     ge_packet,
     ge_plans,
     gelu__packet,
@@ -293,25 +240,20 @@ from ..functions.pointwise import (
     greater__plans,
     greater_equal__packet,
     greater_equal__plans,
-    greater_equal_outs,
     greater_equal_packet,
     greater_equal_plans,
-    greater_outs,
     greater_packet,
     greater_plans,
     gt__packet,
     gt__plans,
-    gt_outs,
     gt_packet,
     gt_plans,
     heaviside__packet,
     heaviside__plans,
-    heaviside_outs,
     heaviside_packet,
     heaviside_plans,
     hypot__packet,
     hypot__plans,
-    hypot_outs,
     hypot_packet,
     hypot_plans,
     isfinite_packet,
@@ -322,163 +264,130 @@ from ..functions.pointwise import (
     isnan_plans,
     lcm__packet,
     lcm__plans,
-    lcm_outs,
     lcm_packet,
     lcm_plans,
     ldexp__packet,
     ldexp__plans,
-    ldexp_outs,
     ldexp_packet,
     ldexp_plans,
     le__packet,
     le__plans,
-    le_outs,
     le_packet,
     le_plans,
     leaky_relu__packet,
     leaky_relu__plans,
     lerp__packet,
     lerp__plans,
-    lerp_outs,
     lerp_packet,
     lerp_plans,
     less__packet,
     less__plans,
     less_equal__packet,
     less_equal__plans,
-    less_equal_outs,
     less_equal_packet,
     less_equal_plans,
-    less_outs,
     less_packet,
     less_plans,
     log1p__packet,
     log1p__plans,
-    log1p_outs,
     log1p_packet,
     log1p_plans,
     log2__packet,
     log2__plans,
-    log2_outs,
     log2_packet,
     log2_plans,
     log10__packet,
     log10__plans,
-    log10_outs,
     log10_packet,
     log10_plans,
     log__packet,
     log__plans,
-    log_outs,
     log_packet,
     log_plans,
-    logaddexp2_outs,
     logaddexp2_packet,
     logaddexp2_plans,
-    logaddexp_outs,
     logaddexp_packet,
     logaddexp_plans,
     logical_and__packet,
     logical_and__plans,
-    logical_and_outs,
     logical_and_packet,
     logical_and_plans,
     logical_not__packet,
     logical_not__plans,
-    logical_not_outs,
     logical_not_packet,
     logical_not_plans,
     logical_or__packet,
     logical_or__plans,
-    logical_or_outs,
     logical_or_packet,
     logical_or_plans,
     logical_xor__packet,
     logical_xor__plans,
-    logical_xor_outs,
     logical_xor_packet,
     logical_xor_plans,
     logit__packet,
     logit__plans,
-    logit_outs,
     logit_packet,
     logit_plans,
     lt__packet,
     lt__plans,
-    lt_outs,
     lt_packet,
     lt_plans,
-    maximum_outs,
     maximum_packet,
     maximum_plans,
-    minimum_outs,
     minimum_packet,
     minimum_plans,
     mul__packet,
     mul__plans,
-    mul_outs,
     mul_packet,
     mul_plans,
     multiply__packet,
     multiply__plans,
-    multiply_outs,
     multiply_packet,
     multiply_plans,
     nan_to_num__packet,
     nan_to_num__plans,
-    nan_to_num_outs,
     nan_to_num_packet,
     nan_to_num_plans,
     ne__packet,
     ne__plans,
-    ne_outs,
     ne_packet,
     ne_plans,
     neg__packet,
     neg__plans,
-    neg_outs,
     neg_packet,
     neg_plans,
     negative__packet,
     negative__plans,
-    negative_outs,
     negative_packet,
     negative_plans,
     nextafter__packet,
     nextafter__plans,
-    nextafter_outs,
     nextafter_packet,
     nextafter_plans,
     not_equal__packet,
     not_equal__plans,
-    not_equal_outs,
     not_equal_packet,
     not_equal_plans,
     positive_packet,
     positive_plans,
     pow__packet,
     pow__plans,
-    pow_outs,
     pow_packet,
     pow_plans,
     rad2deg__packet,
     rad2deg__plans,
-    rad2deg_outs,
     rad2deg_packet,
     rad2deg_plans,
     reciprocal__packet,
     reciprocal__plans,
-    reciprocal_outs,
     reciprocal_packet,
     reciprocal_plans,
     relu__packet,
     relu__plans,
-    relu_outs,
     relu_packet,
     relu_plans,
     remainder__packet,
     remainder__plans,
-    remainder_outs,
     remainder_packet,
     remainder_plans,
     resolve_conj_packet,
@@ -487,12 +396,10 @@ from ..functions.pointwise import (
     resolve_neg_plans,
     round__packet,
     round__plans,
-    round_outs,
     round_packet,
     round_plans,
     rsqrt__packet,
     rsqrt__plans,
-    rsqrt_outs,
     rsqrt_packet,
     rsqrt_plans,
     rsub_packet,
@@ -500,89 +407,72 @@ from ..functions.pointwise import (
     rsub_scaled,
     sgn__packet,
     sgn__plans,
-    sgn_outs,
     sgn_packet,
     sgn_plans,
     sigmoid__packet,
     sigmoid__plans,
-    sigmoid_outs,
     sigmoid_packet,
     sigmoid_plans,
     sign__packet,
     sign__plans,
-    sign_outs,
     sign_packet,
     sign_plans,
-    signbit_outs,
     signbit_packet,
     signbit_plans,
     silu__packet,
     silu__plans,
     sin__packet,
     sin__plans,
-    sin_outs,
     sin_packet,
     sin_plans,
     sinc__packet,
     sinc__plans,
-    sinc_outs,
     sinc_packet,
     sinc_plans,
     sinh__packet,
     sinh__plans,
-    sinh_outs,
     sinh_packet,
     sinh_plans,
     sqrt__packet,
     sqrt__plans,
-    sqrt_outs,
     sqrt_packet,
     sqrt_plans,
     square__packet,
     square__plans,
-    square_outs,
     square_packet,
     square_plans,
     sub__packet,
     sub__plans,
     sub__scaled,
-    sub_outs,
     sub_packet,
     sub_plans,
     sub_scaled,
     subtract__packet,
     subtract__plans,
     subtract__scaled,
-    subtract_outs,
     subtract_packet,
     subtract_plans,
     subtract_scaled,
     tan__packet,
     tan__plans,
-    tan_outs,
     tan_packet,
     tan_plans,
     tanh__packet,
     tanh__plans,
-    tanh_outs,
     tanh_packet,
     tanh_plans,
     true_divide__packet,
     true_divide__plans,
-    true_divide_outs,
     true_divide_packet,
     true_divide_plans,
     trunc__packet,
     trunc__plans,
-    trunc_outs,
     trunc_packet,
     trunc_plans,
-    where_outs,
     where_packet,
     where_plans,
     xlogy__packet,
     xlogy__plans,
-    xlogy_outs,
     xlogy_packet,
     xlogy_plans,
 )
@@ -602,30 +492,12 @@ class PointwiseMethods:
     _spec: Any
 
     def add(
-        self, other: Tensor | Number, *more: Any, alpha: Number = INT_1, out: Tensor | None = None
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
     ) -> Tensor:
-        if more:
-            return add_packet.call_deprecated((self, other, *more), {"alpha": alpha, "out": out}, True)
-        if modes or out is not None:
-            if modes:
-                return add_packet.call_method_parameters(self, other, alpha, out=out)
-            cls_other = other.__class__
-            try:
-                plan = add_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = add_packet.miss_out_method(self, other, alpha, out)
-            return plan(self, other, alpha, out)
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return add_packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
+            return add_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
             try:
@@ -669,10 +541,12 @@ class PointwiseMethods:
             plan = add_packet.operator_miss("__radd__", self, other, INT_1)
         return plan(self, other)
 
-    def add_(self, other: Tensor | Number, *more: Any, alpha: Number = INT_1) -> Tensor:
-        if more:
-            return add__packet.call_deprecated((self, other, *more), {"alpha": alpha}, True)
-        if modes:
+    def add_(
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return add__packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
             return add__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
@@ -706,30 +580,12 @@ class PointwiseMethods:
         return plan(self, other)
 
     def sub(
-        self, other: Tensor | Number, *more: Any, alpha: Number = INT_1, out: Tensor | None = None
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
     ) -> Tensor:
-        if more:
-            return sub_packet.call_deprecated((self, other, *more), {"alpha": alpha, "out": out}, True)
-        if modes or out is not None:
-            if modes:
-                return sub_packet.call_method_parameters(self, other, alpha, out=out)
-            cls_other = other.__class__
-            try:
-                plan = sub_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = sub_packet.miss_out_method(self, other, alpha, out)
-            return plan(self, other, alpha, out)
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return sub_packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
+            return sub_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
             try:
@@ -761,10 +617,12 @@ class PointwiseMethods:
             plan = sub_packet.operator_miss("__sub__", self, other, INT_1)
         return plan(self, other)
 
-    def sub_(self, other: Tensor | Number, *more: Any, alpha: Number = INT_1) -> Tensor:
-        if more:
-            return sub__packet.call_deprecated((self, other, *more), {"alpha": alpha}, True)
-        if modes:
+    def sub_(
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return sub__packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
             return sub__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
@@ -797,8 +655,12 @@ class PointwiseMethods:
             plan = sub__packet.operator_miss("__isub__", self, other, INT_1)
         return plan(self, other)
 
-    def rsub(self, other: Tensor | Number, *, alpha: Number = INT_1) -> Tensor:
-        if modes:
+    def rsub(
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return rsub_packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
             return rsub_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
@@ -831,26 +693,11 @@ class PointwiseMethods:
             plan = rsub_packet.operator_miss("__rsub__", self, other, INT_1)
         return plan(self, other)
 
-    def mul(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return mul_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = mul_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = mul_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def mul(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return mul_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return mul_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = mul_plans[self._spec][
@@ -884,8 +731,10 @@ class PointwiseMethods:
             plan = mul_packet.operator_miss("__rmul__", self, other)
         return plan(self, other)
 
-    def mul_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def mul_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return mul__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return mul__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -909,28 +758,16 @@ class PointwiseMethods:
         return plan(self, other)
 
     def div(
-        self, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN, out: Tensor | None = None
+        self,
+        other: Tensor | Number = REQUIRED,
+        beyond: Any = None,
+        rounding_mode: str | None = NOT_GIVEN,
+        x2: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return div_packet.call_method_parameters(self, other, rounding_mode, out=out)
-            cls_other = other.__class__
-            try:
-                plan = div_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    rounding_mode,
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = div_packet.miss_out_method(self, other, rounding_mode, out)
-            return plan(self, other, out)
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return div_packet.call_named(METHOD, beyond, {"x2": x2}, self, other, rounding_mode)
+            return div_packet.call_method_parameters(self, other, rounding_mode)
         cls = other.__class__
         try:
             plan = div_plans[self._spec][
@@ -952,8 +789,16 @@ class PointwiseMethods:
             plan = div_packet.operator_miss("__truediv__", self, other, NOT_GIVEN)
         return plan(self, other)
 
-    def div_(self, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
-        if modes:
+    def div_(
+        self,
+        other: Tensor | Number = REQUIRED,
+        beyond: Any = None,
+        rounding_mode: str | None = NOT_GIVEN,
+        x2: Any = None,
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return div__packet.call_named(METHOD, beyond, {"x2": x2}, self, other, rounding_mode)
             return div__packet.call_method_parameters(self, other, rounding_mode)
         cls = other.__class__
         try:
@@ -976,26 +821,11 @@ class PointwiseMethods:
             plan = div__packet.operator_miss("__itruediv__", self, other, NOT_GIVEN)
         return plan(self, other)
 
-    def floor_divide(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return floor_divide_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = floor_divide_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = floor_divide_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def floor_divide(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return floor_divide_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return floor_divide_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = floor_divide_plans[self._spec][
@@ -1017,8 +847,10 @@ class PointwiseMethods:
             plan = floor_divide_packet.operator_miss("__floordiv__", self, other)
         return plan(self, other)
 
-    def floor_divide_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def floor_divide_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return floor_divide__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return floor_divide__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -1041,26 +873,11 @@ class PointwiseMethods:
             plan = floor_divide__packet.operator_miss("__ifloordiv__", self, other)
         return plan(self, other)
 
-    def remainder(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return remainder_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = remainder_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = remainder_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def remainder(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return remainder_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return remainder_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = remainder_plans[self._spec][
@@ -1082,8 +899,10 @@ class PointwiseMethods:
             plan = remainder_packet.operator_miss("__mod__", self, other)
         return plan(self, other)
 
-    def remainder_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def remainder_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return remainder__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return remainder__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -1106,26 +925,11 @@ class PointwiseMethods:
             plan = remainder__packet.operator_miss("__imod__", self, other)
         return plan(self, other)
 
-    def fmod(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return fmod_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = fmod_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = fmod_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def fmod(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return fmod_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return fmod_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = fmod_plans[self._spec][
@@ -1135,8 +939,10 @@ class PointwiseMethods:
             plan = fmod_packet.miss_method(self, other)
         return plan(self, other)
 
-    def fmod_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def fmod_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return fmod__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return fmod__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -1147,26 +953,9 @@ class PointwiseMethods:
             plan = fmod__packet.miss_method(self, other)
         return plan(self, other)
 
-    def pow(self, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return pow_packet.call_method_parameters(self, exponent, out=out)
-            cls_exponent = exponent.__class__
-            try:
-                plan = pow_outs[
-                    self._spec,
-                    (
-                        cls_exponent
-                        if cls_exponent is float or cls_exponent is int
-                        else None
-                        if exponent is None
-                        else exponent._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = pow_packet.miss_out_method(self, exponent, out)
-            return plan(self, exponent, out)
+    def pow(self, exponent: Tensor | Number) -> Tensor:
+        if modes:
+            return pow_packet.call_method_parameters(self, exponent)
         cls = exponent.__class__
         try:
             plan = pow_plans[self._spec][
@@ -1212,83 +1001,65 @@ class PointwiseMethods:
             plan = pow__packet.operator_miss("__ipow__", self, exponent)
         return plan(self, exponent)
 
-    def maximum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return maximum_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = maximum_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = maximum_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def maximum(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return maximum_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return maximum_packet.call_method_parameters(self, other)
         try:
             plan = maximum_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = maximum_packet.miss_method(self, other)
         return plan(self, other)
 
-    def minimum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return minimum_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = minimum_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = minimum_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def minimum(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return minimum_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return minimum_packet.call_method_parameters(self, other)
         try:
             plan = minimum_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = minimum_packet.miss_method(self, other)
         return plan(self, other)
 
-    def fmax(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return fmax_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = fmax_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = fmax_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def fmax(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return fmax_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return fmax_packet.call_method_parameters(self, other)
         try:
             plan = fmax_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = fmax_packet.miss_method(self, other)
         return plan(self, other)
 
-    def fmin(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return fmin_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = fmin_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = fmin_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def fmin(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return fmin_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return fmin_packet.call_method_parameters(self, other)
         try:
             plan = fmin_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = fmin_packet.miss_method(self, other)
         return plan(self, other)
 
-    def atan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return atan2_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = atan2_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = atan2_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def atan2(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return atan2_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return atan2_packet.call_method_parameters(self, other)
         try:
             plan = atan2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = atan2_packet.miss_method(self, other)
         return plan(self, other)
 
-    def atan2_(self, other: Tensor) -> Tensor:
-        if modes:
+    def atan2_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return atan2__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return atan2__packet.call_method_parameters(self, other)
         try:
             plan = atan2__plans[self._spec][other._spec]
@@ -1296,23 +1067,21 @@ class PointwiseMethods:
             plan = atan2__packet.miss_method(self, other)
         return plan(self, other)
 
-    def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arctan2_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = arctan2_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arctan2_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def arctan2(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return arctan2_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return arctan2_packet.call_method_parameters(self, other)
         try:
             plan = arctan2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = arctan2_packet.miss_method(self, other)
         return plan(self, other)
 
-    def arctan2_(self, other: Tensor) -> Tensor:
-        if modes:
+    def arctan2_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return arctan2__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return arctan2__packet.call_method_parameters(self, other)
         try:
             plan = arctan2__plans[self._spec][other._spec]
@@ -1320,15 +1089,9 @@ class PointwiseMethods:
             plan = arctan2__packet.miss_method(self, other)
         return plan(self, other)
 
-    def neg(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return neg_packet.call_method_parameters(self, out=out)
-            try:
-                plan = neg_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = neg_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def neg(self) -> Tensor:
+        if modes:
+            return neg_packet.call_method_parameters(self)
         try:
             plan = neg_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1353,15 +1116,9 @@ class PointwiseMethods:
             plan = neg__packet.miss_method(self)
         return plan(self)
 
-    def abs(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return abs_packet.call_method_parameters(self, out=out)
-            try:
-                plan = abs_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = abs_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def abs(self) -> Tensor:
+        if modes:
+            return abs_packet.call_method_parameters(self)
         try:
             plan = abs_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1386,15 +1143,9 @@ class PointwiseMethods:
             plan = abs__packet.miss_method(self)
         return plan(self)
 
-    def negative(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return negative_packet.call_method_parameters(self, out=out)
-            try:
-                plan = negative_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = negative_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def negative(self) -> Tensor:
+        if modes:
+            return negative_packet.call_method_parameters(self)
         try:
             plan = negative_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1410,15 +1161,9 @@ class PointwiseMethods:
             plan = negative__packet.miss_method(self)
         return plan(self)
 
-    def absolute(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return absolute_packet.call_method_parameters(self, out=out)
-            try:
-                plan = absolute_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = absolute_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def absolute(self) -> Tensor:
+        if modes:
+            return absolute_packet.call_method_parameters(self)
         try:
             plan = absolute_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1452,15 +1197,9 @@ class PointwiseMethods:
             plan = positive_packet.miss_method(self)
         return plan(self)
 
-    def sign(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sign_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sign_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sign_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sign(self) -> Tensor:
+        if modes:
+            return sign_packet.call_method_parameters(self)
         try:
             plan = sign_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1476,15 +1215,9 @@ class PointwiseMethods:
             plan = sign__packet.miss_method(self)
         return plan(self)
 
-    def square(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return square_packet.call_method_parameters(self, out=out)
-            try:
-                plan = square_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = square_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def square(self) -> Tensor:
+        if modes:
+            return square_packet.call_method_parameters(self)
         try:
             plan = square_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1500,15 +1233,9 @@ class PointwiseMethods:
             plan = square__packet.miss_method(self)
         return plan(self)
 
-    def reciprocal(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return reciprocal_packet.call_method_parameters(self, out=out)
-            try:
-                plan = reciprocal_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = reciprocal_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def reciprocal(self) -> Tensor:
+        if modes:
+            return reciprocal_packet.call_method_parameters(self)
         try:
             plan = reciprocal_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1524,15 +1251,9 @@ class PointwiseMethods:
             plan = reciprocal__packet.miss_method(self)
         return plan(self)
 
-    def exp(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return exp_packet.call_method_parameters(self, out=out)
-            try:
-                plan = exp_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = exp_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def exp(self) -> Tensor:
+        if modes:
+            return exp_packet.call_method_parameters(self)
         try:
             plan = exp_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1548,15 +1269,9 @@ class PointwiseMethods:
             plan = exp__packet.miss_method(self)
         return plan(self)
 
-    def exp2(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return exp2_packet.call_method_parameters(self, out=out)
-            try:
-                plan = exp2_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = exp2_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def exp2(self) -> Tensor:
+        if modes:
+            return exp2_packet.call_method_parameters(self)
         try:
             plan = exp2_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1572,15 +1287,9 @@ class PointwiseMethods:
             plan = exp2__packet.miss_method(self)
         return plan(self)
 
-    def expm1(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return expm1_packet.call_method_parameters(self, out=out)
-            try:
-                plan = expm1_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = expm1_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def expm1(self) -> Tensor:
+        if modes:
+            return expm1_packet.call_method_parameters(self)
         try:
             plan = expm1_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1596,15 +1305,9 @@ class PointwiseMethods:
             plan = expm1__packet.miss_method(self)
         return plan(self)
 
-    def log(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return log_packet.call_method_parameters(self, out=out)
-            try:
-                plan = log_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = log_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def log(self) -> Tensor:
+        if modes:
+            return log_packet.call_method_parameters(self)
         try:
             plan = log_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1620,15 +1323,9 @@ class PointwiseMethods:
             plan = log__packet.miss_method(self)
         return plan(self)
 
-    def log1p(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return log1p_packet.call_method_parameters(self, out=out)
-            try:
-                plan = log1p_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = log1p_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def log1p(self) -> Tensor:
+        if modes:
+            return log1p_packet.call_method_parameters(self)
         try:
             plan = log1p_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1644,15 +1341,9 @@ class PointwiseMethods:
             plan = log1p__packet.miss_method(self)
         return plan(self)
 
-    def log2(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return log2_packet.call_method_parameters(self, out=out)
-            try:
-                plan = log2_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = log2_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def log2(self) -> Tensor:
+        if modes:
+            return log2_packet.call_method_parameters(self)
         try:
             plan = log2_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1668,15 +1359,9 @@ class PointwiseMethods:
             plan = log2__packet.miss_method(self)
         return plan(self)
 
-    def log10(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return log10_packet.call_method_parameters(self, out=out)
-            try:
-                plan = log10_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = log10_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def log10(self) -> Tensor:
+        if modes:
+            return log10_packet.call_method_parameters(self)
         try:
             plan = log10_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1692,15 +1377,9 @@ class PointwiseMethods:
             plan = log10__packet.miss_method(self)
         return plan(self)
 
-    def sqrt(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sqrt_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sqrt_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sqrt_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sqrt(self) -> Tensor:
+        if modes:
+            return sqrt_packet.call_method_parameters(self)
         try:
             plan = sqrt_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1716,15 +1395,9 @@ class PointwiseMethods:
             plan = sqrt__packet.miss_method(self)
         return plan(self)
 
-    def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return rsqrt_packet.call_method_parameters(self, out=out)
-            try:
-                plan = rsqrt_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = rsqrt_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def rsqrt(self) -> Tensor:
+        if modes:
+            return rsqrt_packet.call_method_parameters(self)
         try:
             plan = rsqrt_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1740,15 +1413,9 @@ class PointwiseMethods:
             plan = rsqrt__packet.miss_method(self)
         return plan(self)
 
-    def sin(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sin_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sin_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sin_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sin(self) -> Tensor:
+        if modes:
+            return sin_packet.call_method_parameters(self)
         try:
             plan = sin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1764,15 +1431,9 @@ class PointwiseMethods:
             plan = sin__packet.miss_method(self)
         return plan(self)
 
-    def cos(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cos_packet.call_method_parameters(self, out=out)
-            try:
-                plan = cos_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cos_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def cos(self) -> Tensor:
+        if modes:
+            return cos_packet.call_method_parameters(self)
         try:
             plan = cos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1788,15 +1449,9 @@ class PointwiseMethods:
             plan = cos__packet.miss_method(self)
         return plan(self)
 
-    def tan(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return tan_packet.call_method_parameters(self, out=out)
-            try:
-                plan = tan_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = tan_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def tan(self) -> Tensor:
+        if modes:
+            return tan_packet.call_method_parameters(self)
         try:
             plan = tan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1812,15 +1467,9 @@ class PointwiseMethods:
             plan = tan__packet.miss_method(self)
         return plan(self)
 
-    def tanh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return tanh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = tanh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = tanh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def tanh(self) -> Tensor:
+        if modes:
+            return tanh_packet.call_method_parameters(self)
         try:
             plan = tanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1836,15 +1485,9 @@ class PointwiseMethods:
             plan = tanh__packet.miss_method(self)
         return plan(self)
 
-    def sinh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sinh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sinh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sinh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sinh(self) -> Tensor:
+        if modes:
+            return sinh_packet.call_method_parameters(self)
         try:
             plan = sinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1860,15 +1503,9 @@ class PointwiseMethods:
             plan = sinh__packet.miss_method(self)
         return plan(self)
 
-    def cosh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cosh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = cosh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cosh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def cosh(self) -> Tensor:
+        if modes:
+            return cosh_packet.call_method_parameters(self)
         try:
             plan = cosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1884,15 +1521,9 @@ class PointwiseMethods:
             plan = cosh__packet.miss_method(self)
         return plan(self)
 
-    def asin(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return asin_packet.call_method_parameters(self, out=out)
-            try:
-                plan = asin_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = asin_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def asin(self) -> Tensor:
+        if modes:
+            return asin_packet.call_method_parameters(self)
         try:
             plan = asin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1908,15 +1539,9 @@ class PointwiseMethods:
             plan = asin__packet.miss_method(self)
         return plan(self)
 
-    def acos(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return acos_packet.call_method_parameters(self, out=out)
-            try:
-                plan = acos_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = acos_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def acos(self) -> Tensor:
+        if modes:
+            return acos_packet.call_method_parameters(self)
         try:
             plan = acos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1932,15 +1557,9 @@ class PointwiseMethods:
             plan = acos__packet.miss_method(self)
         return plan(self)
 
-    def atan(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return atan_packet.call_method_parameters(self, out=out)
-            try:
-                plan = atan_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = atan_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def atan(self) -> Tensor:
+        if modes:
+            return atan_packet.call_method_parameters(self)
         try:
             plan = atan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1956,15 +1575,9 @@ class PointwiseMethods:
             plan = atan__packet.miss_method(self)
         return plan(self)
 
-    def asinh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return asinh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = asinh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = asinh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def asinh(self) -> Tensor:
+        if modes:
+            return asinh_packet.call_method_parameters(self)
         try:
             plan = asinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -1980,15 +1593,9 @@ class PointwiseMethods:
             plan = asinh__packet.miss_method(self)
         return plan(self)
 
-    def acosh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return acosh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = acosh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = acosh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def acosh(self) -> Tensor:
+        if modes:
+            return acosh_packet.call_method_parameters(self)
         try:
             plan = acosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2004,15 +1611,9 @@ class PointwiseMethods:
             plan = acosh__packet.miss_method(self)
         return plan(self)
 
-    def atanh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return atanh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = atanh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = atanh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def atanh(self) -> Tensor:
+        if modes:
+            return atanh_packet.call_method_parameters(self)
         try:
             plan = atanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2028,15 +1629,9 @@ class PointwiseMethods:
             plan = atanh__packet.miss_method(self)
         return plan(self)
 
-    def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sigmoid_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sigmoid_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sigmoid_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sigmoid(self) -> Tensor:
+        if modes:
+            return sigmoid_packet.call_method_parameters(self)
         try:
             plan = sigmoid_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2052,15 +1647,9 @@ class PointwiseMethods:
             plan = sigmoid__packet.miss_method(self)
         return plan(self)
 
-    def erf(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return erf_packet.call_method_parameters(self, out=out)
-            try:
-                plan = erf_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = erf_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def erf(self) -> Tensor:
+        if modes:
+            return erf_packet.call_method_parameters(self)
         try:
             plan = erf_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2076,15 +1665,9 @@ class PointwiseMethods:
             plan = erf__packet.miss_method(self)
         return plan(self)
 
-    def erfc(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return erfc_packet.call_method_parameters(self, out=out)
-            try:
-                plan = erfc_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = erfc_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def erfc(self) -> Tensor:
+        if modes:
+            return erfc_packet.call_method_parameters(self)
         try:
             plan = erfc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2100,15 +1683,9 @@ class PointwiseMethods:
             plan = erfc__packet.miss_method(self)
         return plan(self)
 
-    def arcsin(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arcsin_packet.call_method_parameters(self, out=out)
-            try:
-                plan = arcsin_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arcsin_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def arcsin(self) -> Tensor:
+        if modes:
+            return arcsin_packet.call_method_parameters(self)
         try:
             plan = arcsin_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2124,15 +1701,9 @@ class PointwiseMethods:
             plan = arcsin__packet.miss_method(self)
         return plan(self)
 
-    def arccos(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arccos_packet.call_method_parameters(self, out=out)
-            try:
-                plan = arccos_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arccos_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def arccos(self) -> Tensor:
+        if modes:
+            return arccos_packet.call_method_parameters(self)
         try:
             plan = arccos_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2148,15 +1719,9 @@ class PointwiseMethods:
             plan = arccos__packet.miss_method(self)
         return plan(self)
 
-    def arctan(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arctan_packet.call_method_parameters(self, out=out)
-            try:
-                plan = arctan_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arctan_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def arctan(self) -> Tensor:
+        if modes:
+            return arctan_packet.call_method_parameters(self)
         try:
             plan = arctan_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2172,15 +1737,9 @@ class PointwiseMethods:
             plan = arctan__packet.miss_method(self)
         return plan(self)
 
-    def arcsinh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arcsinh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = arcsinh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arcsinh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def arcsinh(self) -> Tensor:
+        if modes:
+            return arcsinh_packet.call_method_parameters(self)
         try:
             plan = arcsinh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2196,15 +1755,9 @@ class PointwiseMethods:
             plan = arcsinh__packet.miss_method(self)
         return plan(self)
 
-    def arccosh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arccosh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = arccosh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arccosh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def arccosh(self) -> Tensor:
+        if modes:
+            return arccosh_packet.call_method_parameters(self)
         try:
             plan = arccosh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2220,15 +1773,9 @@ class PointwiseMethods:
             plan = arccosh__packet.miss_method(self)
         return plan(self)
 
-    def arctanh(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return arctanh_packet.call_method_parameters(self, out=out)
-            try:
-                plan = arctanh_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = arctanh_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def arctanh(self) -> Tensor:
+        if modes:
+            return arctanh_packet.call_method_parameters(self)
         try:
             plan = arctanh_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2244,15 +1791,9 @@ class PointwiseMethods:
             plan = arctanh__packet.miss_method(self)
         return plan(self)
 
-    def floor(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return floor_packet.call_method_parameters(self, out=out)
-            try:
-                plan = floor_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = floor_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def floor(self) -> Tensor:
+        if modes:
+            return floor_packet.call_method_parameters(self)
         try:
             plan = floor_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2268,15 +1809,9 @@ class PointwiseMethods:
             plan = floor__packet.miss_method(self)
         return plan(self)
 
-    def ceil(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return ceil_packet.call_method_parameters(self, out=out)
-            try:
-                plan = ceil_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = ceil_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def ceil(self) -> Tensor:
+        if modes:
+            return ceil_packet.call_method_parameters(self)
         try:
             plan = ceil_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2292,23 +1827,21 @@ class PointwiseMethods:
             plan = ceil__packet.miss_method(self)
         return plan(self)
 
-    def round(self, *, decimals: int = NOT_GIVEN, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return round_packet.call_method_parameters(self, decimals, out=out)
-            try:
-                plan = round_outs[self._spec, decimals, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = round_packet.miss_out_method(self, decimals, out)
-            return plan(self, out)
+    def round(self, beyond: Any = None, decimals: int = NOT_GIVEN) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return round_packet.call_named(METHOD, beyond, {}, self, decimals)
+            return round_packet.call_method_parameters(self, decimals)
         try:
             plan = round_plans[self._spec][decimals]
         except (KeyError, AttributeError, TypeError):
             plan = round_packet.miss_method(self, decimals)
         return plan(self)
 
-    def round_(self, *, decimals: int = NOT_GIVEN) -> Tensor:
-        if modes:
+    def round_(self, beyond: Any = None, decimals: int = NOT_GIVEN) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return round__packet.call_named(METHOD, beyond, {}, self, decimals)
             return round__packet.call_method_parameters(self, decimals)
         try:
             plan = round__plans[self._spec][decimals]
@@ -2316,15 +1849,9 @@ class PointwiseMethods:
             plan = round__packet.miss_method(self, decimals)
         return plan(self)
 
-    def trunc(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return trunc_packet.call_method_parameters(self, out=out)
-            try:
-                plan = trunc_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = trunc_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def trunc(self) -> Tensor:
+        if modes:
+            return trunc_packet.call_method_parameters(self)
         try:
             plan = trunc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2340,15 +1867,9 @@ class PointwiseMethods:
             plan = trunc__packet.miss_method(self)
         return plan(self)
 
-    def fix(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return fix_packet.call_method_parameters(self, out=out)
-            try:
-                plan = fix_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = fix_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def fix(self) -> Tensor:
+        if modes:
+            return fix_packet.call_method_parameters(self)
         try:
             plan = fix_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2373,15 +1894,9 @@ class PointwiseMethods:
             plan = _conj_physical__packet.miss_method(self)
         return plan(self)
 
-    def conj_physical(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return conj_physical_packet.call_method_parameters(self, out=out)
-            try:
-                plan = conj_physical_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = conj_physical_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def conj_physical(self) -> Tensor:
+        if modes:
+            return conj_physical_packet.call_method_parameters(self)
         try:
             plan = conj_physical_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2424,15 +1939,9 @@ class PointwiseMethods:
             plan = resolve_neg_packet.miss_method(self)
         return plan(self)
 
-    def relu(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return relu_packet.call_method_parameters(self, out=out)
-            try:
-                plan = relu_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = relu_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def relu(self) -> Tensor:
+        if modes:
+            return relu_packet.call_method_parameters(self)
         try:
             plan = relu_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -2448,8 +1957,10 @@ class PointwiseMethods:
             plan = relu__packet.miss_method(self)
         return plan(self)
 
-    def gelu_(self, *, approximate: str = "none") -> Tensor:
-        if modes:
+    def gelu_(self, beyond: Any = None, approximate: str = "none") -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return gelu__packet.call_named(METHOD, beyond, {}, self, approximate)
             return gelu__packet.call_method_parameters(self, approximate)
         try:
             plan = gelu__plans[self._spec][approximate]
@@ -2475,26 +1986,11 @@ class PointwiseMethods:
             plan = leaky_relu__packet.miss_method(self, negative_slope)
         return plan(self, negative_slope)
 
-    def eq(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return eq_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = eq_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = eq_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def eq(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return eq_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return eq_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = eq_plans[self._spec][
@@ -2516,8 +2012,10 @@ class PointwiseMethods:
             plan = eq_packet.operator_miss("__eq__", self, other)
         return plan(self, other)
 
-    def eq_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def eq_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return eq__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return eq__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2528,26 +2026,11 @@ class PointwiseMethods:
             plan = eq__packet.miss_method(self, other)
         return plan(self, other)
 
-    def ne(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return ne_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = ne_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = ne_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def ne(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return ne_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return ne_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = ne_plans[self._spec][
@@ -2569,8 +2052,10 @@ class PointwiseMethods:
             plan = ne_packet.operator_miss("__ne__", self, other)
         return plan(self, other)
 
-    def ne_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def ne_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return ne__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return ne__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2581,26 +2066,11 @@ class PointwiseMethods:
             plan = ne__packet.miss_method(self, other)
         return plan(self, other)
 
-    def lt(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return lt_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = lt_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = lt_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def lt(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return lt_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return lt_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = lt_plans[self._spec][
@@ -2622,8 +2092,10 @@ class PointwiseMethods:
             plan = lt_packet.operator_miss("__lt__", self, other)
         return plan(self, other)
 
-    def lt_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def lt_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return lt__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return lt__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2634,26 +2106,11 @@ class PointwiseMethods:
             plan = lt__packet.miss_method(self, other)
         return plan(self, other)
 
-    def le(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return le_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = le_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = le_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def le(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return le_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return le_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = le_plans[self._spec][
@@ -2675,8 +2132,10 @@ class PointwiseMethods:
             plan = le_packet.operator_miss("__le__", self, other)
         return plan(self, other)
 
-    def le_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def le_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return le__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return le__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2687,26 +2146,11 @@ class PointwiseMethods:
             plan = le__packet.miss_method(self, other)
         return plan(self, other)
 
-    def gt(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return gt_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = gt_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = gt_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def gt(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return gt_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return gt_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = gt_plans[self._spec][
@@ -2728,8 +2172,10 @@ class PointwiseMethods:
             plan = gt_packet.operator_miss("__gt__", self, other)
         return plan(self, other)
 
-    def gt_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def gt_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return gt__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return gt__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2740,26 +2186,11 @@ class PointwiseMethods:
             plan = gt__packet.miss_method(self, other)
         return plan(self, other)
 
-    def ge(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return ge_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = ge_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = ge_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def ge(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return ge_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return ge_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = ge_plans[self._spec][
@@ -2781,8 +2212,10 @@ class PointwiseMethods:
             plan = ge_packet.operator_miss("__ge__", self, other)
         return plan(self, other)
 
-    def ge_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def ge_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return ge__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return ge__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2793,26 +2226,11 @@ class PointwiseMethods:
             plan = ge__packet.miss_method(self, other)
         return plan(self, other)
 
-    def greater(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return greater_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = greater_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = greater_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def greater(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return greater_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return greater_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = greater_plans[self._spec][
@@ -2822,8 +2240,10 @@ class PointwiseMethods:
             plan = greater_packet.miss_method(self, other)
         return plan(self, other)
 
-    def greater_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def greater_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return greater__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return greater__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2834,26 +2254,11 @@ class PointwiseMethods:
             plan = greater__packet.miss_method(self, other)
         return plan(self, other)
 
-    def greater_equal(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return greater_equal_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = greater_equal_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = greater_equal_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def greater_equal(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return greater_equal_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return greater_equal_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = greater_equal_plans[self._spec][
@@ -2863,8 +2268,10 @@ class PointwiseMethods:
             plan = greater_equal_packet.miss_method(self, other)
         return plan(self, other)
 
-    def greater_equal_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def greater_equal_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return greater_equal__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return greater_equal__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2875,26 +2282,11 @@ class PointwiseMethods:
             plan = greater_equal__packet.miss_method(self, other)
         return plan(self, other)
 
-    def less(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return less_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = less_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = less_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def less(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return less_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return less_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = less_plans[self._spec][
@@ -2904,8 +2296,10 @@ class PointwiseMethods:
             plan = less_packet.miss_method(self, other)
         return plan(self, other)
 
-    def less_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def less_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return less__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return less__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2916,26 +2310,11 @@ class PointwiseMethods:
             plan = less__packet.miss_method(self, other)
         return plan(self, other)
 
-    def less_equal(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return less_equal_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = less_equal_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = less_equal_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def less_equal(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return less_equal_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return less_equal_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = less_equal_plans[self._spec][
@@ -2945,8 +2324,10 @@ class PointwiseMethods:
             plan = less_equal_packet.miss_method(self, other)
         return plan(self, other)
 
-    def less_equal_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def less_equal_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return less_equal__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return less_equal__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -2957,26 +2338,11 @@ class PointwiseMethods:
             plan = less_equal__packet.miss_method(self, other)
         return plan(self, other)
 
-    def not_equal(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return not_equal_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = not_equal_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = not_equal_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def not_equal(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return not_equal_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return not_equal_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = not_equal_plans[self._spec][
@@ -2986,8 +2352,10 @@ class PointwiseMethods:
             plan = not_equal_packet.miss_method(self, other)
         return plan(self, other)
 
-    def not_equal_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def not_equal_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return not_equal__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return not_equal__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3025,15 +2393,9 @@ class PointwiseMethods:
             plan = isfinite_packet.miss_method(self)
         return plan(self)
 
-    def logical_not(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logical_not_packet.call_method_parameters(self, out=out)
-            try:
-                plan = logical_not_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logical_not_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def logical_not(self) -> Tensor:
+        if modes:
+            return logical_not_packet.call_method_parameters(self)
         try:
             plan = logical_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -3049,23 +2411,21 @@ class PointwiseMethods:
             plan = logical_not__packet.miss_method(self)
         return plan(self)
 
-    def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logical_and_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = logical_and_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logical_and_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def logical_and(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logical_and_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return logical_and_packet.call_method_parameters(self, other)
         try:
             plan = logical_and_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = logical_and_packet.miss_method(self, other)
         return plan(self, other)
 
-    def logical_and_(self, other: Tensor) -> Tensor:
-        if modes:
+    def logical_and_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logical_and__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return logical_and__packet.call_method_parameters(self, other)
         try:
             plan = logical_and__plans[self._spec][other._spec]
@@ -3073,23 +2433,21 @@ class PointwiseMethods:
             plan = logical_and__packet.miss_method(self, other)
         return plan(self, other)
 
-    def logical_or(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logical_or_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = logical_or_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logical_or_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def logical_or(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logical_or_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return logical_or_packet.call_method_parameters(self, other)
         try:
             plan = logical_or_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = logical_or_packet.miss_method(self, other)
         return plan(self, other)
 
-    def logical_or_(self, other: Tensor) -> Tensor:
-        if modes:
+    def logical_or_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logical_or__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return logical_or__packet.call_method_parameters(self, other)
         try:
             plan = logical_or__plans[self._spec][other._spec]
@@ -3097,23 +2455,21 @@ class PointwiseMethods:
             plan = logical_or__packet.miss_method(self, other)
         return plan(self, other)
 
-    def logical_xor(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logical_xor_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = logical_xor_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logical_xor_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def logical_xor(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logical_xor_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return logical_xor_packet.call_method_parameters(self, other)
         try:
             plan = logical_xor_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = logical_xor_packet.miss_method(self, other)
         return plan(self, other)
 
-    def logical_xor_(self, other: Tensor) -> Tensor:
-        if modes:
+    def logical_xor_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logical_xor__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return logical_xor__packet.call_method_parameters(self, other)
         try:
             plan = logical_xor__plans[self._spec][other._spec]
@@ -3121,26 +2477,11 @@ class PointwiseMethods:
             plan = logical_xor__packet.miss_method(self, other)
         return plan(self, other)
 
-    def bitwise_and(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bitwise_and_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = bitwise_and_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = bitwise_and_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def bitwise_and(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_and_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return bitwise_and_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = bitwise_and_plans[self._spec][
@@ -3174,8 +2515,10 @@ class PointwiseMethods:
             plan = bitwise_and_packet.operator_miss("__rand__", self, other)
         return plan(self, other)
 
-    def bitwise_and_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def bitwise_and_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_and__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return bitwise_and__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3198,26 +2541,11 @@ class PointwiseMethods:
             plan = bitwise_and__packet.operator_miss("__iand__", self, other)
         return plan(self, other)
 
-    def bitwise_or(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bitwise_or_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = bitwise_or_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = bitwise_or_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def bitwise_or(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_or_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return bitwise_or_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = bitwise_or_plans[self._spec][
@@ -3251,8 +2579,10 @@ class PointwiseMethods:
             plan = bitwise_or_packet.operator_miss("__ror__", self, other)
         return plan(self, other)
 
-    def bitwise_or_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def bitwise_or_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_or__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return bitwise_or__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3275,26 +2605,11 @@ class PointwiseMethods:
             plan = bitwise_or__packet.operator_miss("__ior__", self, other)
         return plan(self, other)
 
-    def bitwise_xor(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bitwise_xor_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = bitwise_xor_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = bitwise_xor_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def bitwise_xor(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_xor_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return bitwise_xor_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = bitwise_xor_plans[self._spec][
@@ -3328,8 +2643,10 @@ class PointwiseMethods:
             plan = bitwise_xor_packet.operator_miss("__rxor__", self, other)
         return plan(self, other)
 
-    def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def bitwise_xor_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_xor__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return bitwise_xor__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3352,26 +2669,11 @@ class PointwiseMethods:
             plan = bitwise_xor__packet.operator_miss("__ixor__", self, other)
         return plan(self, other)
 
-    def bitwise_left_shift(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bitwise_left_shift_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = bitwise_left_shift_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = bitwise_left_shift_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def bitwise_left_shift(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_left_shift_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return bitwise_left_shift_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = bitwise_left_shift_plans[self._spec][
@@ -3393,8 +2695,10 @@ class PointwiseMethods:
             plan = bitwise_left_shift_packet.operator_miss("__lshift__", self, other)
         return plan(self, other)
 
-    def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def bitwise_left_shift_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_left_shift__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return bitwise_left_shift__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3417,26 +2721,11 @@ class PointwiseMethods:
             plan = bitwise_left_shift__packet.operator_miss("__ilshift__", self, other)
         return plan(self, other)
 
-    def bitwise_right_shift(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bitwise_right_shift_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = bitwise_right_shift_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = bitwise_right_shift_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def bitwise_right_shift(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_right_shift_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return bitwise_right_shift_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = bitwise_right_shift_plans[self._spec][
@@ -3458,8 +2747,10 @@ class PointwiseMethods:
             plan = bitwise_right_shift_packet.operator_miss("__rshift__", self, other)
         return plan(self, other)
 
-    def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def bitwise_right_shift_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return bitwise_right_shift__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return bitwise_right_shift__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3482,23 +2773,21 @@ class PointwiseMethods:
             plan = bitwise_right_shift__packet.operator_miss("__irshift__", self, other)
         return plan(self, other)
 
-    def gcd(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return gcd_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = gcd_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = gcd_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def gcd(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return gcd_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return gcd_packet.call_method_parameters(self, other)
         try:
             plan = gcd_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = gcd_packet.miss_method(self, other)
         return plan(self, other)
 
-    def gcd_(self, other: Tensor) -> Tensor:
-        if modes:
+    def gcd_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return gcd__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return gcd__packet.call_method_parameters(self, other)
         try:
             plan = gcd__plans[self._spec][other._spec]
@@ -3506,23 +2795,21 @@ class PointwiseMethods:
             plan = gcd__packet.miss_method(self, other)
         return plan(self, other)
 
-    def lcm(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return lcm_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = lcm_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = lcm_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def lcm(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return lcm_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return lcm_packet.call_method_parameters(self, other)
         try:
             plan = lcm_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = lcm_packet.miss_method(self, other)
         return plan(self, other)
 
-    def lcm_(self, other: Tensor) -> Tensor:
-        if modes:
+    def lcm_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return lcm__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return lcm__packet.call_method_parameters(self, other)
         try:
             plan = lcm__plans[self._spec][other._spec]
@@ -3530,15 +2817,9 @@ class PointwiseMethods:
             plan = lcm__packet.miss_method(self, other)
         return plan(self, other)
 
-    def bitwise_not(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bitwise_not_packet.call_method_parameters(self, out=out)
-            try:
-                plan = bitwise_not_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = bitwise_not_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def bitwise_not(self) -> Tensor:
+        if modes:
+            return bitwise_not_packet.call_method_parameters(self)
         try:
             plan = bitwise_not_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -3563,28 +2844,9 @@ class PointwiseMethods:
             plan = bitwise_not__packet.miss_method(self)
         return plan(self)
 
-    def clamp(
-        self,
-        min: Number | Tensor | None = None,
-        max: Number | Tensor | None = None,
-        *,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return clamp_packet.call_method_parameters(self, min, max, out=out)
-            cls_min = min.__class__
-            cls_max = max.__class__
-            try:
-                plan = clamp_outs[
-                    self._spec,
-                    (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
-                    (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = clamp_packet.miss_out_method(self, min, max, out)
-            return plan(self, min, max, out)
+    def clamp(self, min: Number | Tensor | None = None, max: Number | Tensor | None = None) -> Tensor:
+        if modes:
+            return clamp_packet.call_method_parameters(self, min, max)
         cls_min = min.__class__
         cls_max = max.__class__
         try:
@@ -3610,20 +2872,9 @@ class PointwiseMethods:
             plan = clamp__packet.miss_method(self, min, max)
         return plan(self, min, max)
 
-    def clamp_min(self, min: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return clamp_min_packet.call_method_parameters(self, min, out=out)
-            cls_min = min.__class__
-            try:
-                plan = clamp_min_outs[
-                    self._spec,
-                    (cls_min if cls_min is float or cls_min is int else None if min is None else min._spec),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = clamp_min_packet.miss_out_method(self, min, out)
-            return plan(self, min, out)
+    def clamp_min(self, min: Number | Tensor) -> Tensor:
+        if modes:
+            return clamp_min_packet.call_method_parameters(self, min)
         cls = min.__class__
         try:
             plan = clamp_min_plans[self._spec][
@@ -3645,20 +2896,9 @@ class PointwiseMethods:
             plan = clamp_min__packet.miss_method(self, min)
         return plan(self, min)
 
-    def clamp_max(self, max: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return clamp_max_packet.call_method_parameters(self, max, out=out)
-            cls_max = max.__class__
-            try:
-                plan = clamp_max_outs[
-                    self._spec,
-                    (cls_max if cls_max is float or cls_max is int else None if max is None else max._spec),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = clamp_max_packet.miss_out_method(self, max, out)
-            return plan(self, max, out)
+    def clamp_max(self, max: Number | Tensor) -> Tensor:
+        if modes:
+            return clamp_max_packet.call_method_parameters(self, max)
         cls = max.__class__
         try:
             plan = clamp_max_plans[self._spec][
@@ -3709,28 +2949,12 @@ class PointwiseMethods:
         return plan(self, min, max)
 
     def where(
-        self, condition: Tensor, other: Tensor | Number = NOT_GIVEN, *, out: Tensor | None = None
+        self, condition: Tensor, other: Tensor | Number = NOT_GIVEN, x2: Any = None
     ) -> Tensor | Sequence[Tensor]:
-        if modes or out is not None:
-            if modes:
-                return where_packet.call_method_parameters(condition, self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = where_outs[
-                    condition._spec,
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = where_packet.miss_out_method(condition, self, other, out)
-            return plan(condition, self, other, out)
+        if modes or x2 is not None:
+            if x2 is not None:
+                return where_packet.call_named(METHOD, None, {"x2": x2}, condition, self, other)
+            return where_packet.call_method_parameters(condition, self, other)
         cls = other.__class__
         try:
             plan = where_plans[condition._spec][
@@ -3740,27 +2964,9 @@ class PointwiseMethods:
             plan = where_packet.miss_method(condition, self, other)
         return plan(condition, self, other)
 
-    def lerp(self, end: Tensor, weight: Number | Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return lerp_packet.call_method_parameters(self, end, weight, out=out)
-            cls_weight = weight.__class__
-            try:
-                plan = lerp_outs[
-                    self._spec,
-                    end._spec,
-                    (
-                        cls_weight
-                        if cls_weight is float or cls_weight is int
-                        else None
-                        if weight is None
-                        else weight._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = lerp_packet.miss_out_method(self, end, weight, out)
-            return plan(self, end, weight, out)
+    def lerp(self, end: Tensor, weight: Number | Tensor) -> Tensor:
+        if modes:
+            return lerp_packet.call_method_parameters(self, end, weight)
         cls = weight.__class__
         try:
             plan = lerp_plans[self._spec][
@@ -3782,27 +2988,11 @@ class PointwiseMethods:
             plan = lerp__packet.miss_method(self, end, weight)
         return plan(self, end, weight)
 
-    def addcmul(
-        self, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1, out: Tensor | None = None
-    ) -> Tensor:
-        if more:
-            return addcmul_packet.call_deprecated(
-                (self, tensor1, tensor2, *more), {"value": value, "out": out}, True
-            )
-        if modes or out is not None:
-            if modes:
-                return addcmul_packet.call_method_parameters(self, tensor1, tensor2, value, out=out)
-            try:
-                plan = addcmul_outs[
-                    self._spec,
-                    tensor1._spec,
-                    tensor2._spec,
-                    (None if value is INT_1 else value.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = addcmul_packet.miss_out_method(self, tensor1, tensor2, value, out)
-            return plan(self, tensor1, tensor2, value, out)
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, beyond: Any = None, value: Number = INT_1) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addcmul_packet.call_named(METHOD, beyond, {}, self, tensor1, tensor2, value)
+            return addcmul_packet.call_method_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
             try:
                 plan = addcmul_plans[self._spec][tensor1._spec, tensor2._spec]
@@ -3817,10 +3007,10 @@ class PointwiseMethods:
             plan = addcmul_packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1) -> Tensor:
-        if more:
-            return addcmul__packet.call_deprecated((self, tensor1, tensor2, *more), {"value": value}, True)
-        if modes:
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, beyond: Any = None, value: Number = INT_1) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addcmul__packet.call_named(METHOD, beyond, {}, self, tensor1, tensor2, value)
             return addcmul__packet.call_method_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
             try:
@@ -3836,27 +3026,11 @@ class PointwiseMethods:
             plan = addcmul__packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def addcdiv(
-        self, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1, out: Tensor | None = None
-    ) -> Tensor:
-        if more:
-            return addcdiv_packet.call_deprecated(
-                (self, tensor1, tensor2, *more), {"value": value, "out": out}, True
-            )
-        if modes or out is not None:
-            if modes:
-                return addcdiv_packet.call_method_parameters(self, tensor1, tensor2, value, out=out)
-            try:
-                plan = addcdiv_outs[
-                    self._spec,
-                    tensor1._spec,
-                    tensor2._spec,
-                    (None if value is INT_1 else value.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = addcdiv_packet.miss_out_method(self, tensor1, tensor2, value, out)
-            return plan(self, tensor1, tensor2, value, out)
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, beyond: Any = None, value: Number = INT_1) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addcdiv_packet.call_named(METHOD, beyond, {}, self, tensor1, tensor2, value)
+            return addcdiv_packet.call_method_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
             try:
                 plan = addcdiv_plans[self._spec][tensor1._spec, tensor2._spec]
@@ -3871,10 +3045,10 @@ class PointwiseMethods:
             plan = addcdiv_packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *more: Any, value: Number = INT_1) -> Tensor:
-        if more:
-            return addcdiv__packet.call_deprecated((self, tensor1, tensor2, *more), {"value": value}, True)
-        if modes:
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, beyond: Any = None, value: Number = INT_1) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return addcdiv__packet.call_named(METHOD, beyond, {}, self, tensor1, tensor2, value)
             return addcdiv__packet.call_method_parameters(self, tensor1, tensor2, value)
         if value is INT_1:
             try:
@@ -3890,15 +3064,9 @@ class PointwiseMethods:
             plan = addcdiv__packet.miss_scaled_method(self, tensor1, tensor2, value)
         return plan(self, tensor1, tensor2, value)
 
-    def sgn(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sgn_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sgn_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sgn_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sgn(self) -> Tensor:
+        if modes:
+            return sgn_packet.call_method_parameters(self)
         try:
             plan = sgn_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -3914,30 +3082,18 @@ class PointwiseMethods:
             plan = sgn__packet.miss_method(self)
         return plan(self)
 
-    def signbit(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return signbit_packet.call_method_parameters(self, out=out)
-            try:
-                plan = signbit_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = signbit_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def signbit(self) -> Tensor:
+        if modes:
+            return signbit_packet.call_method_parameters(self)
         try:
             plan = signbit_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = signbit_packet.miss_method(self)
         return plan(self)
 
-    def frac(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return frac_packet.call_method_parameters(self, out=out)
-            try:
-                plan = frac_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = frac_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def frac(self) -> Tensor:
+        if modes:
+            return frac_packet.call_method_parameters(self)
         try:
             plan = frac_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -3953,26 +3109,11 @@ class PointwiseMethods:
             plan = frac__packet.miss_method(self)
         return plan(self)
 
-    def copysign(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return copysign_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = copysign_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = copysign_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def copysign(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return copysign_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return copysign_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = copysign_plans[self._spec][
@@ -3982,8 +3123,10 @@ class PointwiseMethods:
             plan = copysign_packet.miss_method(self, other)
         return plan(self, other)
 
-    def copysign_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def copysign_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return copysign__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return copysign__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -3994,15 +3137,9 @@ class PointwiseMethods:
             plan = copysign__packet.miss_method(self, other)
         return plan(self, other)
 
-    def heaviside(self, values: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return heaviside_packet.call_method_parameters(self, values, out=out)
-            try:
-                plan = heaviside_outs[self._spec, values._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = heaviside_packet.miss_out_method(self, values, out)
-            return plan(self, values, out)
+    def heaviside(self, values: Tensor) -> Tensor:
+        if modes:
+            return heaviside_packet.call_method_parameters(self, values)
         try:
             plan = heaviside_plans[self._spec][values._spec]
         except (KeyError, AttributeError, TypeError):
@@ -4018,23 +3155,21 @@ class PointwiseMethods:
             plan = heaviside__packet.miss_method(self, values)
         return plan(self, values)
 
-    def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return hypot_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = hypot_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = hypot_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def hypot(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return hypot_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return hypot_packet.call_method_parameters(self, other)
         try:
             plan = hypot_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = hypot_packet.miss_method(self, other)
         return plan(self, other)
 
-    def hypot_(self, other: Tensor) -> Tensor:
-        if modes:
+    def hypot_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return hypot__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return hypot__packet.call_method_parameters(self, other)
         try:
             plan = hypot__plans[self._spec][other._spec]
@@ -4042,23 +3177,21 @@ class PointwiseMethods:
             plan = hypot__packet.miss_method(self, other)
         return plan(self, other)
 
-    def nextafter(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return nextafter_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = nextafter_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = nextafter_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def nextafter(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return nextafter_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return nextafter_packet.call_method_parameters(self, other)
         try:
             plan = nextafter_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = nextafter_packet.miss_method(self, other)
         return plan(self, other)
 
-    def nextafter_(self, other: Tensor) -> Tensor:
-        if modes:
+    def nextafter_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return nextafter__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return nextafter__packet.call_method_parameters(self, other)
         try:
             plan = nextafter__plans[self._spec][other._spec]
@@ -4067,23 +3200,10 @@ class PointwiseMethods:
         return plan(self, other)
 
     def nan_to_num(
-        self,
-        nan: float | None = None,
-        posinf: float | None = None,
-        neginf: float | None = None,
-        *,
-        out: Tensor | None = None,
+        self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return nan_to_num_packet.call_method_parameters(self, nan, posinf, neginf, out=out)
-            try:
-                plan = nan_to_num_outs[
-                    self._spec, nan.__class__, posinf.__class__, neginf.__class__, out._spec
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = nan_to_num_packet.miss_out_method(self, nan, posinf, neginf, out)
-            return plan(self, nan, posinf, neginf, out)
+        if modes:
+            return nan_to_num_packet.call_method_parameters(self, nan, posinf, neginf)
         try:
             plan = nan_to_num_plans[self._spec][nan.__class__, posinf.__class__, neginf.__class__]
         except (KeyError, AttributeError, TypeError):
@@ -4101,38 +3221,30 @@ class PointwiseMethods:
             plan = nan_to_num__packet.miss_method(self, nan, posinf, neginf)
         return plan(self, nan, posinf, neginf)
 
-    def frexp(self, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return frexp_packet.call_method_parameters(self, out=out)
-            try:
-                plan = frexp_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = frexp_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def frexp(self) -> tuple[Tensor, Tensor]:
+        if modes:
+            return frexp_packet.call_method_parameters(self)
         try:
             plan = frexp_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
             plan = frexp_packet.miss_method(self)
         return plan(self)
 
-    def ldexp(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return ldexp_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = ldexp_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = ldexp_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def ldexp(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return ldexp_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return ldexp_packet.call_method_parameters(self, other)
         try:
             plan = ldexp_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = ldexp_packet.miss_method(self, other)
         return plan(self, other)
 
-    def ldexp_(self, other: Tensor) -> Tensor:
-        if modes:
+    def ldexp_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return ldexp__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return ldexp__packet.call_method_parameters(self, other)
         try:
             plan = ldexp__plans[self._spec][other._spec]
@@ -4140,15 +3252,9 @@ class PointwiseMethods:
             plan = ldexp__packet.miss_method(self, other)
         return plan(self, other)
 
-    def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return deg2rad_packet.call_method_parameters(self, out=out)
-            try:
-                plan = deg2rad_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = deg2rad_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def deg2rad(self) -> Tensor:
+        if modes:
+            return deg2rad_packet.call_method_parameters(self)
         try:
             plan = deg2rad_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -4164,15 +3270,9 @@ class PointwiseMethods:
             plan = deg2rad__packet.miss_method(self)
         return plan(self)
 
-    def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return rad2deg_packet.call_method_parameters(self, out=out)
-            try:
-                plan = rad2deg_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = rad2deg_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def rad2deg(self) -> Tensor:
+        if modes:
+            return rad2deg_packet.call_method_parameters(self)
         try:
             plan = rad2deg_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -4188,56 +3288,33 @@ class PointwiseMethods:
             plan = rad2deg__packet.miss_method(self)
         return plan(self)
 
-    def logaddexp(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logaddexp_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = logaddexp_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logaddexp_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def logaddexp(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logaddexp_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return logaddexp_packet.call_method_parameters(self, other)
         try:
             plan = logaddexp_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = logaddexp_packet.miss_method(self, other)
         return plan(self, other)
 
-    def logaddexp2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logaddexp2_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = logaddexp2_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logaddexp2_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def logaddexp2(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return logaddexp2_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return logaddexp2_packet.call_method_parameters(self, other)
         try:
             plan = logaddexp2_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = logaddexp2_packet.miss_method(self, other)
         return plan(self, other)
 
-    def xlogy(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return xlogy_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = xlogy_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = xlogy_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def xlogy(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return xlogy_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return xlogy_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = xlogy_plans[self._spec][
@@ -4247,8 +3324,10 @@ class PointwiseMethods:
             plan = xlogy_packet.miss_method(self, other)
         return plan(self, other)
 
-    def xlogy_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def xlogy_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return xlogy__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return xlogy__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -4259,15 +3338,9 @@ class PointwiseMethods:
             plan = xlogy__packet.miss_method(self, other)
         return plan(self, other)
 
-    def logit(self, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logit_packet.call_method_parameters(self, eps, out=out)
-            try:
-                plan = logit_outs[self._spec, eps.__class__, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logit_packet.miss_out_method(self, eps, out)
-            return plan(self, eps, out)
+    def logit(self, eps: float | None = None) -> Tensor:
+        if modes:
+            return logit_packet.call_method_parameters(self, eps)
         try:
             plan = logit_plans[self._spec][eps.__class__]
         except (KeyError, AttributeError, TypeError):
@@ -4283,15 +3356,9 @@ class PointwiseMethods:
             plan = logit__packet.miss_method(self, eps)
         return plan(self, eps)
 
-    def sinc(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sinc_packet.call_method_parameters(self, out=out)
-            try:
-                plan = sinc_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sinc_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def sinc(self) -> Tensor:
+        if modes:
+            return sinc_packet.call_method_parameters(self)
         try:
             plan = sinc_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -4307,26 +3374,11 @@ class PointwiseMethods:
             plan = sinc__packet.miss_method(self)
         return plan(self)
 
-    def multiply(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return multiply_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = multiply_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = multiply_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def multiply(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return multiply_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return multiply_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = multiply_plans[self._spec][
@@ -4336,8 +3388,10 @@ class PointwiseMethods:
             plan = multiply_packet.miss_method(self, other)
         return plan(self, other)
 
-    def multiply_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def multiply_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return multiply__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return multiply__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -4348,27 +3402,13 @@ class PointwiseMethods:
             plan = multiply__packet.miss_method(self, other)
         return plan(self, other)
 
-    def subtract(self, other: Tensor | Number, *, alpha: Number = INT_1, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return subtract_packet.call_method_parameters(self, other, alpha, out=out)
-            cls_other = other.__class__
-            try:
-                plan = subtract_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    (None if alpha is INT_1 else alpha.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = subtract_packet.miss_out_method(self, other, alpha, out)
-            return plan(self, other, alpha, out)
+    def subtract(
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return subtract_packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
+            return subtract_packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
             try:
@@ -4388,8 +3428,12 @@ class PointwiseMethods:
             plan = subtract_packet.miss_scaled_method(self, other, alpha)
         return plan(self, other, alpha)
 
-    def subtract_(self, other: Tensor | Number, *, alpha: Number = INT_1) -> Tensor:
-        if modes:
+    def subtract_(
+        self, other: Tensor | Number = REQUIRED, beyond: Any = None, alpha: Number = INT_1, x2: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return subtract__packet.call_named(METHOD, beyond, {"x2": x2}, self, other, alpha)
             return subtract__packet.call_method_parameters(self, other, alpha)
         if alpha is INT_1:
             cls = other.__class__
@@ -4411,28 +3455,16 @@ class PointwiseMethods:
         return plan(self, other, alpha)
 
     def divide(
-        self, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN, out: Tensor | None = None
+        self,
+        other: Tensor | Number = REQUIRED,
+        beyond: Any = None,
+        rounding_mode: str | None = NOT_GIVEN,
+        x2: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return divide_packet.call_method_parameters(self, other, rounding_mode, out=out)
-            cls_other = other.__class__
-            try:
-                plan = divide_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    rounding_mode,
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = divide_packet.miss_out_method(self, other, rounding_mode, out)
-            return plan(self, other, out)
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return divide_packet.call_named(METHOD, beyond, {"x2": x2}, self, other, rounding_mode)
+            return divide_packet.call_method_parameters(self, other, rounding_mode)
         cls = other.__class__
         try:
             plan = divide_plans[self._spec][
@@ -4442,8 +3474,16 @@ class PointwiseMethods:
             plan = divide_packet.miss_method(self, other, rounding_mode)
         return plan(self, other)
 
-    def divide_(self, other: Tensor | Number, *, rounding_mode: str | None = NOT_GIVEN) -> Tensor:
-        if modes:
+    def divide_(
+        self,
+        other: Tensor | Number = REQUIRED,
+        beyond: Any = None,
+        rounding_mode: str | None = NOT_GIVEN,
+        x2: Any = None,
+    ) -> Tensor:
+        if modes or beyond is not None or x2 is not None:
+            if beyond is not None or x2 is not None:
+                return divide__packet.call_named(METHOD, beyond, {"x2": x2}, self, other, rounding_mode)
             return divide__packet.call_method_parameters(self, other, rounding_mode)
         cls = other.__class__
         try:
@@ -4454,26 +3494,11 @@ class PointwiseMethods:
             plan = divide__packet.miss_method(self, other, rounding_mode)
         return plan(self, other)
 
-    def true_divide(self, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return true_divide_packet.call_method_parameters(self, other, out=out)
-            cls_other = other.__class__
-            try:
-                plan = true_divide_outs[
-                    self._spec,
-                    (
-                        cls_other
-                        if cls_other is float or cls_other is int
-                        else None
-                        if other is None
-                        else other._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = true_divide_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def true_divide(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return true_divide_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return true_divide_packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
             plan = true_divide_plans[self._spec][
@@ -4483,8 +3508,10 @@ class PointwiseMethods:
             plan = true_divide_packet.miss_method(self, other)
         return plan(self, other)
 
-    def true_divide_(self, other: Tensor | Number) -> Tensor:
-        if modes:
+    def true_divide_(self, other: Tensor | Number = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return true_divide__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return true_divide__packet.call_method_parameters(self, other)
         cls = other.__class__
         try:
@@ -4495,26 +3522,9 @@ class PointwiseMethods:
             plan = true_divide__packet.miss_method(self, other)
         return plan(self, other)
 
-    def float_power(self, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return float_power_packet.call_method_parameters(self, exponent, out=out)
-            cls_exponent = exponent.__class__
-            try:
-                plan = float_power_outs[
-                    self._spec,
-                    (
-                        cls_exponent
-                        if cls_exponent is float or cls_exponent is int
-                        else None
-                        if exponent is None
-                        else exponent._spec
-                    ),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = float_power_packet.miss_out_method(self, exponent, out)
-            return plan(self, exponent, out)
+    def float_power(self, exponent: Tensor | Number) -> Tensor:
+        if modes:
+            return float_power_packet.call_method_parameters(self, exponent)
         cls = exponent.__class__
         try:
             plan = float_power_plans[self._spec][
@@ -4572,15 +3582,9 @@ class PointwiseMethods:
             plan = float_power__packet.miss_method(self, exponent)
         return plan(self, exponent)
 
-    def angle(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return angle_packet.call_method_parameters(self, out=out)
-            try:
-                plan = angle_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = angle_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def angle(self) -> Tensor:
+        if modes:
+            return angle_packet.call_method_parameters(self)
         try:
             plan = angle_plans[self._spec]
         except (KeyError, AttributeError, TypeError):

@@ -14,7 +14,6 @@ from ...core.public_form import METHOD
 from ..functions.random import (
     bernoulli__packet,
     bernoulli__plans,
-    bernoulli_outs,
     bernoulli_packet,
     bernoulli_plans,
     cauchy__packet,
@@ -25,7 +24,6 @@ from ..functions.random import (
     geometric__plans,
     log_normal__packet,
     log_normal__plans,
-    multinomial_outs,
     multinomial_packet,
     multinomial_plans,
     normal__packet,
@@ -48,7 +46,9 @@ class RandomMethods:
 
     _spec: Any
 
-    def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    def uniform_(
+        self, from_: float = 0.0, to: float = 1.0, beyond: Any = None, generator: Generator | None = None
+    ) -> Tensor:
         """Fills the tensor with numbers drawn uniformly from [from, to) (`torch.Tensor.uniform_`).
 
         Args:
@@ -75,7 +75,9 @@ class RandomMethods:
 
             uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return uniform__packet.call_named(METHOD, beyond, {}, self, from_, to, generator)
             return uniform__packet.call_method_parameters(self, from_, to, generator)
         try:
             plan = uniform__plans[self._spec][from_.__class__, to.__class__, generator.__class__]
@@ -83,7 +85,9 @@ class RandomMethods:
             plan = uniform__packet.miss_method(self, from_, to, generator)
         return plan(self, from_, to, generator)
 
-    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    def normal_(
+        self, mean: float = 0.0, std: float = 1.0, beyond: Any = None, generator: Generator | None = None
+    ) -> Tensor:
         """Fills the tensor with numbers drawn from one normal distribution (`torch.Tensor.normal_`).
 
         Args:
@@ -110,7 +114,9 @@ class RandomMethods:
 
             normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return normal__packet.call_named(METHOD, beyond, {}, self, mean, std, generator)
             return normal__packet.call_method_parameters(self, mean, std, generator)
         try:
             plan = normal__plans[self._spec][mean.__class__, std.__class__, generator.__class__]
@@ -119,7 +125,7 @@ class RandomMethods:
         return plan(self, mean, std, generator)
 
     def log_normal_(
-        self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+        self, mean: float = 1.0, std: float = 2.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
         """Fills the tensor with exponentials of numbers drawn from a normal distribution (`torch.Tensor.log_normal_`).
 
@@ -148,7 +154,9 @@ class RandomMethods:
 
             log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return log_normal__packet.call_named(METHOD, beyond, {}, self, mean, std, generator)
             return log_normal__packet.call_method_parameters(self, mean, std, generator)
         try:
             plan = log_normal__plans[self._spec][mean.__class__, std.__class__, generator.__class__]
@@ -157,7 +165,7 @@ class RandomMethods:
         return plan(self, mean, std, generator)
 
     def cauchy_(
-        self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+        self, median: float = 0.0, sigma: float = 1.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
         """Fills the tensor with numbers drawn from a Cauchy distribution (`torch.Tensor.cauchy_`).
 
@@ -184,7 +192,9 @@ class RandomMethods:
 
             cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return cauchy__packet.call_named(METHOD, beyond, {}, self, median, sigma, generator)
             return cauchy__packet.call_method_parameters(self, median, sigma, generator)
         try:
             plan = cauchy__plans[self._spec][median.__class__, sigma.__class__, generator.__class__]
@@ -192,7 +202,9 @@ class RandomMethods:
             plan = cauchy__packet.miss_method(self, median, sigma, generator)
         return plan(self, median, sigma, generator)
 
-    def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    def exponential_(
+        self, lambd: float = 1.0, beyond: Any = None, generator: Generator | None = None
+    ) -> Tensor:
         """Fills the tensor with numbers drawn from an exponential distribution (`torch.Tensor.exponential_`).
 
             density lambd * exp(-lambd * x) for x > 0
@@ -221,7 +233,9 @@ class RandomMethods:
 
             exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return exponential__packet.call_named(METHOD, beyond, {}, self, lambd, generator)
             return exponential__packet.call_method_parameters(self, lambd, generator)
         try:
             plan = exponential__plans[self._spec][lambd.__class__, generator.__class__]
@@ -229,7 +243,7 @@ class RandomMethods:
             plan = exponential__packet.miss_method(self, lambd, generator)
         return plan(self, lambd, generator)
 
-    def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
+    def geometric_(self, p: float, beyond: Any = None, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with numbers of trials up to the first success (`torch.Tensor.geometric_`).
 
             P(k) = p * (1 - p)^(k - 1) for k = 1, 2, 3, ...
@@ -256,7 +270,9 @@ class RandomMethods:
 
             geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return geometric__packet.call_named(METHOD, beyond, {}, self, p, generator)
             return geometric__packet.call_method_parameters(self, p, generator)
         try:
             plan = geometric__plans[self._spec][p.__class__, generator.__class__]
@@ -312,11 +328,13 @@ class RandomMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return random__packet.call_method(self, *args, **kwargs)
         return random__packet.general((self, *args), kwargs, METHOD)
 
-    def bernoulli_(self, p: Tensor | float = NOT_GIVEN, *, generator: Generator | None = None) -> Tensor:
+    def bernoulli_(
+        self, p: Tensor | float = NOT_GIVEN, beyond: Any = None, generator: Generator | None = None
+    ) -> Tensor:
         """Fills the tensor with ones, drawn with the probability `p`, and zeros (`torch.Tensor.bernoulli_`).
 
         Signatures::
@@ -347,7 +365,9 @@ class RandomMethods:
             bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
             bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
         """
-        if modes:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return bernoulli__packet.call_named(METHOD, beyond, {}, self, p, generator)
             return bernoulli__packet.call_method_parameters(self, p, generator)
         cls = p.__class__
         try:
@@ -359,16 +379,12 @@ class RandomMethods:
         return plan(self, p, generator)
 
     def bernoulli(
-        self, p: float = NOT_GIVEN, *, generator: Generator | None = None, out: Tensor | None = None
+        self, p: float = NOT_GIVEN, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return bernoulli_packet.call_method_parameters(self, p, generator, out=out)
-            try:
-                plan = bernoulli_outs[self._spec, p.__class__, generator.__class__, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = bernoulli_packet.miss_out_method(self, p, generator, out)
-            return plan(self, p, generator, out)
+        if modes or beyond is not None:
+            if beyond is not None:
+                return bernoulli_packet.call_named(METHOD, beyond, {}, self, p, generator)
+            return bernoulli_packet.call_method_parameters(self, p, generator)
         try:
             plan = bernoulli_plans[self._spec][p.__class__, generator.__class__]
         except (KeyError, AttributeError, TypeError):
@@ -379,20 +395,15 @@ class RandomMethods:
         self,
         num_samples: int,
         replacement: bool = False,
-        *,
+        beyond: Any = None,
         generator: Generator | None = None,
-        out: Tensor | None = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return multinomial_packet.call_method_parameters(
-                    self, num_samples, replacement, generator, out=out
+        if modes or beyond is not None:
+            if beyond is not None:
+                return multinomial_packet.call_named(
+                    METHOD, beyond, {}, self, num_samples, replacement, generator
                 )
-            try:
-                plan = multinomial_outs[self._spec, num_samples, replacement, generator.__class__, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = multinomial_packet.miss_out_method(self, num_samples, replacement, generator, out)
-            return plan(self, generator, out)
+            return multinomial_packet.call_method_parameters(self, num_samples, replacement, generator)
         try:
             plan = multinomial_plans[self._spec][num_samples, replacement, generator.__class__]
         except (KeyError, AttributeError, TypeError):

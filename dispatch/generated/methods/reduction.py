@@ -8,71 +8,54 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_form import METHOD
 from ..functions.reduction import (
-    all_outs,
     all_packet,
     all_plans,
-    amax_outs,
     amax_packet,
     amax_plans,
-    amin_outs,
     amin_packet,
     amin_plans,
-    aminmax_outs,
     aminmax_packet,
     aminmax_plans,
-    any_outs,
     any_packet,
     any_plans,
-    argmax_outs,
     argmax_packet,
     argmax_plans,
-    argmin_outs,
     argmin_packet,
     argmin_plans,
     count_nonzero_packet,
     count_nonzero_plans,
-    cummax_outs,
     cummax_packet,
     cummax_plans,
-    cummin_outs,
     cummin_packet,
     cummin_plans,
     cumprod__packet,
     cumprod__plans,
-    cumprod_outs,
     cumprod_packet,
     cumprod_plans,
     cumsum__packet,
     cumsum__plans,
-    cumsum_outs,
     cumsum_packet,
     cumsum_plans,
-    hash_tensor_outs,
     hash_tensor_packet,
     hash_tensor_plans,
-    logcumsumexp_outs,
     logcumsumexp_packet,
     logcumsumexp_plans,
-    logsumexp_outs,
     logsumexp_packet,
     logsumexp_plans,
     max_packet,
     max_short,
-    mean_outs,
     mean_packet,
     mean_plans,
     min_packet,
     min_short,
-    prod_outs,
     prod_packet,
     prod_plans,
     std_packet,
     std_short,
-    sum_outs,
     sum_packet,
     sum_plans,
     var_packet,
@@ -97,18 +80,17 @@ class ReductionMethods:
         self,
         dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return sum_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
-            try:
-                plan = sum_outs[self._spec, dim, keepdim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = sum_packet.miss_out_method(self, dim, keepdim, dtype, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return sum_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim, dtype
+                )
+            return sum_packet.call_method_parameters(self, dim, keepdim, dtype)
         try:
             plan = sum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -119,18 +101,17 @@ class ReductionMethods:
         self,
         dim: int | Sequence[int] | str | Sequence[str] | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return mean_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
-            try:
-                plan = mean_outs[self._spec, dim, keepdim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = mean_packet.miss_out_method(self, dim, keepdim, dtype, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return mean_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim, dtype
+                )
+            return mean_packet.call_method_parameters(self, dim, keepdim, dtype)
         try:
             plan = mean_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -141,18 +122,17 @@ class ReductionMethods:
         self,
         dim: int | str = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return prod_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
-            try:
-                plan = prod_outs[self._spec, dim, keepdim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = prod_packet.miss_out_method(self, dim, keepdim, dtype, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return prod_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim, dtype
+                )
+            return prod_packet.call_method_parameters(self, dim, keepdim, dtype)
         try:
             plan = prod_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -160,16 +140,14 @@ class ReductionMethods:
         return plan(self)
 
     def amax(
-        self, dim: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
+        self, dim: int | Sequence[int] = (), keepdim: bool = False, axis: Any = None, keepdims: Any = None
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return amax_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = amax_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = amax_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return amax_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return amax_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = amax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -177,16 +155,14 @@ class ReductionMethods:
         return plan(self)
 
     def amin(
-        self, dim: int | Sequence[int] = (), keepdim: bool = False, *, out: Tensor | None = None
+        self, dim: int | Sequence[int] = (), keepdim: bool = False, axis: Any = None, keepdims: Any = None
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return amin_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = amin_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = amin_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return amin_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return amin_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = amin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -194,16 +170,19 @@ class ReductionMethods:
         return plan(self)
 
     def aminmax(
-        self, *, dim: int | None = None, keepdim: bool = False, out: tuple[Tensor, Tensor] | None = None
+        self,
+        beyond: Any = None,
+        dim: int | None = None,
+        keepdim: bool = False,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return aminmax_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = aminmax_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = aminmax_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return aminmax_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return aminmax_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = aminmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -213,19 +192,18 @@ class ReductionMethods:
     def hash_tensor(
         self,
         dim: int | Sequence[int] = (),
-        *,
+        beyond: Any = None,
         keepdim: bool = False,
         mode: int = 0,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return hash_tensor_packet.call_method_parameters(self, dim, keepdim, mode, out=out)
-            try:
-                plan = hash_tensor_outs[self._spec, dim, keepdim, mode, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = hash_tensor_packet.miss_out_method(self, dim, keepdim, mode, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return hash_tensor_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim, mode
+                )
+            return hash_tensor_packet.call_method_parameters(self, dim, keepdim, mode)
         try:
             plan = hash_tensor_plans[self._spec][dim, keepdim, mode]
         except (KeyError, AttributeError, TypeError):
@@ -244,7 +222,7 @@ class ReductionMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return max_packet.call_method(self, *args, **kwargs)
         return max_packet.general((self, *args), kwargs, METHOD)
 
@@ -260,34 +238,34 @@ class ReductionMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return min_packet.call_method(self, *args, **kwargs)
         return min_packet.general((self, *args), kwargs, METHOD)
 
-    def argmax(self, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return argmax_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = argmax_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = argmax_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+    def argmax(
+        self, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None
+    ) -> Tensor:
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return argmax_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return argmax_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = argmax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
             plan = argmax_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
-    def argmin(self, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return argmin_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = argmin_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = argmin_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+    def argmin(
+        self, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None
+    ) -> Tensor:
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return argmin_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return argmin_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = argmin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -298,17 +276,15 @@ class ReductionMethods:
         self,
         dim: int | Sequence[int] | str | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
-        *,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return any_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = any_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = any_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return any_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return any_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = any_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -319,25 +295,25 @@ class ReductionMethods:
         self,
         dim: int | Sequence[int] | str | None = NOT_GIVEN,
         keepdim: bool = NOT_GIVEN,
-        *,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return all_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = all_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = all_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return all_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return all_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = all_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
             plan = all_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
-    def count_nonzero(self, dim: Sequence[int] | int | None = NOT_GIVEN) -> Tensor:
-        if modes:
+    def count_nonzero(self, dim: Sequence[int] | int | None = NOT_GIVEN, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return count_nonzero_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
             return count_nonzero_packet.call_method_parameters(self, dim)
         try:
             plan = count_nonzero_plans[self._spec][dim]
@@ -357,7 +333,7 @@ class ReductionMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return var_packet.call_method(self, *args, **kwargs)
         return var_packet.general((self, *args), kwargs, METHOD)
 
@@ -373,48 +349,48 @@ class ReductionMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return std_packet.call_method(self, *args, **kwargs)
         return std_packet.general((self, *args), kwargs, METHOD)
 
     def logsumexp(
         self,
-        dim: int | Sequence[int] | str | Sequence[str],
+        dim: int | Sequence[int] | str | Sequence[str] = REQUIRED,
         keepdim: bool = False,
-        *,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logsumexp_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = logsumexp_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logsumexp_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return logsumexp_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return logsumexp_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = logsumexp_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
             plan = logsumexp_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
-    def cumsum(self, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cumsum_packet.call_method_parameters(self, dim, dtype, out=out)
-            try:
-                plan = cumsum_outs[self._spec, dim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cumsum_packet.miss_out_method(self, dim, dtype, out)
-            return plan(self, out)
+    def cumsum(
+        self, dim: int | str = REQUIRED, beyond: Any = None, dtype: dtype | None = None, axis: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return cumsum_packet.call_named(METHOD, beyond, {"axis": axis}, self, dim, dtype)
+            return cumsum_packet.call_method_parameters(self, dim, dtype)
         try:
             plan = cumsum_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
             plan = cumsum_packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def cumsum_(self, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
-        if modes:
+    def cumsum_(
+        self, dim: int | str = REQUIRED, beyond: Any = None, dtype: dtype | None = None, axis: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return cumsum__packet.call_named(METHOD, beyond, {"axis": axis}, self, dim, dtype)
             return cumsum__packet.call_method_parameters(self, dim, dtype)
         try:
             plan = cumsum__plans[self._spec][dim, dtype]
@@ -422,23 +398,25 @@ class ReductionMethods:
             plan = cumsum__packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def cumprod(self, dim: int | str, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return cumprod_packet.call_method_parameters(self, dim, dtype, out=out)
-            try:
-                plan = cumprod_outs[self._spec, dim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cumprod_packet.miss_out_method(self, dim, dtype, out)
-            return plan(self, out)
+    def cumprod(
+        self, dim: int | str = REQUIRED, beyond: Any = None, dtype: dtype | None = None, axis: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return cumprod_packet.call_named(METHOD, beyond, {"axis": axis}, self, dim, dtype)
+            return cumprod_packet.call_method_parameters(self, dim, dtype)
         try:
             plan = cumprod_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
             plan = cumprod_packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def cumprod_(self, dim: int | str, *, dtype: dtype | None = None) -> Tensor:
-        if modes:
+    def cumprod_(
+        self, dim: int | str = REQUIRED, beyond: Any = None, dtype: dtype | None = None, axis: Any = None
+    ) -> Tensor:
+        if modes or beyond is not None or axis is not None:
+            if beyond is not None or axis is not None:
+                return cumprod__packet.call_named(METHOD, beyond, {"axis": axis}, self, dim, dtype)
             return cumprod__packet.call_method_parameters(self, dim, dtype)
         try:
             plan = cumprod__plans[self._spec][dim, dtype]
@@ -446,45 +424,33 @@ class ReductionMethods:
             plan = cumprod__packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def logcumsumexp(self, dim: int | str, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return logcumsumexp_packet.call_method_parameters(self, dim, out=out)
-            try:
-                plan = logcumsumexp_outs[self._spec, dim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = logcumsumexp_packet.miss_out_method(self, dim, out)
-            return plan(self, out)
+    def logcumsumexp(self, dim: int | str = REQUIRED, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return logcumsumexp_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
+            return logcumsumexp_packet.call_method_parameters(self, dim)
         try:
             plan = logcumsumexp_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
             plan = logcumsumexp_packet.miss_method(self, dim)
         return plan(self)
 
-    def cummax(self, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return cummax_packet.call_method_parameters(self, dim, out=out)
-            try:
-                plan = cummax_outs[self._spec, dim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cummax_packet.miss_out_method(self, dim, out)
-            return plan(self, out)
+    def cummax(self, dim: int | str = REQUIRED, axis: Any = None) -> tuple[Tensor, Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return cummax_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
+            return cummax_packet.call_method_parameters(self, dim)
         try:
             plan = cummax_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
             plan = cummax_packet.miss_method(self, dim)
         return plan(self)
 
-    def cummin(self, dim: int | str, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return cummin_packet.call_method_parameters(self, dim, out=out)
-            try:
-                plan = cummin_outs[self._spec, dim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = cummin_packet.miss_out_method(self, dim, out)
-            return plan(self, out)
+    def cummin(self, dim: int | str = REQUIRED, axis: Any = None) -> tuple[Tensor, Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return cummin_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
+            return cummin_packet.call_method_parameters(self, dim)
         try:
             plan = cummin_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):

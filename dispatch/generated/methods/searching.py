@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.public_form import METHOD
 from ..functions.searching import (
-    mode_outs,
     mode_packet,
     mode_plans,
 )
@@ -26,16 +26,14 @@ class SearchingMethods:
     _spec: Any
 
     def mode(
-        self, dim: int | str = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+        self, dim: int | str = -1, keepdim: bool = False, axis: Any = None, keepdims: Any = None
     ) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return mode_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = mode_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = mode_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return mode_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return mode_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = mode_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):

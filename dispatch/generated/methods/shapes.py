@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_form import METHOD
 from ..functions.shapes import (
-    diag_embed_outs,
     diag_embed_packet,
     diag_embed_plans,
-    diag_outs,
     diag_packet,
     diag_plans,
     diagflat_packet,
@@ -23,7 +22,6 @@ from ..functions.shapes import (
     dsplit_short,
     hsplit_packet,
     hsplit_short,
-    narrow_copy_outs,
     narrow_copy_packet,
     narrow_copy_plans,
     sum_to_size_packet,
@@ -63,7 +61,7 @@ class ShapesMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return hsplit_packet.call_method(self, *args, **kwargs)
         return hsplit_packet.general((self, *args), kwargs, METHOD)
 
@@ -79,7 +77,7 @@ class ShapesMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return vsplit_packet.call_method(self, *args, **kwargs)
         return vsplit_packet.general((self, *args), kwargs, METHOD)
 
@@ -95,12 +93,14 @@ class ShapesMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return dsplit_packet.call_method(self, *args, **kwargs)
         return dsplit_packet.general((self, *args), kwargs, METHOD)
 
-    def unsafe_chunk(self, chunks: int, dim: int = 0) -> Sequence[Tensor]:
-        if modes:
+    def unsafe_chunk(self, chunks: int, dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return unsafe_chunk_packet.call_named(METHOD, None, {"axis": axis}, self, chunks, dim)
             return unsafe_chunk_packet.call_method_parameters(self, chunks, dim)
         try:
             plan = unsafe_chunk_plans[self._spec][chunks, dim]
@@ -108,8 +108,10 @@ class ShapesMethods:
             plan = unsafe_chunk_packet.miss_method(self, chunks, dim)
         return plan(self)
 
-    def unsafe_split(self, split_size: int, dim: int = 0) -> Sequence[Tensor]:
-        if modes:
+    def unsafe_split(self, split_size: int, dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return unsafe_split_packet.call_named(METHOD, None, {"axis": axis}, self, split_size, dim)
             return unsafe_split_packet.call_method_parameters(self, split_size, dim)
         try:
             plan = unsafe_split_plans[self._spec][split_size, dim]
@@ -117,8 +119,14 @@ class ShapesMethods:
             plan = unsafe_split_packet.miss_method(self, split_size, dim)
         return plan(self)
 
-    def unsafe_split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> Sequence[Tensor]:
-        if modes:
+    def unsafe_split_with_sizes(
+        self, split_sizes: Sequence[int], dim: int = 0, axis: Any = None
+    ) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return unsafe_split_with_sizes_packet.call_named(
+                    METHOD, None, {"axis": axis}, self, split_sizes, dim
+                )
             return unsafe_split_with_sizes_packet.call_method_parameters(self, split_sizes, dim)
         try:
             plan = unsafe_split_with_sizes_plans[self._spec][split_sizes, dim]
@@ -126,15 +134,9 @@ class ShapesMethods:
             plan = unsafe_split_with_sizes_packet.miss_method(self, split_sizes, dim)
         return plan(self)
 
-    def diag(self, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return diag_packet.call_method_parameters(self, diagonal, out=out)
-            try:
-                plan = diag_outs[self._spec, diagonal, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = diag_packet.miss_out_method(self, diagonal, out)
-            return plan(self, out)
+    def diag(self, diagonal: int = 0) -> Tensor:
+        if modes:
+            return diag_packet.call_method_parameters(self, diagonal)
         try:
             plan = diag_plans[self._spec][diagonal]
         except (KeyError, AttributeError, TypeError):
@@ -150,32 +152,22 @@ class ShapesMethods:
             plan = diagflat_packet.miss_method(self, offset)
         return plan(self)
 
-    def diag_embed(
-        self, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Tensor | None = None
-    ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return diag_embed_packet.call_method_parameters(self, offset, dim1, dim2, out=out)
-            try:
-                plan = diag_embed_outs[self._spec, offset, dim1, dim2, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = diag_embed_packet.miss_out_method(self, offset, dim1, dim2, out)
-            return plan(self, out)
+    def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+        if modes:
+            return diag_embed_packet.call_method_parameters(self, offset, dim1, dim2)
         try:
             plan = diag_embed_plans[self._spec][offset, dim1, dim2]
         except (KeyError, AttributeError, TypeError):
             plan = diag_embed_packet.miss_method(self, offset, dim1, dim2)
         return plan(self)
 
-    def narrow_copy(self, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return narrow_copy_packet.call_method_parameters(self, dim, start, length, out=out)
-            try:
-                plan = narrow_copy_outs[self._spec, dim, start, length, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = narrow_copy_packet.miss_out_method(self, dim, start, length, out)
-            return plan(self, out)
+    def narrow_copy(
+        self, dim: int = REQUIRED, start: int = REQUIRED, length: int = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return narrow_copy_packet.call_named(METHOD, None, {"axis": axis}, self, dim, start, length)
+            return narrow_copy_packet.call_method_parameters(self, dim, start, length)
         try:
             plan = narrow_copy_plans[self._spec][dim, start, length]
         except (KeyError, AttributeError, TypeError):

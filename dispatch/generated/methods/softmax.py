@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
+from ...core.public_form import METHOD
 from ..functions.softmax import (
-    log_softmax_outs,
     log_softmax_packet,
     log_softmax_plans,
-    softmax_outs,
     softmax_packet,
     softmax_plans,
 )
@@ -29,30 +29,22 @@ class SoftmaxMethods:
 
     _spec: Any
 
-    def softmax(self, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return softmax_packet.call_method_parameters(self, dim, dtype, out=out)
-            try:
-                plan = softmax_outs[self._spec, dim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = softmax_packet.miss_out_method(self, dim, dtype, out)
-            return plan(self, out)
+    def softmax(self, dim: int | str = REQUIRED, dtype: dtype | None = None, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return softmax_packet.call_named(METHOD, None, {"axis": axis}, self, dim, dtype)
+            return softmax_packet.call_method_parameters(self, dim, dtype)
         try:
             plan = softmax_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):
             plan = softmax_packet.miss_method(self, dim, dtype)
         return plan(self)
 
-    def log_softmax(self, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return log_softmax_packet.call_method_parameters(self, dim, dtype, out=out)
-            try:
-                plan = log_softmax_outs[self._spec, dim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = log_softmax_packet.miss_out_method(self, dim, dtype, out)
-            return plan(self, out)
+    def log_softmax(self, dim: int | str = REQUIRED, dtype: dtype | None = None, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return log_softmax_packet.call_named(METHOD, None, {"axis": axis}, self, dim, dtype)
+            return log_softmax_packet.call_method_parameters(self, dim, dtype)
         try:
             plan = log_softmax_plans[self._spec][dim, dtype]
         except (KeyError, AttributeError, TypeError):

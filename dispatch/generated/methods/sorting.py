@@ -14,21 +14,16 @@ from ...core.public_form import METHOD
 from ..functions.sorting import (
     argsort_packet,
     argsort_short,
-    kthvalue_outs,
     kthvalue_packet,
     kthvalue_plans,
-    median_outs,
     median_packet,
     median_plans,
-    msort_outs,
     msort_packet,
     msort_plans,
-    nanmedian_outs,
     nanmedian_packet,
     nanmedian_plans,
     sort_packet,
     sort_short,
-    topk_outs,
     topk_packet,
     topk_plans,
 )
@@ -56,7 +51,7 @@ class SortingMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return sort_packet.call_method(self, *args, **kwargs)
         return sort_packet.general((self, *args), kwargs, METHOD)
 
@@ -72,19 +67,13 @@ class SortingMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return argsort_packet.call_method(self, *args, **kwargs)
         return argsort_packet.general((self, *args), kwargs, METHOD)
 
-    def msort(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return msort_packet.call_method_parameters(self, out=out)
-            try:
-                plan = msort_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = msort_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def msort(self) -> Tensor:
+        if modes:
+            return msort_packet.call_method_parameters(self)
         try:
             plan = msort_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -92,22 +81,12 @@ class SortingMethods:
         return plan(self)
 
     def topk(
-        self,
-        k: int,
-        dim: int = -1,
-        largest: bool = True,
-        sorted: bool = True,
-        *,
-        out: tuple[Tensor, Tensor] | None = None,
+        self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, axis: Any = None
     ) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return topk_packet.call_method_parameters(self, k, dim, largest, sorted, out=out)
-            try:
-                plan = topk_outs[self._spec, k, dim, largest, sorted, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = topk_packet.miss_out_method(self, k, dim, largest, sorted, out)
-            return plan(self, out)
+        if modes or axis is not None:
+            if axis is not None:
+                return topk_packet.call_named(METHOD, None, {"axis": axis}, self, k, dim, largest, sorted)
+            return topk_packet.call_method_parameters(self, k, dim, largest, sorted)
         try:
             plan = topk_plans[self._spec][k, dim, largest, sorted]
         except (KeyError, AttributeError, TypeError):
@@ -115,16 +94,14 @@ class SortingMethods:
         return plan(self)
 
     def kthvalue(
-        self, k: int, dim: int | str = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+        self, k: int, dim: int | str = -1, keepdim: bool = False, axis: Any = None, keepdims: Any = None
     ) -> tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return kthvalue_packet.call_method_parameters(self, k, dim, keepdim, out=out)
-            try:
-                plan = kthvalue_outs[self._spec, k, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = kthvalue_packet.miss_out_method(self, k, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return kthvalue_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, k, dim, keepdim
+                )
+            return kthvalue_packet.call_method_parameters(self, k, dim, keepdim)
         try:
             plan = kthvalue_plans[self._spec][k, dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -132,20 +109,14 @@ class SortingMethods:
         return plan(self)
 
     def median(
-        self,
-        dim: int | str = NOT_GIVEN,
-        keepdim: bool = NOT_GIVEN,
-        *,
-        out: Tensor | tuple[Tensor, Tensor] | None = None,
+        self, dim: int | str = NOT_GIVEN, keepdim: bool = NOT_GIVEN, axis: Any = None, keepdims: Any = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return median_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = median_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = median_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return median_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return median_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = median_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
@@ -153,20 +124,14 @@ class SortingMethods:
         return plan(self)
 
     def nanmedian(
-        self,
-        dim: int | str = NOT_GIVEN,
-        keepdim: bool = NOT_GIVEN,
-        *,
-        out: Tensor | tuple[Tensor, Tensor] | None = None,
+        self, dim: int | str = NOT_GIVEN, keepdim: bool = NOT_GIVEN, axis: Any = None, keepdims: Any = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        if modes or out is not None:
-            if modes:
-                return nanmedian_packet.call_method_parameters(self, dim, keepdim, out=out)
-            try:
-                plan = nanmedian_outs[self._spec, dim, keepdim, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = nanmedian_packet.miss_out_method(self, dim, keepdim, out)
-            return plan(self, out)
+        if modes or axis is not None or keepdims is not None:
+            if axis is not None or keepdims is not None:
+                return nanmedian_packet.call_named(
+                    METHOD, None, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim
+                )
+            return nanmedian_packet.call_method_parameters(self, dim, keepdim)
         try:
             plan = nanmedian_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):

@@ -8,45 +8,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
+from ...core.public_form import METHOD
 from ..functions.special import (
     digamma__packet,
     digamma__plans,
-    digamma_outs,
     digamma_packet,
     digamma_plans,
     erfinv__packet,
     erfinv__plans,
-    erfinv_outs,
     erfinv_packet,
     erfinv_plans,
     i0__packet,
     i0__plans,
-    i0_outs,
     i0_packet,
     i0_plans,
     igamma__packet,
     igamma__plans,
-    igamma_outs,
     igamma_packet,
     igamma_plans,
     igammac__packet,
     igammac__plans,
-    igammac_outs,
     igammac_packet,
     igammac_plans,
     lgamma__packet,
     lgamma__plans,
-    lgamma_outs,
     lgamma_packet,
     lgamma_plans,
     mvlgamma__packet,
     mvlgamma__plans,
-    mvlgamma_outs,
     mvlgamma_packet,
     mvlgamma_plans,
     polygamma__packet,
     polygamma__plans,
-    polygamma_outs,
     polygamma_packet,
     polygamma_plans,
 )
@@ -62,15 +56,9 @@ class SpecialMethods:
 
     _spec: Any
 
-    def lgamma(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return lgamma_packet.call_method_parameters(self, out=out)
-            try:
-                plan = lgamma_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = lgamma_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def lgamma(self) -> Tensor:
+        if modes:
+            return lgamma_packet.call_method_parameters(self)
         try:
             plan = lgamma_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -86,15 +74,9 @@ class SpecialMethods:
             plan = lgamma__packet.miss_method(self)
         return plan(self)
 
-    def digamma(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return digamma_packet.call_method_parameters(self, out=out)
-            try:
-                plan = digamma_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = digamma_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def digamma(self) -> Tensor:
+        if modes:
+            return digamma_packet.call_method_parameters(self)
         try:
             plan = digamma_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -110,15 +92,9 @@ class SpecialMethods:
             plan = digamma__packet.miss_method(self)
         return plan(self)
 
-    def polygamma(self, n: int, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return polygamma_packet.call_method_parameters(n, self, out=out)
-            try:
-                plan = polygamma_outs[n, self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = polygamma_packet.miss_out_method(n, self, out)
-            return plan(self, out)
+    def polygamma(self, n: int) -> Tensor:
+        if modes:
+            return polygamma_packet.call_method_parameters(n, self)
         try:
             plan = polygamma_plans[n][self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -164,15 +140,9 @@ class SpecialMethods:
             plan = polygamma__packet.miss_method(self, n)
         return plan(self)
 
-    def mvlgamma(self, p: int, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return mvlgamma_packet.call_method_parameters(self, p, out=out)
-            try:
-                plan = mvlgamma_outs[self._spec, p, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = mvlgamma_packet.miss_out_method(self, p, out)
-            return plan(self, out)
+    def mvlgamma(self, p: int) -> Tensor:
+        if modes:
+            return mvlgamma_packet.call_method_parameters(self, p)
         try:
             plan = mvlgamma_plans[self._spec][p]
         except (KeyError, AttributeError, TypeError):
@@ -188,23 +158,21 @@ class SpecialMethods:
             plan = mvlgamma__packet.miss_method(self, p)
         return plan(self)
 
-    def igamma(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return igamma_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = igamma_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = igamma_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def igamma(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return igamma_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return igamma_packet.call_method_parameters(self, other)
         try:
             plan = igamma_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = igamma_packet.miss_method(self, other)
         return plan(self, other)
 
-    def igamma_(self, other: Tensor) -> Tensor:
-        if modes:
+    def igamma_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return igamma__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return igamma__packet.call_method_parameters(self, other)
         try:
             plan = igamma__plans[self._spec][other._spec]
@@ -212,23 +180,21 @@ class SpecialMethods:
             plan = igamma__packet.miss_method(self, other)
         return plan(self, other)
 
-    def igammac(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return igammac_packet.call_method_parameters(self, other, out=out)
-            try:
-                plan = igammac_outs[self._spec, other._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = igammac_packet.miss_out_method(self, other, out)
-            return plan(self, other, out)
+    def igammac(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return igammac_packet.call_named(METHOD, None, {"x2": x2}, self, other)
+            return igammac_packet.call_method_parameters(self, other)
         try:
             plan = igammac_plans[self._spec][other._spec]
         except (KeyError, AttributeError, TypeError):
             plan = igammac_packet.miss_method(self, other)
         return plan(self, other)
 
-    def igammac_(self, other: Tensor) -> Tensor:
-        if modes:
+    def igammac_(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return igammac__packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return igammac__packet.call_method_parameters(self, other)
         try:
             plan = igammac__plans[self._spec][other._spec]
@@ -236,15 +202,9 @@ class SpecialMethods:
             plan = igammac__packet.miss_method(self, other)
         return plan(self, other)
 
-    def erfinv(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return erfinv_packet.call_method_parameters(self, out=out)
-            try:
-                plan = erfinv_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = erfinv_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def erfinv(self) -> Tensor:
+        if modes:
+            return erfinv_packet.call_method_parameters(self)
         try:
             plan = erfinv_plans[self._spec]
         except (KeyError, AttributeError, TypeError):
@@ -260,15 +220,9 @@ class SpecialMethods:
             plan = erfinv__packet.miss_method(self)
         return plan(self)
 
-    def i0(self, *, out: Tensor | None = None) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return i0_packet.call_method_parameters(self, out=out)
-            try:
-                plan = i0_outs[self._spec, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = i0_packet.miss_out_method(self, out)
-            return plan(self, out)
+    def i0(self) -> Tensor:
+        if modes:
+            return i0_packet.call_method_parameters(self)
         try:
             plan = i0_plans[self._spec]
         except (KeyError, AttributeError, TypeError):

@@ -9,23 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.constants import INT_0
+from ...core.public_form import METHOD
 from ..functions.statistics import (
     bincount_packet,
     bincount_plans,
-    histc_outs,
     histc_packet,
     histc_plans,
     histc_scaled,
-    nanmean_outs,
     nanmean_packet,
     nanmean_plans,
-    nanquantile_outs,
     nanquantile_packet,
     nanquantile_plans,
-    nansum_outs,
     nansum_packet,
     nansum_plans,
-    quantile_outs,
     quantile_packet,
     quantile_plans,
 )
@@ -48,18 +44,17 @@ class StatisticsMethods:
         self,
         dim: int | Sequence[int] | None = None,
         keepdim: bool = False,
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return nansum_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
-            try:
-                plan = nansum_outs[self._spec, dim, keepdim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = nansum_packet.miss_out_method(self, dim, keepdim, dtype, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return nansum_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim, dtype
+                )
+            return nansum_packet.call_method_parameters(self, dim, keepdim, dtype)
         try:
             plan = nansum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -70,18 +65,17 @@ class StatisticsMethods:
         self,
         dim: int | Sequence[int] | None = None,
         keepdim: bool = False,
-        *,
+        beyond: Any = None,
         dtype: dtype | None = None,
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return nanmean_packet.call_method_parameters(self, dim, keepdim, dtype, out=out)
-            try:
-                plan = nanmean_outs[self._spec, dim, keepdim, dtype, out._spec]
-            except (KeyError, AttributeError, TypeError):
-                plan = nanmean_packet.miss_out_method(self, dim, keepdim, dtype, out)
-            return plan(self, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return nanmean_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, dim, keepdim, dtype
+                )
+            return nanmean_packet.call_method_parameters(self, dim, keepdim, dtype)
         try:
             plan = nanmean_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
@@ -93,26 +87,17 @@ class StatisticsMethods:
         q: Tensor | float,
         dim: int | None = None,
         keepdim: bool = False,
-        *,
+        beyond: Any = None,
         interpolation: str = "linear",
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return quantile_packet.call_method_parameters(self, q, dim, keepdim, interpolation, out=out)
-            cls_q = q.__class__
-            try:
-                plan = quantile_outs[
-                    self._spec,
-                    (cls_q if cls_q is float or cls_q is int else None if q is None else q._spec),
-                    dim,
-                    keepdim,
-                    interpolation,
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = quantile_packet.miss_out_method(self, q, dim, keepdim, interpolation, out)
-            return plan(self, q, out)
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return quantile_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, q, dim, keepdim, interpolation
+                )
+            return quantile_packet.call_method_parameters(self, q, dim, keepdim, interpolation)
         cls = q.__class__
         try:
             plan = quantile_plans[self._spec][
@@ -130,28 +115,17 @@ class StatisticsMethods:
         q: Tensor | float,
         dim: int | None = None,
         keepdim: bool = False,
-        *,
+        beyond: Any = None,
         interpolation: str = "linear",
-        out: Tensor | None = None,
+        axis: Any = None,
+        keepdims: Any = None,
     ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return nanquantile_packet.call_method_parameters(
-                    self, q, dim, keepdim, interpolation, out=out
+        if modes or beyond is not None or axis is not None or keepdims is not None:
+            if beyond is not None or axis is not None or keepdims is not None:
+                return nanquantile_packet.call_named(
+                    METHOD, beyond, {"axis": axis, "keepdims": keepdims}, self, q, dim, keepdim, interpolation
                 )
-            cls_q = q.__class__
-            try:
-                plan = nanquantile_outs[
-                    self._spec,
-                    (cls_q if cls_q is float or cls_q is int else None if q is None else q._spec),
-                    dim,
-                    keepdim,
-                    interpolation,
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = nanquantile_packet.miss_out_method(self, q, dim, keepdim, interpolation, out)
-            return plan(self, q, out)
+            return nanquantile_packet.call_method_parameters(self, q, dim, keepdim, interpolation)
         cls = q.__class__
         try:
             plan = nanquantile_plans[self._spec][
@@ -164,23 +138,9 @@ class StatisticsMethods:
             plan = nanquantile_packet.miss_method(self, q, dim, keepdim, interpolation)
         return plan(self, q)
 
-    def histc(
-        self, bins: int = 100, min: Number = INT_0, max: Number = INT_0, *, out: Tensor | None = None
-    ) -> Tensor:
-        if modes or out is not None:
-            if modes:
-                return histc_packet.call_method_parameters(self, bins, min, max, out=out)
-            try:
-                plan = histc_outs[
-                    self._spec,
-                    bins,
-                    (None if min is INT_0 else min.__class__),
-                    (None if max is INT_0 else max.__class__),
-                    out._spec,
-                ]
-            except (KeyError, AttributeError, TypeError):
-                plan = histc_packet.miss_out_method(self, bins, min, max, out)
-            return plan(self, min, max, out)
+    def histc(self, bins: int = 100, min: Number = INT_0, max: Number = INT_0) -> Tensor:
+        if modes:
+            return histc_packet.call_method_parameters(self, bins, min, max)
         if min is INT_0 and max is INT_0:
             try:
                 plan = histc_plans[self._spec][bins]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN
+from ...core.public_form import METHOD
 from ..functions.storage import (
     is_set_to_packet,
     is_set_to_plans,
@@ -88,8 +89,12 @@ class StorageMethods:
             plan = resize__packet.miss_method(self, size, memory_format)
         return plan(self)
 
-    def resize_as_(self, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
-        if modes:
+    def resize_as_(
+        self, the_template: Tensor, beyond: Any = None, memory_format: memory_format | None = None
+    ) -> Tensor:
+        if modes or beyond is not None:
+            if beyond is not None:
+                return resize_as__packet.call_named(METHOD, beyond, {}, self, the_template, memory_format)
             return resize_as__packet.call_method_parameters(self, the_template, memory_format)
         try:
             plan = resize_as__plans[self._spec][the_template._spec, memory_format]

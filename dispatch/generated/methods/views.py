@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_form import METHOD
 from ..functions.views import (
@@ -276,8 +276,10 @@ class ViewsMethods:
             plan = t_packet.miss_method(self)
         return plan(self)
 
-    def select(self, dim: int | str, index: int) -> Tensor:
-        if modes:
+    def select(self, dim: int | str = REQUIRED, index: int = REQUIRED, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return select_packet.call_named(METHOD, None, {"axis": axis}, self, dim, index)
             return select_packet.call_method_parameters(self, dim, index)
         try:
             plan = select_plans[self._spec][dim, index]
@@ -285,7 +287,9 @@ class ViewsMethods:
             plan = select_packet.miss_method(self, dim, index)
         return plan(self)
 
-    def slice(self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    def slice(
+        self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, axis: Any = None
+    ) -> Tensor:
         """A view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`).
 
         Args:
@@ -316,7 +320,9 @@ class ViewsMethods:
 
             slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
         """
-        if modes:
+        if modes or axis is not None:
+            if axis is not None:
+                return slice_packet.call_named(METHOD, None, {"axis": axis}, self, dim, start, end, step)
             return slice_packet.call_method_parameters(self, dim, start, end, step)
         try:
             plan = slice_plans[self._spec][dim, start, end, step]
@@ -334,8 +340,10 @@ class ViewsMethods:
             plan = _slice_first_packet.miss_method(self, start, end, step)
         return plan(self)
 
-    def squeeze(self, dim: int | Sequence[int] | str = NOT_GIVEN) -> Tensor:
-        if modes:
+    def squeeze(self, dim: int | Sequence[int] | str = NOT_GIVEN, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return squeeze_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
             return squeeze_packet.call_method_parameters(self, dim)
         try:
             plan = squeeze_plans[self._spec][dim]
@@ -343,8 +351,10 @@ class ViewsMethods:
             plan = squeeze_packet.miss_method(self, dim)
         return plan(self)
 
-    def unsqueeze(self, dim: int) -> Tensor:
-        if modes:
+    def unsqueeze(self, dim: int = REQUIRED, axis: Any = None) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return unsqueeze_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
             return unsqueeze_packet.call_method_parameters(self, dim)
         try:
             plan = unsqueeze_plans[self._spec][dim]
@@ -456,8 +466,12 @@ class ViewsMethods:
             plan = unfold_packet.miss_method(self, dimension, size, step)
         return plan(self)
 
-    def narrow(self, dim: int, start: int | Tensor, length: int) -> Tensor:
-        if modes:
+    def narrow(
+        self, dim: int = REQUIRED, start: int | Tensor = REQUIRED, length: int = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return narrow_packet.call_named(METHOD, None, {"axis": axis}, self, dim, start, length)
             return narrow_packet.call_method_parameters(self, dim, start, length)
         try:
             plan = narrow_plans[self._spec][dim, start, length]
@@ -465,7 +479,7 @@ class ViewsMethods:
             plan = narrow_packet.miss_method(self, dim, start, length)
         return plan(self)
 
-    def view_as(self, other: Tensor) -> Tensor:
+    def view_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
         """The same elements in another tensor's shape, without a copy (`torch.Tensor.view_as`).
 
         Args:
@@ -490,7 +504,9 @@ class ViewsMethods:
 
             view_as(Tensor(a) self, Tensor other) -> Tensor(a)
         """
-        if modes:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return view_as_packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return view_as_packet.call_method_parameters(self, other)
         try:
             plan = view_as_plans[self._spec][other._spec]
@@ -498,7 +514,7 @@ class ViewsMethods:
             plan = view_as_packet.miss_method(self, other)
         return plan(self, other)
 
-    def reshape_as(self, other: Tensor) -> Tensor:
+    def reshape_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
         """The same elements in another tensor's shape, as a view where the strides allow it and else as a copy (`torch.Tensor.reshape_as`).
 
         Args:
@@ -522,7 +538,9 @@ class ViewsMethods:
 
             reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)
         """
-        if modes:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return reshape_as_packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return reshape_as_packet.call_method_parameters(self, other)
         try:
             plan = reshape_as_plans[self._spec][other._spec]
@@ -530,7 +548,7 @@ class ViewsMethods:
             plan = reshape_as_packet.miss_method(self, other)
         return plan(self, other)
 
-    def expand_as(self, other: Tensor) -> Tensor:
+    def expand_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
         """A view with dimensions of size 1 repeated, without a copy, to another tensor's shape (`torch.Tensor.expand_as`).
 
         Args:
@@ -555,7 +573,9 @@ class ViewsMethods:
 
             expand_as(Tensor(a) self, Tensor other) -> Tensor(a)
         """
-        if modes:
+        if modes or x2 is not None:
+            if x2 is not None:
+                return expand_as_packet.call_named(METHOD, None, {"x2": x2}, self, other)
             return expand_as_packet.call_method_parameters(self, other)
         try:
             plan = expand_as_plans[self._spec][other._spec]
@@ -629,10 +649,12 @@ class ViewsMethods:
         start_dim: int | str = NOT_GIVEN,
         end_dim: int | str = NOT_GIVEN,
         out_dim: str | None = None,
-        *,
+        beyond: Any = None,
         dims: Sequence[str | None] | None = None,
     ) -> Tensor:
-        if modes or out_dim is not None or dims is not None:
+        if modes or out_dim is not None or dims is not None or beyond is not None:
+            if beyond is not None:
+                return flatten_packet.call_named(METHOD, beyond, {}, self, start_dim, end_dim, out_dim, dims)
             return flatten_packet.call_method_parameters(self, start_dim, end_dim, out_dim, dims)
         try:
             plan = flatten_plans[self._spec][start_dim, end_dim]
@@ -640,8 +662,12 @@ class ViewsMethods:
             plan = flatten_packet.miss_method(self, start_dim, end_dim, out_dim, dims)
         return plan(self)
 
-    def unflatten(self, dim: int | str, sizes: Sequence[int] | Any) -> Tensor:
-        if modes:
+    def unflatten(
+        self, dim: int | str = REQUIRED, sizes: Sequence[int] | Any = REQUIRED, axis: Any = None
+    ) -> Tensor:
+        if modes or axis is not None:
+            if axis is not None:
+                return unflatten_packet.call_named(METHOD, None, {"axis": axis}, self, dim, sizes)
             return unflatten_packet.call_method_parameters(self, dim, sizes)
         try:
             plan = unflatten_plans[self._spec][dim, sizes]
@@ -658,8 +684,10 @@ class ViewsMethods:
             plan = ravel_packet.miss_method(self)
         return plan(self)
 
-    def split(self, split_size: int | Sequence[int], dim: int = 0) -> Sequence[Tensor]:
-        if modes:
+    def split(self, split_size: int | Sequence[int], dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return split_packet.call_named(METHOD, None, {"axis": axis}, self, split_size, dim)
             return split_packet.call_method_parameters(self, split_size, dim)
         try:
             plan = split_plans[self._spec][split_size, dim]
@@ -667,8 +695,14 @@ class ViewsMethods:
             plan = split_packet.miss_method(self, split_size, dim)
         return plan(self)
 
-    def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> Sequence[Tensor]:
-        if modes:
+    def split_with_sizes(
+        self, split_sizes: Sequence[int], dim: int = 0, axis: Any = None
+    ) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return split_with_sizes_packet.call_named(
+                    METHOD, None, {"axis": axis}, self, split_sizes, dim
+                )
             return split_with_sizes_packet.call_method_parameters(self, split_sizes, dim)
         try:
             plan = split_with_sizes_plans[self._spec][split_sizes, dim]
@@ -676,8 +710,10 @@ class ViewsMethods:
             plan = split_with_sizes_packet.miss_method(self, split_sizes, dim)
         return plan(self)
 
-    def chunk(self, chunks: int, dim: int = 0) -> Sequence[Tensor]:
-        if modes:
+    def chunk(self, chunks: int, dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return chunk_packet.call_named(METHOD, None, {"axis": axis}, self, chunks, dim)
             return chunk_packet.call_method_parameters(self, chunks, dim)
         try:
             plan = chunk_plans[self._spec][chunks, dim]
@@ -697,12 +733,14 @@ class ViewsMethods:
                 pass
             if plan is not None:
                 return plan(self)
-        if modes or "out" in kwargs:
+        if modes:
             return tensor_split_packet.call_method(self, *args, **kwargs)
         return tensor_split_packet.general((self, *args), kwargs, METHOD)
 
-    def unbind(self, dim: int | str = 0) -> Sequence[Tensor]:
-        if modes:
+    def unbind(self, dim: int | str = 0, axis: Any = None) -> Sequence[Tensor]:
+        if modes or axis is not None:
+            if axis is not None:
+                return unbind_packet.call_named(METHOD, None, {"axis": axis}, self, dim)
             return unbind_packet.call_method_parameters(self, dim)
         try:
             plan = unbind_plans[self._spec][dim]
@@ -721,7 +759,7 @@ class ViewsMethods:
             plan = as_strided__packet.miss_method(self, size, stride, storage_offset)
         return plan(self)
 
-    def squeeze_(self, dim: int | Sequence[int] = NOT_GIVEN) -> Tensor:
+    def squeeze_(self, dim: int | Sequence[int] = NOT_GIVEN, axis: Any = None) -> Tensor:
         """In place: a view without dimensions of size 1 (`torch.Tensor.squeeze_`).
 
         Signatures::
@@ -757,7 +795,9 @@ class ViewsMethods:
             squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
             squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
         """
-        if modes:
+        if modes or axis is not None:
+            if axis is not None:
+                return squeeze__packet.call_named(METHOD, None, {"axis": axis}, self, dim)
             return squeeze__packet.call_method_parameters(self, dim)
         try:
             plan = squeeze__plans[self._spec][dim]
@@ -905,7 +945,7 @@ class ViewsMethods:
             plan = transpose__packet.miss_method(self, dim0, dim1)
         return plan(self)
 
-    def unsqueeze_(self, dim: int) -> Tensor:
+    def unsqueeze_(self, dim: int = REQUIRED, axis: Any = None) -> Tensor:
         """In place: a view with a new dimension of size 1 (`torch.Tensor.unsqueeze_`).
 
         Args:
@@ -930,7 +970,9 @@ class ViewsMethods:
 
             unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)
         """
-        if modes:
+        if modes or axis is not None:
+            if axis is not None:
+                return unsqueeze__packet.call_named(METHOD, None, {"axis": axis}, self, dim)
             return unsqueeze__packet.call_method_parameters(self, dim)
         try:
             plan = unsqueeze__plans[self._spec][dim]

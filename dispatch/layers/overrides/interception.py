@@ -14,6 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ....runtime.traceback_filter import hide_inner_frames
+from ...core.flat_signature import FlatSignature, declare
 from ...core.op_overload import OpOverload, OpOverloadGroup
 from ...core.tensor_function import ALL_DISABLED, handle, handle_operator, overloaded, state
 from .overridable import (
@@ -63,6 +64,8 @@ class Interception:
         )
         self.original.__kwdefaults__ = function.__kwdefaults__
         self.original.__annotations__ = function.__annotations__
+        if isinstance(self.wrapped, FlatSignature):
+            declare(self.original)
         code = _asking.__code__
         self.asking: CodeType = code.replace(
             co_name=self.own.co_name,
@@ -72,7 +75,8 @@ class Interception:
 
     def exchange(self) -> None:
         """Have the function ask; `inspect.signature` still finds its own."""
-        self.function.__wrapped__ = self.wrapped or self.original  # type: ignore[attr-defined]
+        wrapped = None if isinstance(self.wrapped, FlatSignature) else self.wrapped
+        self.function.__wrapped__ = wrapped or self.original  # type: ignore[attr-defined]
         self.function.__code__ = self.asking
 
     def _restore(self) -> None:
@@ -81,6 +85,8 @@ class Interception:
                 self.function.__code__ = self.own
                 if self.wrapped is None:
                     del self.function.__wrapped__  # type: ignore[attr-defined]
+                else:
+                    self.function.__wrapped__ = self.wrapped  # type: ignore[attr-defined]
                 _restored.append(self)
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
