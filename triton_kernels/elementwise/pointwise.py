@@ -7,6 +7,7 @@ what it returns is converted to the output's dtype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -287,7 +288,10 @@ def power(call: StructuredCall) -> PlannedKernel:
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
         return computed(call, parts.truth_power, "b")
-    return computed(call, function, "iuf")
+    kernel, common = computed(call, function, "iuf"), common_dtype_of(call)
+    if isinstance(call.args["exponent"], type) and common.is_integral:
+        return PlannedKernel(exponent_check(common.np, common.name)(kernel.into), any_shape=kernel.any_shape)
+    return kernel
 
 
 def where(call: StructuredCall) -> PlannedKernel:

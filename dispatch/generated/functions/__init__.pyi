@@ -6880,17 +6880,24 @@ def fractional_max_pool3d_backward(
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
 
 @overload
-def view_copy(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-    """The same elements in another shape, as a copy (`torch.view_copy`).
+def view_copy(input: Tensor, size: Sequence[int]) -> Tensor:
+    """The same elements in another shape, or their bytes as another dtype, as a copy (`torch.view_copy`).
+
+    Signatures::
+
+        tt.view_copy(input: Tensor, size: Sequence[int], *, out: Tensor | None = None) -> Tensor
+        tt.view_copy(input: Tensor, dtype: dtype, *, out: Tensor | None = None) -> Tensor
 
     Args:
         input: A tensor of any shape and strides.
-        *size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        dtype: Given instead of `size`, the dtype as which the bytes are read; no value is converted.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
     Returns:
-        A new contiguous tensor of shape `size`, with the elements in row-major order.
+        A new contiguous tensor of shape `size`, with the elements in row-major order; with `dtype`, of
+        that dtype.
 
     Raises:
         RuntimeError: `size` does not hold as many elements as `input`.
@@ -6908,12 +6915,15 @@ def view_copy(input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | 
     Schema::
 
         view_copy(Tensor self, SymInt[] size) -> Tensor
+        view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor
     """
 
 @overload
-def view_copy(
-    input: Tensor, *sizes: int | Sequence[int], size: Sequence[int] | None = ..., out: Tensor
-) -> Tensor: ...
+def view_copy(input: Tensor, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
+def view_copy(input: Tensor, dtype: dtype) -> Tensor: ...
+@overload
+def view_copy(input: Tensor, dtype: dtype, *, out: Tensor) -> Tensor: ...
 @overload
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...

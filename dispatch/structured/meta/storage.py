@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+MOST_BYTES = 2**63 - 1
+
+
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
     if spec.requires_grad:
         raise RuntimeError(f"cannot {verb} variables that require grad")
@@ -152,6 +155,11 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     target = spec.replace(sizes=sizes, strides=tuple(strides) if strides else contiguous_strides(sizes))
+    reach = (storage_size(sizes, target.strides) + offset) * spec.itemsize
+    if any(stride < 0 for stride in target.strides) or reach > MOST_BYTES:
+        raise RuntimeError(
+            f"set_: Storage size calculation overflowed with sizes={list(sizes)} and strides={list(target.strides)}"
+        )
 
     def place(self: Tensor, storage: Storage) -> Tensor:
         _check_device(target.device, storage.device)
