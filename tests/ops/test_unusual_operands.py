@@ -217,3 +217,14 @@ def test_set_refuses_geometry_beyond_memory(device, offset, sizes, strides):
         with pytest.raises(RuntimeError, match="set_: Storage size calculation overflowed"):
             x.set_(other, offset, sizes, strides)
     assert x.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("positions", [2, 3000])
+def test_batch_norm_of_a_constant_without_eps_is_zero(device, positions):
+    x = tt.ones(2, 2, positions, device=device)
+    x[:, 1, 0] = 3
+    made, _, saved = tt.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)
+    assert made[:, 0].abs().max().item() == 0 and bool(made[:, 1].isfinite().all())
+    assert saved[0].item() == 0 and saved[1].item() > 0
+    assert F.instance_norm(x[:, :1], eps=0).abs().max().item() == 0
+    assert bool(F.group_norm(x, 2, eps=0)[:, 0].isnan().all())
