@@ -191,10 +191,15 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: 
         raise RuntimeError(
             "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
         )
+    _check_pivots("linalg.lu_solve", pivots, LU._spec.sizes[-1])
+    return _solution(LU, pivots, B, left, adjoint)
+
+
+def _solution(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
+    """X of A X = B or X A = B, A or its adjoint, from factors that are known to be A's."""
     if not left:
         # X op(A) = B is op(A)^H X^H = B^H.
-        return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
-    _check_pivots("linalg.lu_solve", pivots, LU._spec.sizes[-1])
+        return owned(adjoint_of(_solution(LU, pivots, adjoint_of(B), True, not adjoint)))
     batch = infer_size(B._spec.sizes[:-2], LU._spec.sizes[:-2])
     n, columns = B._spec.sizes[-2:]
     result: Tensor = packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
@@ -260,7 +265,7 @@ def _linalg_solve_ex(
     batch = infer_size(B_._spec.sizes[:-2], A._spec.sizes[:-2])
     LU, pivots, info = ops.linalg_lu_factor_ex(A)
     rows, columns = B_._spec.sizes[-2:]
-    result = linalg_lu_solve(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
+    result = _solution(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
     if check_errors:
         _check(info, "torch.linalg.solve_ex")
     if vector:

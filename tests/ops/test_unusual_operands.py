@@ -228,3 +228,16 @@ def test_batch_norm_of_a_constant_without_eps_is_zero(device, positions):
     assert saved[0].item() == 0 and saved[1].item() > 0
     assert F.instance_norm(x[:, :1], eps=0).abs().max().item() == 0
     assert bool(F.group_norm(x, 2, eps=0)[:, 0].isnan().all())
+
+
+def test_unique_along_a_dimension_lies_in_rows_of_it(device):
+    x = tt.tensor([[1, 2, 1], [1, 2, 1]], device=device)
+    made = tt.unique(x, dim=1)
+    assert (made.tolist(), made.stride()) == ([[1, 2], [1, 2]], (1, 2))
+    assert tt.unique(x.expand(2, 2, 3), dim=2).stride() == (2, 1, 4)
+    assert tt.unique_consecutive(x, dim=0).stride() == (3, 1)
+
+
+def test_one_hot_of_a_transposed_tensor_is_contiguous(device):
+    made = F.one_hot(tt.tensor([[0, 1, 2], [1, 0, 2]], device=device).t())
+    assert made.is_contiguous() and made[1].tolist() == [[0, 1, 0], [1, 0, 0]]
