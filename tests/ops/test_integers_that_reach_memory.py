@@ -248,6 +248,13 @@ TABLE = {
     "set_ stride": Row(
         lambda d, n: rows(d, 4).set_(rows(d, 4).untyped_storage(), 0, (2,), (n,)), (-1,), (-(2**63), 2**62)
     ),
+    "empty_strided stride": Row(
+        lambda d, n: tt.empty_strided((2,), (n,), device=d), (-1,), (-(2**63), 2**62)
+    ),
+    "new_empty_strided stride": Row(
+        lambda d, n: rows(d, 4).new_empty_strided((2,), (n,)), (-1,), (-(2**63), 2**62)
+    ),
+    "new_empty_strided strides": Row(lambda d, n: rows(d, 4).new_empty_strided((2, 3), (1,) * n), (1, 3), ()),
     "select index": Row(lambda d, n: rows(d, 4, 5).select(0, n), (-5, 4)),
     "select_backward index": Row(lambda d, n: aten.select_backward(rows(d, 5), [4, 5], 0, n), (-5, 4)),
     "diagonal_backward": Row(lambda d, n: aten.diagonal_backward(rows(d, 4), [4, 5], n, 0, 1), (-1, 2)),

@@ -115,7 +115,8 @@ def combine_moments(
 ):
     """The mean and the reciprocal deviation of each statistic from its parts; running ones are brought up to date.
 
-    `of_constant` is the reciprocal deviation of none, where `eps` adds nothing to it. `kept_mean` and `kept_rstd` are the operator's results where those are of another type, or None.
+    `of_constant` is the reciprocal deviation of none, where `eps` adds nothing to it. `kept_mean` and `kept_rstd` are
+    the operator's results where those are of another type, or None.
     """
     s = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = s < statistics

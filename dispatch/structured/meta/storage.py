@@ -17,13 +17,10 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..allocation import allocator_of
-from .factories import check_sizes
+from .factories import check_sizes, check_strides
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-
-
-MOST_BYTES = 2**63 - 1
 
 
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
@@ -154,12 +151,8 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
         raise RuntimeError(f"unequal size length ({len(sizes)}) and stride length ({len(strides)})")
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
-    target = spec.replace(sizes=sizes, strides=tuple(strides) if strides else contiguous_strides(sizes))
-    reach = (storage_size(sizes, target.strides) + offset) * spec.itemsize
-    if any(stride < 0 for stride in target.strides) or reach > MOST_BYTES:
-        raise RuntimeError(
-            f"set_: Storage size calculation overflowed with sizes={list(sizes)} and strides={list(target.strides)}"
-        )
+    given = check_strides("set_", sizes, strides or contiguous_strides(sizes), spec.itemsize, offset)
+    target = spec.replace(sizes=sizes, strides=given)
 
     def place(self: Tensor, storage: Storage) -> Tensor:
         _check_device(target.device, storage.device)
