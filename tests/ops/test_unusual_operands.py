@@ -241,3 +241,45 @@ def test_unique_along_a_dimension_lies_in_rows_of_it(device):
 def test_one_hot_of_a_transposed_tensor_is_contiguous(device):
     made = F.one_hot(tt.tensor([[0, 1, 2], [1, 0, 2]], device=device).t())
     assert made.is_contiguous() and made[1].tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        (tt.int8, 300),
+        (tt.uint8, 256),
+        (tt.int32, 2**40),
+        (tt.float16, 1e6),
+        (tt.float32, 1e300),
+        (tt.int8, NAN),
+    ],
+)
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda x, number: x.fill_(number),
+        lambda x, number: tt.full((2,), number, dtype=x.dtype, device=x.device),
+        lambda x, number: x.masked_fill(x == 0, number),
+        lambda x, number: x.masked_fill_(x == 0, number),
+        lambda x, number: (
+            x.clamp(min=number) if x.dtype.is_floating_point or number == number else x.fill_(number)
+        ),
+        lambda x, number: x.index_fill(0, tt.tensor([0], device=x.device), number),
+        lambda x, number: x.scatter(0, tt.tensor([0], device=x.device), number),
+    ],
+    ids=["fill_", "full", "masked_fill", "masked_fill_", "clamp", "index_fill", "scatter"],
+)
+def test_numbers_that_a_dtype_does_not_hold_are_refused(device, dtype, number, fill):
+    x = tt.zeros(2, dtype=dtype, device=device)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        fill(x, number)
+    assert x.tolist() == [0, 0]
+
+
+def test_numbers_that_fit_or_wrap_are_taken(device):
+    assert tt.zeros(2, dtype=tt.uint8, device=device).fill_(-1).tolist() == [255, 255]
+    assert tt.zeros(2, dtype=tt.float16, device=device).fill_(INF).tolist() == [INF, INF]
+    filled = tt.zeros(2, dtype=tt.int8, device=device).masked_fill(
+        tt.tensor([True, False], device=device), 127
+    )
+    assert filled.tolist() == [127, 0]
