@@ -13,6 +13,8 @@ from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import from_numpy_dtype, integer_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 
@@ -65,6 +67,26 @@ def truncated(value: float, name: str) -> int:
         raise RuntimeError(
             f"value cannot be converted to type {_C_NAMES.get(name, name)} without overflow"
         ) from None
+
+
+MAX_FITTING = 256
+
+
+def fitting_number(dtype: ScalarType) -> Callable[[Any], Any]:
+    """A function that gives a Python number back, or raises RuntimeError where `dtype` cannot hold it.
+
+    Numbers that it has seen cost a look into a table.
+    """
+    known: set[Any] = set()
+
+    def checked(value: Any) -> Any:
+        if value not in known:
+            element_of(value, dtype)
+            if len(known) < MAX_FITTING:
+                known.add(value)
+        return value
+
+    return checked
 
 
 def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:

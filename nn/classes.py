@@ -51,7 +51,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Class values must be smaller than num_classes.")
     elif num_classes == -1:
         raise NotImplementedError("one_hot: expected num_classes for a tensor on the meta device, but got -1")
-    places = tensor.unsqueeze(-1)
+    places = tensor.contiguous().unsqueeze(-1)
     return places.eq(_ops.arange(num_classes, dtype=int64, device=tensor.device)).to(int64)
 
 

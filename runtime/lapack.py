@@ -97,6 +97,10 @@ def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
     """The solution of op(A) X = B in the place of B, from `getrf`; `transpose` is N, T or C."""
     if 0 in b.shape:
         return
+    if pivots.min() < 1 or pivots.max() > lu.shape[-1]:
+        raise RuntimeError(
+            f"linalg.lu_solve: expected pivots from 1 to {lu.shape[-1]}, but got {pivots.min()} to {pivots.max()}"
+        )
     if batched.in_steps_pays(lu.shape[-1], b.size // (b.shape[-2] * b.shape[-1])):
         batched.getrs(lu, pivots, b, transpose)
         return
@@ -315,10 +319,34 @@ def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
     a[...] = np.tril(a)
 
 
+def check_block_pivots(pivots: Any, rows: int) -> None:
+    """Refuse pivots that `sytrf` does not give: ``sytrs`` reads and writes the rows that they name.
+
+    A positive one is a row; negative ones are rows too, and stand in pairs, one for each 2 x 2 block of D.
+    """
+    sizes = np.abs(pivots.astype(np.int64))
+    wrong = pivots[(sizes < 1) | (sizes > rows)]
+    if wrong.size:
+        raise RuntimeError(
+            f"linalg.ldl_solve: expected pivots of linalg.ldl_factor, whose sizes are from 1 to {rows}, but got "
+            f"{wrong[0]}"
+        )
+    # Runs of negative ones: where they begin and end, in vectors that a positive one separates.
+    negative = np.zeros((*pivots.shape[:-1], rows + 2), np.int8)
+    negative[..., 1:-1] = pivots < 0
+    steps = np.diff(negative, axis=-1).reshape(-1)
+    if ((np.flatnonzero(steps < 0) - np.flatnonzero(steps > 0)) & 1).any():
+        raise RuntimeError(
+            "linalg.ldl_solve: expected pivots of linalg.ldl_factor, whose negative ones stand in pairs, but got "
+            f"{pivots.tolist()}"
+        )
+
+
 def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
     """The solution of A X = B in the place of B, from `sytrf`."""
     if 0 in b.shape:
         return
+    check_block_pivots(pivots, ld.shape[-1])
     is_hermitian = hermitian and ld.dtype.kind == "c"
     solve = _routine(ld, "sytrs", "hetrs" if is_hermitian else "sytrs")
     for i in _batch(b.shape[:-2]):

@@ -14,6 +14,7 @@ from typing import Any
 
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
+from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...dispatch.structured.supported_dtypes import kernel_name
 from ...runtime.scalar_type import bfloat16, finfo, float16, registered
@@ -86,7 +87,7 @@ OPERATORS: dict[str, Row] = {
     "log": (np.log, INEXACT),
     "logit": (representation.logit, FLOAT),
     "logit_backward": (representation.logit_backward, FLOAT),
-    "log10": (np.log10, INEXACT),
+    "log10": (m.log10, INEXACT),
     "log1p": (m.log1p, INEXACT),
     "log2": (np.log2, INEXACT),
     "logaddexp": (representation.logaddexp, INEXACT),
@@ -100,7 +101,7 @@ OPERATORS: dict[str, Row] = {
     "minimum": (np.minimum, REAL),
     "mul": (np.multiply, ANY),
     "neg": (np.negative, "iufc"),
-    "reciprocal": (np.reciprocal, INEXACT),
+    "reciprocal": (m.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
     "rsub": (m.rsub, "iufc"),
     "sgn": (representation.sgn, ANY),
@@ -303,13 +304,15 @@ def pow_(call: StructuredCall) -> PlannedKernel:
     if kind == "b":
         return planned(call, representation.truth_power)
     if kind not in "iu":
+        if constant and kind == "c" and issubclass(exponent, (int, float)):
+            return planned(call, m.pow_complex_constant)
         quick = constant and kind == "f" and common not in NARROW
         return planned(call, m.pow_constant if quick else np.power)
     if not constant:
         return planned(call, m.pow_integers)
     kernel = planned(call, np.power)
     into, fresh = kernel.into, kernel.fresh
-    check = m.exponent_check(compute_np(common), common.name)
+    check = exponent_check(compute_np(common), common.name)
     return PlannedKernel(check(into), None if fresh is None else check(fresh), any_shape=kernel.any_shape)
 
 

@@ -95,10 +95,28 @@ def log1p(a: Any) -> Any:
 
 
 @writing
+def log10(a: Any, out: Any) -> None:
+    """The logarithm to base 10; that of float32 in float64, since NumPy's own misses powers of ten."""
+    np.log10(a, out, dtype=np.float64 if a.dtype == np.float32 else None, casting="same_kind")
+
+
+@writing
+def reciprocal(a: Any, out: Any) -> None:
+    """1 / a; of the complex 0 it is infinite, which NumPy's reciprocal does not say."""
+    if a.dtype.kind == "c":
+        np.divide(1, a, out)
+    else:
+        np.reciprocal(a, out)
+
+
+@writing
 def rsqrt(a: Any, out: Any) -> None:
     """1 / sqrt(a)."""
     np.sqrt(a, out)
-    np.reciprocal(out, out)
+    if out.dtype.kind == "c":
+        np.divide(1, out, out)
+    else:
+        np.reciprocal(out, out)
 
 
 @cache
@@ -445,6 +463,15 @@ def pow_constant(a: Any, exponent: Any, out: Any) -> None:
         special(a, out)
 
 
+@writing
+def pow_complex_constant(a: Any, exponent: Any, out: Any) -> None:
+    """a ** exponent of complex numbers for one exponent; -1 is the reciprocal, infinite at 0."""
+    if exponent == -1:
+        np.divide(1, a, out)
+    else:
+        np.power(a, exponent, out)
+
+
 _POWERS: dict[float, Callable[[Any, Any], Any]] = {
     0.5: np.sqrt,
     1.0: np.positive,
@@ -454,25 +481,6 @@ _POWERS: dict[float, Callable[[Any, Any], Any]] = {
     -1.0: np.reciprocal,
     -2.0: lambda a, out: np.reciprocal(np.multiply(a, a, out), out),
 }
-
-
-def exponent_check(np_dtype: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What has a kernel refuse constant exponents that are negative or too large for an integer dtype."""
-    most = np.iinfo(np_dtype).max
-
-    def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def checked_kernel(*data: Any) -> Any:
-            exponent = data[-1]
-            if exponent < 0:
-                raise RuntimeError("Integers to negative integer powers are not allowed.")
-            if exponent > most:
-                kind = "int" if name == "int32" else f"{name}_t"
-                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
-            return kernel(*data)
-
-        return checked_kernel
-
-    return wrap
 
 
 def pow_integers(a: Any, b: Any) -> Any:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.library_routine import LIBRARY_DTYPES
+from ...dispatch.structured.library_routine import LIBRARY_DTYPES, check_pivots
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.lapack import find_routine
@@ -62,6 +62,14 @@ def lu(A: TensorSpec, pivot: bool) -> HostKernel | None:
     return HostKernel(outputs, None if A.numel > SMALL else compute, into)
 
 
+def given_pivots(name: str, pivots: Any, rows: int) -> list[int]:
+    """A user's pivots, counted from 0. Raises RuntimeError for those that point outside the matrix."""
+    numbers: list[int] = pivots.tolist()
+    if numbers:
+        check_pivots(name, min(numbers), max(numbers), rows)
+    return [i - 1 for i in numbers]
+
+
 def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) -> HostKernel | None:
     """P, L and U from `lu_factor`'s results."""
     (m, n), k = LU.sizes if LU.ndim == 2 else (0, 0), min(LU.sizes, default=0)
@@ -71,10 +79,10 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
     unpack = unpacker_of(char, *(LU.sizes if LU.numel <= SMALL else (1, 1)))
 
     def compute(packed: Any, given: Any) -> tuple[Any, ...]:
-        return (permutation((given - 1).tolist(), m, char), *unpack(packed))
+        return (permutation(given_pivots("lu_unpack", given, m), m, char), *unpack(packed))
 
     def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> None:
-        unpack_into(L, U, P, packed, (given - 1).tolist())
+        unpack_into(L, U, P, packed, given_pivots("lu_unpack", given, m))
 
     outputs = in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)
     return HostKernel(outputs, None if LU.numel > SMALL else compute, into)
@@ -280,15 +288,19 @@ def lu_solve(
         return None
     solve_one, spec = solver_of(char_of(LU)), in_columns(B.dtype, *B.sizes)
     if LU.ndim == 2:
-        return HostKernel((spec,), lambda lu, swapped, b: solve_one(lu, (swapped - 1).tolist(), b, adjoint))
+
+        def compute_one(lu: Any, swapped: Any, b: Any) -> Any:
+            return solve_one(lu, given_pivots("linalg.lu_solve", swapped, n), b, adjoint)
+
+        return HostKernel((spec,), compute_one)
     places, turned = list(np.ndindex(*B.sizes[:-2])), (*B.sizes[:-2], B.sizes[-1], n)
     char = char_of(B)
 
     def compute(lu: Any, swapped: Any, b: Any) -> Any:
         made = np.empty(turned, char).swapaxes(-1, -2)
-        orders = swapped - 1
-        for i in places:
-            made[i] = solve_one(lu[i], orders[i].tolist(), b[i], adjoint)
+        orders = [given_pivots("linalg.lu_solve", swapped[i], n) for i in places]
+        for i, order in zip(places, orders, strict=True):
+            made[i] = solve_one(lu[i], order, b[i], adjoint)
         return made
 
     return HostKernel((spec,), compute)

@@ -379,6 +379,7 @@ def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
     def factory(call: StructuredCall) -> PlannedKernel:
         diagonal: int = call.args["diagonal"]
         rows, columns = call.outputs[0].sizes[-2:]
+        diagonal = max(-rows, min(diagonal, columns))
 
         def into(out: Any, data: Any) -> None:
             if out is not data:

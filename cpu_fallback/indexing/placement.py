@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.iterator.broadcast import infer_size
+from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import bool_, int64
@@ -81,13 +82,13 @@ def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Hos
     if isinstance(value, TensorSpec) or (value is complex and not self.dtype.is_complex):
         return None
     size = self.sizes[d]
-    constant = constant_cache(self.np_dtype)
+    constant, fitting = constant_cache(self.np_dtype), fitting_number(self.dtype)
     before = (slice(None),) * d
 
     def fresh(data: Any, index: Any, value: Any) -> Any:
         out = data.copy()
         if index.size:
-            out[(*before, _from_start(index.reshape(-1), size, 0))] = constant(value)
+            out[(*before, _from_start(index.reshape(-1), size, 0))] = constant(fitting(value))
         return out
 
     return _copying(self.sizes, self, fresh)

@@ -160,7 +160,7 @@ def multi_margin(call: StructuredCall) -> HostKernel | None:
         own = target + starts
         gap = x - x.take(own).reshape(rows, 1)
         np.add(gap, real(margin), gap)
-        np.maximum(gap, zero, out=gap)
+        np.fmax(gap, zero, out=gap)
         if p == 2:
             np.multiply(gap, gap, gap)
         weight = rest[-1]
@@ -234,7 +234,7 @@ def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> H
         wrong.reshape(-1)[flat[valid]] = False
         gaps = x[:, None, :] - x.take(flat)[:, :, None]
         np.add(gaps, one, gaps)
-        np.maximum(gaps, zero, out=gaps)
+        np.fmax(gaps, zero, out=gaps)
         counted = np.logical_and(valid[:, :, None], wrong[:, None, :])
         losses = np.where(counted, gaps, zero).reshape(lines).dot(ones)
         np.divide(losses, classes, losses)

@@ -407,7 +407,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
         x = view.whole(x)
         if training:
             mean, variance = view.moments(x, None)
-            invstd = 1 / np.sqrt(variance + eps)
+            invstd = small_norm.without_spread(1 / np.sqrt(variance + eps), eps)
             np.copyto(save_mean, mean.reshape(-1), casting="unsafe")
             np.copyto(save_invstd, invstd.reshape(-1), casting="unsafe")
             if running_mean is not None:

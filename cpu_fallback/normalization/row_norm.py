@@ -145,10 +145,11 @@ def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
     count = np.array(n, dtype)
     is_exact = n & (n - 1) == 0
     known: dict[float, Any] = {}
+    shape = (rows, n)
     add, divide, multiply, sqrt, subtract = np.add, np.divide, np.multiply, np.sqrt, np.subtract
 
     def normalised(x: Any, weight: Any, bias: Any, eps: float, means: Any = None, rstds: Any = None) -> Any:
-        lines = x if x.ndim == 2 else x.reshape(rows, n)
+        lines = x if x.shape == shape else x.reshape(shape)
         if is_exact:
             made = lines.dot(mean_of)
         else:
@@ -171,7 +172,7 @@ def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
             multiply(made, weight.reshape(1, n), made)
         if bias is not None:
             add(made, bias.reshape(1, n), made)
-        return made if x.ndim == 2 else made.reshape(x.shape)
+        return made if x.shape == shape else made.reshape(x.shape)
 
     def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: float) -> None:
         np.copyto(out, normalised(x, weight, bias, eps, means, rstds))

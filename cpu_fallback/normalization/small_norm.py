@@ -33,6 +33,13 @@ def reciprocal_root(variance: Array, eps: float) -> Array:
     return np.reciprocal(root, root)
 
 
+def without_spread(scale: Array, eps: float) -> Array:
+    """The scales of a batch, in place: a constant has the scale 0 where nothing is added to its variance."""
+    if eps == 0:
+        scale[np.isposinf(scale)] = 0
+    return scale
+
+
 def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
     """The kernel of `batch_norm` for tensors of this geometry, of at most `SMALL` elements."""
     n, c, *spatial = spec.sizes
@@ -66,6 +73,7 @@ def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
         lines = made.reshape(rows)
         if training:
             mean, variance, scale = standardise(lines, ones, eps)
+            scale = without_spread(scale, eps)
             if running_mean is not None and running_var is not None:
                 moved(running_mean, mean.copy(), momentum)
                 np.multiply(variance, unbiased, variance)

@@ -11,6 +11,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
+from ..indexing.index_bounds import is_within
 from ..plain_numpy import np
 from ..resampling.dense_maps import SMALL, mapped
 from ..widen import compute_np
@@ -225,7 +226,8 @@ def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], Non
 def max_pool_backward(call: StructuredCall) -> PlannedKernel:
     """Each gradient added to the element that its index names, in the order of positions.
 
-    The index of a window without elements names none, whatever it is.
+    The index of a window without elements names none, whatever it is, and so does -1. Other indices outside of a
+    plane are refused.
     """
     spec = call.args["self"]
     window = window_of(call)
@@ -243,6 +245,13 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, grad: Any, array: Any, indices: Any) -> None:
         if empty is not None:
             indices, grad = np.where(empty, 0, indices), np.where(empty, 0, grad)
+        distinct = is_disjoint
+        if area and not is_within(indices, area):
+            none = indices == -1
+            wrong = indices[~none & ((indices < 0) | (indices >= area))]
+            if wrong.size:
+                raise RuntimeError(f"{call.name}: expected indices in [0, {area}) or -1, but got {wrong[0]}")
+            indices, grad, distinct = np.where(none, 0, indices), np.where(none, 0, grad), False
         grad, indices = grad.reshape(planes, count), indices.reshape(planes, count)
         is_whole = out.flags.c_contiguous
         full = out.reshape(planes, area) if is_whole else np.empty((planes, area), out.dtype)
@@ -253,7 +262,7 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
                 part = slice(first, min(first + each, planes))
                 g, target = grad[part], full[part]
                 flat = (indices[part] + base[: len(g)]).reshape(-1)
-                if is_disjoint:
+                if distinct:
                     target.fill(0)
                     target.reshape(-1)[flat] = g.reshape(-1)
                 else:

@@ -268,6 +268,8 @@ def cov(self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor
         norm: Any = max(observations - correction, 0)
     else:
         total = ops.sum(weights)
+        if not total.is_meta and not total.item():
+            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         centred = ops.sub(x, ops.div(ops.sum(ops.mul(x, weights), 1, True), total))
         scaled = ops.mul(centred, weights)
         norm = ops.sub(total, correction)

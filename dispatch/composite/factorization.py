@@ -16,7 +16,7 @@ from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
-from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
+from ..structured.library_routine import LIBRARY_DTYPES, check_pivots, raise_failure
 from ..structured.meta.factorization import (
     check_compatible,
     check_floating,
@@ -82,9 +82,37 @@ def lu_unpack(
             "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
             "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor"
         )
+    if unpack_pivots:
+        *batch, m, n = LU_data._spec.sizes
+        wanted, given = (*batch, min(m, n)), LU_pivots._spec.sizes
+        if given != wanted:
+            spread = zip(reversed(given[:-1]), reversed(wanted[:-1]), strict=False)
+            if (
+                len(given) > len(wanted)
+                or given[-1:] != wanted[-1:]
+                or any(g not in (1, w) for g, w in spread)
+            ):
+                raise RuntimeError(
+                    f"torch.lu_unpack: expected LU_pivots of sizes {list(wanted)}, those of LU_data without its last, "
+                    f"but got {list(given)}"
+                )
+            LU_pivots = LU_pivots.expand(wanted)
+        _check_pivots("lu_unpack", LU_pivots, m)
     P, L, U = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
     results: tuple[Tensor, Tensor, Tensor] = named("lu_unpack", P=P, L=L, U=U)
     return results
+
+
+def _check_pivots(name: str, pivots: Tensor, rows: int) -> None:
+    """Refuse pivots that point outside a matrix, by gathering rows of these numbers: a capture checks that too."""
+    if not pivots._spec.numel:
+        return
+    places = ops.arange(max(rows, 1), device=pivots.device)
+    try:
+        ops.gather(places, 0, pivots.detach().reshape(-1).to(int64) - 1)
+    except RuntimeError:
+        check_pivots(name, int(pivots.amin().item()), int(pivots.amax().item()), rows)
+        raise
 
 
 def _unpacked(LU: Tensor, pivots: Tensor, data: bool, permutation: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -163,9 +191,15 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: 
         raise RuntimeError(
             "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
         )
+    _check_pivots("linalg.lu_solve", pivots, LU._spec.sizes[-1])
+    return _solution(LU, pivots, B, left, adjoint)
+
+
+def _solution(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
+    """X of A X = B or X A = B, A or its adjoint, from factors that are known to be A's."""
     if not left:
         # X op(A) = B is op(A)^H X^H = B^H.
-        return owned(adjoint_of(linalg_lu_solve(LU, pivots, adjoint_of(B), True, not adjoint)))
+        return owned(adjoint_of(_solution(LU, pivots, adjoint_of(B), True, not adjoint)))
     batch = infer_size(B._spec.sizes[:-2], LU._spec.sizes[:-2])
     n, columns = B._spec.sizes[-2:]
     result: Tensor = packets["_lu_solve"].call(LU, pivots, B.expand((*batch, n, columns)), adjoint)
@@ -231,7 +265,7 @@ def _linalg_solve_ex(
     batch = infer_size(B_._spec.sizes[:-2], A._spec.sizes[:-2])
     LU, pivots, info = ops.linalg_lu_factor_ex(A)
     rows, columns = B_._spec.sizes[-2:]
-    result = linalg_lu_solve(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
+    result = _solution(LU, pivots, B_.expand((*batch, rows, columns)), left, False)
     if check_errors:
         _check(info, "torch.linalg.solve_ex")
     if vector:
@@ -525,12 +559,23 @@ def linalg_lstsq(
     if m > n and wanted != "gelsy" and (wanted == "gels" or A.is_meta or bool(ops.all(ops.eq(rank, n)))):
         rest = ops.abs(ops.narrow(made, -2, n, m - n))
         residuals = ops.sum(ops.mul(rest, rest), [-2])
+    own = spec.sizes[:-2]
+
+    def of_matrices(found: Tensor) -> Tensor:
+        """What is A's alone, once for each of its matrices, though they were solved with several right-hand sides."""
+        if found._spec.sizes[: len(batch)] == own:
+            return found
+        found = found[(0,) * (len(batch) - len(own))]
+        for dim, size in enumerate(own):
+            found = ops.narrow(found, dim, 0, size)
+        return found.contiguous()
+
     results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
         "linalg_lstsq",
         solution=owned(solution.squeeze(-1) if vector else solution),
         residuals=residuals,
-        rank=empty(dtype=int64) if wanted == "gels" else rank,
-        singular_values=values if wanted in ("gelsd", "gelss") else empty(dtype=real),
+        rank=empty(dtype=int64) if wanted == "gels" else of_matrices(rank),
+        singular_values=of_matrices(values) if wanted in ("gelsd", "gelss") else empty(dtype=real),
     )
     return results
 

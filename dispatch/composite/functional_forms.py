@@ -131,19 +131,19 @@ def unfold_copy(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return _contiguous(self.unfold(dimension, size, step))
 
 
-def unbind_copy(self: Tensor, dim: int) -> list[Tensor]:
+def unbind_copy(self: Tensor, dim: int) -> tuple[Tensor, ...]:
     """`torch.unbind_copy`."""
-    return [_contiguous(part) for part in self.unbind(dim)]
+    return tuple([_contiguous(part) for part in self.unbind(dim)])
 
 
-def split_copy(self: Tensor, split_size: int, dim: int) -> list[Tensor]:
+def split_copy(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.split_copy`."""
-    return [_contiguous(part) for part in self.split(split_size, dim)]
+    return tuple([_contiguous(part) for part in self.split(split_size, dim)])
 
 
-def split_with_sizes_copy(self: Tensor, split_sizes: Sequence[int], dim: int) -> list[Tensor]:
+def split_with_sizes_copy(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """`torch.split_with_sizes_copy`."""
-    return [_contiguous(part) for part in self.split_with_sizes(split_sizes, dim)]
+    return tuple([_contiguous(part) for part in self.split_with_sizes(split_sizes, dim)])
 
 
 def _into_several(name: str, views: Callable[..., Any], *, resizes: bool = True) -> Callable[..., None]:

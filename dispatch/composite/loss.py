@@ -257,8 +257,10 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
 
 def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
     """`self` where the target is 1, max(0, margin - self) where it is -1."""
-    far = ops.where(ops.ne(target, 1), ops.clamp_min(ops.rsub(self, margin), 0), 0.0)
-    near = ops.where(ops.ne(target, -1), self, 0.0)
+    if not (self._spec.dtype.is_floating_point or self._spec.dtype.is_complex):
+        margin = int(margin)
+    far = ops.where(ops.ne(target, 1), ops.clamp_min(ops.rsub(self, margin), 0), 0)
+    near = ops.where(ops.ne(target, -1), self, 0)
     return reduced(ops.add(near, far), reduction)
 
 
@@ -387,7 +389,12 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
 
-@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "relu", "sum.dim_IntList")
+def _hinge(gap: Tensor) -> Tensor:
+    """What is above 0 of a gap; that of NaN is none, as margin losses have it."""
+    return ops.where(ops.gt(gap, 0), gap, 0)
+
+
+@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "where.ScalarOther", "sum.dim_IntList")
 def multi_margin_loss(
     self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
 ) -> Tensor:
@@ -407,20 +414,21 @@ def multi_margin_loss(
     check_dtype("multi_margin_loss", self._spec.dtype, self._spec.device)
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
-    places = ops.arange(classes, device=x._spec.device)
-    gap = ops.add(ops.sub(x, own), margin)
-    gap = ops.relu(ops.where(ops.eq(places, labels), 0.0, gap))
+    gap = _hinge(ops.add(ops.sub(x, own), margin))
     if p == 2:
         gap = ops.mul(gap, gap)
     if weight is not None:
         gap = ops.mul(gap, ops.index_select(weight, 0, labels.reshape((-1,))).unsqueeze(1))
-    loss = ops.div(ops.sum(gap, 1), classes)
+    places = ops.arange(classes, device=x._spec.device)
+    loss = ops.div(ops.sum(ops.where(ops.eq(places, labels), 0.0, gap), 1), classes)
     if reduction == NONE and rank < 2:
         return loss.reshape(target._spec.sizes if rank else ())
     return reduced(loss, reduction)
 
 
-@host_kernel("multilabel_margin_loss", "cumprod", "scatter_add", "gather", "relu", "sum.dim_IntList")
+@host_kernel(
+    "multilabel_margin_loss", "cumprod", "scatter_add", "gather", "where.ScalarOther", "sum.dim_IntList"
+)
 def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
     rank = self._spec.ndim
@@ -439,9 +447,9 @@ def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tens
     valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
     places = ops.where(valid, labels, 0)
     right = ops.scatter_add(ops.zeros_like(labels), 1, places, valid.to(labels._spec.dtype)) > 0
-    gaps = ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, places).unsqueeze(2)), 1)
+    gaps = _hinge(ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, places).unsqueeze(2)), 1))
     counted = ops.logical_and(valid.unsqueeze(2), ops.logical_not(right).unsqueeze(1))
-    loss = ops.div(ops.sum(ops.relu(ops.where(counted, gaps, 0.0)), [1, 2]), x._spec.sizes[1])
+    loss = ops.div(ops.sum(ops.where(counted, gaps, 0.0), [1, 2]), x._spec.sizes[1])
     if reduction == NONE and rank < 2:
         return loss.reshape(())
     return reduced(loss, reduction)

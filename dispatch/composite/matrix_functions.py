@@ -222,7 +222,9 @@ def linalg_cond(self: Tensor, p: Number | str | None) -> Tensor:
     inverse, info = ops.linalg_inv_ex(self)
     singular = ops.ne(info, 0).unsqueeze(-1).unsqueeze(-1)
     inverse = ops.where(singular, math.inf, inverse)
-    return ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverse, p)
+    # A matrix of zeros has the norm 0, which times infinity would be NaN.
+    product = ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverse, p)
+    return ops.where(ops.ne(info, 0), math.inf, product)
 
 
 @host_kernel("linalg_matrix_power", "mm")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.scalar_type import complex128, float64, int32
+from ...runtime.scalar_type import complex128, float64, get_default_dtype, int32, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
@@ -61,7 +61,7 @@ from ..generated.functions import (
 from ..plans.delegated import plan_of_part
 from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
-from .forms import outermost_first, restored, write_out
+from .forms import named, outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
 if TYPE_CHECKING:
@@ -224,7 +224,10 @@ def isfinite(self: Tensor) -> Tensor:
 
 def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     """A mantissa in [0.5, 1) with the number's sign, and the exponent of two, as int32."""
-    return ops._frexp_mantissa(self), ops._frexp_exponent(self)
+    results: tuple[Tensor, Tensor] = named(
+        "frexp", mantissa=ops._frexp_mantissa(self), exponent=ops._frexp_exponent(self)
+    )
+    return results
 
 
 def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,12 +239,36 @@ def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor,
     if exponent._spec.dtype is not int32:
         raise RuntimeError(f"torch.frexp() expects exponent to have int dtype but got {exponent._spec.dtype}")
     fraction, power = frexp(self)
-    return write_out("frexp", mantissa, fraction), write_out("frexp", exponent, power)
+    results: tuple[Tensor, Tensor] = named(
+        "frexp",
+        mantissa=write_out("frexp", mantissa, fraction),
+        exponent=write_out("frexp", exponent, power),
+    )
+    return results
+
+
+EXPONENTS = 2200
+"""Powers of two beyond which every double is infinite, or zero."""
+LEAST_STEP, LARGEST_STEP = -900, 1000
+"""Powers of two that are normal doubles, and leave those of `EXPONENTS` for a second step."""
 
 
 def ldexp(self: Tensor, other: Tensor) -> Tensor:
-    """self * 2 ** other."""
-    return mul(self, pow(2.0, other))
+    """self * 2 ** other, rounded once; of whole exponents no power of two itself over- or underflows."""
+    dtype = self._spec.dtype if self._spec.dtype.is_floating_point else get_default_dtype()
+    if other._spec.dtype.is_floating_point or other._spec.dtype.is_complex or self._spec.dtype.is_complex:
+        return mul(self, pow(2.0, other))
+    power = ops.clamp(other.to(int64), -EXPONENTS, EXPONENTS)
+    if dtype is float64:
+        # The mantissa first: what underflows does so in the last product alone.
+        mantissa, exponent = frexp(self.to(dtype))
+        power = ops.add(power, exponent)
+    else:
+        mantissa = self.to(float64)
+    step = ops.clamp(power, LEAST_STEP, LARGEST_STEP)
+    rest = ops.clamp(ops.sub(power, step), LEAST_STEP, LARGEST_STEP)
+    scaled = mul(mul(mantissa, ops.exp2(step.to(float64))), ops.exp2(rest.to(float64)))
+    return scaled.to(dtype)
 
 
 def deg2rad(self: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.reduction import check_nonempty
 from .dimnames import by_name
+from .forms import owned
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -202,7 +203,10 @@ def _selected(
     self: Tensor, d: int, begins: Tensor, order: Tensor | None, inverse: bool, counts: bool
 ) -> tuple[Any, Any, Any]:
     starts, run, length = _runs(begins, order, inverse, counts)
-    return self.index_select(d, starts if order is None else order.index_select(0, starts)), run, length
+    places = starts if order is None else order.index_select(0, starts)
+    # The entries are compared as rows, and lie in memory as rows.
+    entries = ops.movedim(self, d, 0).index_select(0, places)
+    return owned(ops.movedim(entries, 0, d)), run, length
 
 
 def _nothing_selected(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.allocator import storage_size
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
+from ..iterator.broadcast import expand_geometry
 from ..structured.allocation import allocator_of
 from ..structured.stub import StructuredCall, find_kernel, has_kernel
 from ..tensor import Tensor
@@ -15,8 +17,20 @@ from .view_kernel import Geometry, taker
 
 
 def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
-    """A plan that makes zeros of `target` and copies the argument into the view."""
+    """A plan that makes zeros of `target` and copies the argument, which broadcasts, into the view.
+
+    Raises RuntimeError for a view that reaches beyond the target's elements, and for an argument of another shape.
+    """
     part = TensorSpec.of(geometry.sizes, geometry.strides, target.dtype, target.device)
+    last = geometry.offset + storage_size(part.sizes, part.strides) - 1
+    if part.numel and (min(geometry.offset, *part.strides, 0) < 0 or last >= target.numel):
+        raise RuntimeError(
+            f"the view's sizes {list(part.sizes)}, strides {list(part.strides)} and offset {geometry.offset} reach "
+            f"beyond the {target.numel} elements of the input, whose sizes are {list(target.sizes)}"
+        )
+    if source.sizes != part.sizes:
+        sizes, strides = expand_geometry(source.sizes, source.strides, part.sizes)
+        source = source.replace(sizes=sizes, strides=strides)
     if part.overlaps:
         raise RuntimeError(
             "the view's elements overlap, so a copy cannot be its backward; clone() the view first"

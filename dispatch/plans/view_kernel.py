@@ -30,6 +30,8 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+LARGEST = 2**63
+
 Bytes = TypeVar("Bytes", DataPtr, "NDArray[Any]")
 
 
@@ -179,7 +181,7 @@ def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[st
         return "cast(data, spec, seen)", {"cast": cast, "spec": spec, "seen": result}
     if spec.device is not CPU:
         return ("data.offset_by(nbytes)", {"nbytes": offset * itemsize}) if offset else ("data", {})
-    if sizes == spec.sizes and strides == spec.strides:
+    if sizes == spec.sizes and strides == spec.strides and not offset:
         return "data", {}
     if offset == 0 and result.numel == spec.numel:
         if spec.is_contiguous and result.is_contiguous:
@@ -198,7 +200,7 @@ def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[st
             "sizes": sizes,
             "np_dtype": result.np_dtype,
             "nbytes": offset * itemsize,
-            "byte_strides": tuple([s * itemsize for s in strides]),
+            "byte_strides": byte_strides(sizes, strides, itemsize),
         }
     return "at_first(data, seen, offset)", {"at_first": at_first, "seen": result, "offset": offset}
 
@@ -215,6 +217,14 @@ def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None
         remaining.remove(found)
         axes.append(found)
     return tuple(axes)
+
+
+def byte_strides(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes, 0 where those of a single element, which lead nowhere, do not fit in 64 bits."""
+    found = [s * itemsize for s in strides]
+    return tuple(
+        [step if n > 1 or -LARGEST <= step < LARGEST else 0 for n, step in zip(sizes, found, strict=True)]
+    )
 
 
 def at_first(data: NDArray[Any], result: TensorSpec, offset: int) -> NDArray[Any]:
@@ -246,5 +256,5 @@ def reinterpreted(data: Bytes, spec: TensorSpec, result: TensorSpec) -> Bytes:
 
 
 def _over(root: NDArray[Any], result: TensorSpec, nbytes: int) -> NDArray[Any]:
-    strides = tuple(s * result.itemsize for s in result.strides)
+    strides = byte_strides(result.sizes, result.strides, result.itemsize)
     return np.ndarray(result.sizes, result.np_dtype, in_memory_order(root), nbytes, strides)

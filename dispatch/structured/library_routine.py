@@ -115,6 +115,34 @@ def raise_failure(name: str, info: NDArray[Any]) -> None:
     raise error(f"{name}: {where}{text}")
 
 
+LOW = "Pivots given to lu_solve must all be greater or equal to 1"
+HIGH = "Pivots given to lu_solve must all be smaller or equal to LU.size(-2)"
+PIVOT_ERRORS = {
+    "linalg.lu_solve": (LOW, HIGH),
+    "lu_unpack": ("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive",) * 2,
+}
+"""What operators that are given pivots say of one below 1 and of one beyond the matrix."""
+
+
+def check_pivots(name: str, least: int, greatest: int, rows: int) -> None:
+    """Refuse pivots below 1 or beyond the rows of a matrix: libraries read and write where they point.
+
+    Args:
+        name: the operator, a key of `PIVOT_ERRORS`.
+        least: the smallest pivot.
+        greatest: the largest one.
+        rows: the matrix's rows.
+    """
+    if least >= 1 and greatest <= rows:
+        return
+    low, high = PIVOT_ERRORS[name]
+    text, wrong = (low, least) if least < 1 else (high, greatest)
+    raise RuntimeError(
+        f"{name}: {text}. Did you properly pass the result of lu_factor? Expected pivots from 1 to {rows}, but got "
+        f"{wrong}"
+    )
+
+
 def _lu_factor(call: StructuredCall) -> LibraryRoutine:
     pivot = call.args["pivot"]
 

@@ -124,11 +124,15 @@ def kernel_name(operator: str, device_type: str) -> str:
 
 
 C_NAMES = {
+    "BFloat16": "c10::BFloat16",
     "Bool": "bool",
     "Byte": "unsigned char",
     "Char": "signed char",
     "ComplexDouble": "c10::complex<double>",
     "ComplexFloat": "c10::complex<float>",
+    "Double": "double",
+    "Float": "float",
+    "Half": "c10::Half",
     "Int": "int",
     "Long": "long int",
     "Short": "short int",

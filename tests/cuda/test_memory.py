@@ -215,3 +215,15 @@ def test_a_program_may_end_with_memory_in_use():
 def test_every_memory_function_is_in_tt_cuda():
     names = set(tt.cuda.memory.__all__)
     assert "memory_allocated" in names and names <= set(tt.cuda.__all__)
+
+
+def test_a_snapshot_agrees_with_the_statistics():
+    held = tt.ones(100, device="cuda"), tt.ones(3 * 2**20, dtype=tt.uint8, device="cuda")
+    index = tt.cuda.current_device()
+    segments = [segment for segment in tt.cuda.memory_snapshot() if segment["device"] == index]
+    assert sum(segment["total_size"] for segment in segments) == tt.cuda.memory_reserved()
+    assert sum(segment["allocated_size"] for segment in segments) == tt.cuda.memory_allocated()
+    for segment in segments:
+        live = [block["size"] for block in segment["blocks"] if block["state"] == "active_allocated"]
+        assert sum(live) == segment["allocated_size"]
+    assert held

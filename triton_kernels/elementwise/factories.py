@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -50,18 +51,21 @@ def spaced_element(index, n, start, end, step, TYPE: tl.constexpr):
 
 def fill(call: StructuredCall) -> PlannedKernel:
     """Every element becomes the number; it comes last, after the tensor itself in ``fill_``."""
+    into, fitting = _fill(call), fitting_number(call.outputs[0].dtype)
+    return PlannedKernel(lambda data, *values: into(data, fitting(values[-1])))
+
+
+def _fill(call: StructuredCall) -> Callable[..., None]:
     out = call.outputs[0]
     if out.dtype.is_complex:
-        into = complex_elementwise(call, identity, [complex], [part_type(out.dtype)], [True], True).into
-        return PlannedKernel(lambda data, *values: into(data, values[-1]))
+        return complex_elementwise(call, identity, [complex], [part_type(out.dtype)], [True], True).into
     check_dtypes(call, [out])
-    into = elementwise(call, identity, [float], [compute_type(out.dtype)]).into
-    return PlannedKernel(lambda data, *values: into(data, values[-1]))
+    return elementwise(call, identity, [float], [compute_type(out.dtype)]).into
 
 
 def zero(call: StructuredCall) -> PlannedKernel:
     """Every element becomes zero."""
-    into: Any = fill(call).into
+    into = _fill(call)
     return PlannedKernel(lambda data, *_: into(data, 0))
 
 

@@ -7,6 +7,8 @@ what it returns is converted to the output's dtype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.scalars import fitting_number
+from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -256,6 +258,21 @@ def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
     return lambda call: computed(call, f.same if common_dtype_of(call).is_integral else function, "iuf")
 
 
+def with_fitting(kernel: PlannedKernel, call: StructuredCall) -> PlannedKernel:
+    """A kernel that refuses numbers which the common dtype cannot hold."""
+    places = [i for i, name in enumerate(call.runtime) if isinstance(call.args[name], type)]
+    if not places:
+        return kernel
+    into, fitting = kernel.into, fitting_number(common_dtype_of(call))
+
+    def ranged(out: Any, *values: Any) -> None:
+        for place in places:
+            fitting(values[place])
+        into(out, *values)
+
+    return PlannedKernel(ranged, any_shape=kernel.any_shape)
+
+
 def clamp(call: StructuredCall) -> PlannedKernel:
     """Both bounds, or the one that there is."""
     low, high = call.args.get("min") is not None, call.args.get("max") is not None
@@ -266,9 +283,10 @@ def clamp(call: StructuredCall) -> PlannedKernel:
             f"\"{kernel if by_tensors else kernel + '_scalar'}_cuda\" not implemented for 'Bool'"
         )
     if low and high:
-        return computed(call, f.clamp)
+        return with_fitting(computed(call, f.clamp), call)
     given = tuple(name for name in call.runtime if call.args[name] is not None)
-    kernel = computed(call._replace(runtime=given), f.maximum if low else f.minimum)
+    reduced = call._replace(runtime=given)
+    kernel = with_fitting(computed(reduced, f.maximum if low else f.minimum), reduced)
     if given == call.runtime:
         return kernel
     present = call.runtime.index("min" if low else "max")
@@ -287,7 +305,10 @@ def power(call: StructuredCall) -> PlannedKernel:
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
         return computed(call, representation.truth_power, "b")
-    return computed(call, function, "iuf")
+    kernel, common = computed(call, function, "iuf"), common_dtype_of(call)
+    if isinstance(call.args["exponent"], type) and common.is_integral:
+        return PlannedKernel(exponent_check(common.np, common.name)(kernel.into), any_shape=kernel.any_shape)
+    return kernel
 
 
 def where(call: StructuredCall) -> PlannedKernel:

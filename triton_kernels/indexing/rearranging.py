@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -78,7 +79,13 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
     else:
         check_dtypes(call, [out])
         into = elementwise(call, filled_where, inputs, types).into
-    return PlannedKernel(lambda to, *data: into(to, *data, *fixed)) if fixed else PlannedKernel(into)
+    if isinstance(call.args["value"], TensorSpec):
+        return PlannedKernel(into)
+    fitting = fitting_number(out.dtype)
+    if fixed:
+        fitting(*fixed)
+        return PlannedKernel(lambda to, *data: into(to, *data, *fixed))
+    return PlannedKernel(lambda to, data, mask, value: into(to, data, mask, fitting(value)))
 
 
 def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:

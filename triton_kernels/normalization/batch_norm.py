@@ -63,7 +63,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
         w, b, m, v = (row(each) for row, each in zip(rows, given, strict=True))
         eps = float(eps)
         if training:
-            moments(data, mean, rstd, None, None, m, v, float(momentum), eps)
+            moments(data, mean, rstd, None, None, m, v, float(momentum), eps, 0.0)
             if back is not None:
                 back[0](run_mean, m)
                 back[1](run_var, v)

@@ -188,8 +188,9 @@ class ChannelNorm:
         return chosen, cdiv(lines.n, chunk), chunk
 
     def moments(self, lines: Lines, statistics: int, outer: int, kept: Any, running: Any) -> Step:
-        """``(x, mean, rstd, kept_mean, kept_rstd, running_mean, running_var, momentum, eps)`` from data to statistics.
+        """From data to statistics.
 
+        ``(x, mean, rstd, kept_mean, kept_rstd, running_mean, running_var, momentum, eps, of_constant)``.
         A statistic's parts are those of `outer` lines that lie `statistics` apart.
         """
         chosen, splits, chunk = self._parts(channel_moments, lines)
@@ -238,13 +239,13 @@ class ChannelNorm:
             merging,
             (cdiv(statistics, merging.tile[0]), 1, 1),
             parts.numel + (chunk + merging.tile[0] + statistics) * splits,
-            numbers={"momentum": "fp64", "eps": "fp64"},
+            numbers={"momentum": "fp64", "eps": "fp64", "of_constant": "fp64"},
         )
 
         def step(x: Any, *rest: Any) -> None:
             means, squares = self.room(parts), self.room(parts)
             first((x, means, squares))
-            second((means, squares, *rest[:-2]), *rest[-2:])
+            second((means, squares, *rest[:-3]), *rest[-3:])
 
         return step
 

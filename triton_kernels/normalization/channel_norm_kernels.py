@@ -107,6 +107,7 @@ def combine_moments(
     outer_step,
     momentum,
     eps,
+    of_constant,
     ACCUMULATOR: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
@@ -114,7 +115,8 @@ def combine_moments(
 ):
     """The mean and the reciprocal deviation of each statistic from its parts; running ones are brought up to date.
 
-    `kept_mean` and `kept_rstd` are the operator's results where those are of another type, or None.
+    `of_constant` is the reciprocal deviation of none, where `eps` adds nothing to it. `kept_mean` and `kept_rstd` are
+    the operator's results where those are of another type, or None.
     """
     s = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = s < statistics
@@ -133,7 +135,8 @@ def combine_moments(
         a, b, c = moments(a, b, c, value, tl.load(squares + where, mask=mask, other=0), count)
     centre, spread, count = moments_across((a, b, c))
     variance = divide(spread, count)
-    factor = rsqrt(variance + eps.to(ACCUMULATOR))
+    widened = variance + eps.to(ACCUMULATOR)
+    factor = tl.where(widened == 0, of_constant.to(ACCUMULATOR), rsqrt(widened))
     tl.store(mean + s, centre, mask=wanted)
     tl.store(rstd + s, factor, mask=wanted)
     if kept_mean is not None:

@@ -225,7 +225,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         eps = float(eps)
         mean, rstd = (norm.room(row), norm.room(row)) if narrow is not None else (means, rstds)
         also = (means, rstds) if narrow is not None else (None, None)
-        moments(data, mean, rstd, *also, None, None, 0.0, eps)
+        moments(data, mean, rstd, *also, None, None, 0.0, eps, math.inf)
         if normalise is not None:
             target = to if scatter is None else norm.room(own)
             normalise((data, target, mean, rstd, rows[0](weights), rows[1](biases)), eps)

@@ -1437,7 +1437,7 @@ def cov(
 
     Raises:
         RuntimeError: `input` has more than two dimensions or is of dtype bool, or the weights have a
-            wrong shape or dtype or are negative.
+            wrong shape or dtype, are negative or sum to zero.
 
     Note:
         The divisor is never less than 0; where it is 0, as for one observation with `correction` 1, the
@@ -3972,7 +3972,7 @@ def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool =
 
     Raises:
         RuntimeError: `LD` does not hold square matrices, `B` has fewer than two dimensions, `pivots` is
-            not of integers, or the sizes or dtypes do not match.
+            not of integers or no result of `ldl_factor`, or the sizes or dtypes do not match.
 
     Note:
         Not supported: CUDA on a GPU, since CuPy has no binding of cuSOLVER's sytrs.
@@ -4112,7 +4112,8 @@ def lu_unpack(
         A named tuple `(P, L, U)` of shapes (*, m, m), (*, m, k) and (*, k, n), with k = min(m, n).
 
     Raises:
-        RuntimeError: `LU_pivots` is not of dtype int32.
+        RuntimeError: `LU_pivots` is not of dtype int32, is not expandable to the sizes of `LU_data`
+            without the last one, or names a row that there is not.
 
     Example:
         >>> import triten as tt
@@ -4206,7 +4207,7 @@ def linalg_lu_solve(
 
     Raises:
         RuntimeError: `LU` does not hold square matrices, `B` has fewer than two dimensions, the sizes
-            or dtypes do not match, or `pivots` is not of dtype int32.
+            or dtypes do not match, or `pivots` is not of dtype int32 or names a row that there is not.
         NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
 
     References:
@@ -6884,16 +6885,23 @@ def fractional_max_pool3d_backward(
 
 @overload
 def view_copy(input: Tensor, size: Sequence[int]) -> Tensor:
-    """The same elements in another shape, as a copy (`torch.view_copy`).
+    """The same elements in another shape, or their bytes as another dtype, as a copy (`torch.view_copy`).
+
+    Signatures::
+
+        tt.view_copy(input: Tensor, size: Sequence[int], *, out: Tensor | None = None) -> Tensor
+        tt.view_copy(input: Tensor, dtype: dtype, *, out: Tensor | None = None) -> Tensor
 
     Args:
         input: A tensor of any shape and strides.
-        *size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        dtype: Given instead of `size`, the dtype as which the bytes are read; no value is converted.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
     Returns:
-        A new contiguous tensor of shape `size`, with the elements in row-major order.
+        A new contiguous tensor of shape `size`, with the elements in row-major order; with `dtype`, of
+        that dtype.
 
     Raises:
         RuntimeError: `size` does not hold as many elements as `input`.
@@ -6911,10 +6919,15 @@ def view_copy(input: Tensor, size: Sequence[int]) -> Tensor:
     Schema::
 
         view_copy(Tensor self, SymInt[] size) -> Tensor
+        view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor
     """
 
 @overload
 def view_copy(input: Tensor, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+@overload
+def view_copy(input: Tensor, dtype: dtype) -> Tensor: ...
+@overload
+def view_copy(input: Tensor, dtype: dtype, *, out: Tensor) -> Tensor: ...
 @overload
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...

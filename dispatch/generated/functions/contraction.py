@@ -954,7 +954,7 @@ def cov(
 
     Raises:
         RuntimeError: `input` has more than two dimensions or is of dtype bool, or the weights have a
-            wrong shape or dtype or are negative.
+            wrong shape or dtype, are negative or sum to zero.
 
     Note:
         The divisor is never less than 0; where it is 0, as for one observation with `correction` 1, the

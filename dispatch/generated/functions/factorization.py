@@ -1308,7 +1308,7 @@ def linalg_ldl_solve(
 
     Raises:
         RuntimeError: `LD` does not hold square matrices, `B` has fewer than two dimensions, `pivots` is
-            not of integers, or the sizes or dtypes do not match.
+            not of integers or no result of `ldl_factor`, or the sizes or dtypes do not match.
 
     Note:
         Not supported: CUDA on a GPU, since CuPy has no binding of cuSOLVER's sytrs.
@@ -1515,7 +1515,8 @@ def lu_unpack(
         A named tuple `(P, L, U)` of shapes (*, m, m), (*, m, k) and (*, k, n), with k = min(m, n).
 
     Raises:
-        RuntimeError: `LU_pivots` is not of dtype int32.
+        RuntimeError: `LU_pivots` is not of dtype int32, is not expandable to the sizes of `LU_data`
+            without the last one, or names a row that there is not.
 
     Example:
         >>> import triten as tt
@@ -1636,7 +1637,7 @@ def linalg_lu_solve(
 
     Raises:
         RuntimeError: `LU` does not hold square matrices, `B` has fewer than two dimensions, the sizes
-            or dtypes do not match, or `pivots` is not of dtype int32.
+            or dtypes do not match, or `pivots` is not of dtype int32 or names a row that there is not.
         NotImplementedError: The operands are neither of float32, float64, complex64 nor complex128.
 
     References:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
-from ...core.overload_packet import packet
+from ...core.overload_packet import SHORT, packet
 from ...core.public_form import FUNCTION
 
 if TYPE_CHECKING:
@@ -51,15 +51,13 @@ view_copy_packet = packet(
     (
         "view_copy",
         "view_copy.out",
+        "view_copy.dtype",
+        "view_copy.dtype_out",
     ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-    ),
+    (),
     False,
 )
-view_copy_plans = view_copy_packet.plans
-view_copy_outs = view_copy_packet.outs
+view_copy_short = view_copy_packet.short
 as_strided_copy_packet = packet(
     "as_strided_copy",
     (
@@ -408,25 +406,24 @@ _restride_packet = packet(
 _restride_plans = _restride_packet.plans
 
 
-def view_copy(
-    input: Tensor = REQUIRED,
-    size: Sequence[int] = REQUIRED,
-    beyond: Any = None,
-    out: Tensor | None = None,
-    x: Any = None,
-    a: Any = None,
-    x1: Any = None,
-) -> Tensor:
-    """The same elements in another shape, as a copy (`torch.view_copy`).
+def view_copy(*args: Any, **kwargs: Any) -> Tensor:
+    """The same elements in another shape, or their bytes as another dtype, as a copy (`torch.view_copy`).
+
+    Signatures::
+
+        tt.view_copy(input: Tensor, size: Sequence[int], *, out: Tensor | None = None) -> Tensor
+        tt.view_copy(input: Tensor, dtype: dtype, *, out: Tensor | None = None) -> Tensor
 
     Args:
         input: A tensor of any shape and strides.
-        *size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        size: The sizes of the result; one of them may be -1 and follows from the number of elements.
+        dtype: Given instead of `size`, the dtype as which the bytes are read; no value is converted.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
     Returns:
-        A new contiguous tensor of shape `size`, with the elements in row-major order.
+        A new contiguous tensor of shape `size`, with the elements in row-major order; with `dtype`, of
+        that dtype.
 
     Raises:
         RuntimeError: `size` does not hold as many elements as `input`.
@@ -444,24 +441,22 @@ def view_copy(
     Schema::
 
         view_copy(Tensor self, SymInt[] size) -> Tensor
+        view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor
     """
-    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
-        if beyond is not None or x is not None or a is not None or x1 is not None:
-            return view_copy_packet.call_named(
-                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, size, out=out
-            )
-        if modes:
-            return view_copy_packet.call_parameters(input, size, out=out)
+    if not kwargs and not modes:
+        plan = None
         try:
-            plan = view_copy_outs[input._spec, size, out._spec]
-        except (KeyError, AttributeError, TypeError):
-            plan = view_copy_packet.miss_out(input, size, out)
-        return plan(input, out)
-    try:
-        plan = view_copy_plans[input._spec][size]
-    except (KeyError, AttributeError, TypeError):
-        plan = view_copy_packet.miss(input, size)
-    return plan(input)
+            if len(args) == 1:
+                plan = view_copy_short.get(args[0]._spec)
+            elif len(args) == 2 and args[1].__class__ in SHORT:
+                plan = view_copy_short.get((args[0]._spec, args[1]))
+        except AttributeError:
+            pass
+        if plan is not None:
+            return plan(args[0])
+    if modes or "out" in kwargs:
+        return view_copy_packet.call(*args, **kwargs)
+    return view_copy_packet.general(args, kwargs)
 
 
 def as_strided_copy(

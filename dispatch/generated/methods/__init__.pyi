@@ -718,7 +718,7 @@ class TensorMethods:
 
         Raises:
             RuntimeError: `input` has more than two dimensions or is of dtype bool, or the weights have a
-                wrong shape or dtype or are negative.
+                wrong shape or dtype, are negative or sum to zero.
 
         Note:
             The divisor is never less than 0; where it is 0, as for one observation with `correction` 1, the
@@ -11125,7 +11125,8 @@ class TensorMethods:
             The tensor itself.
 
         Raises:
-            RuntimeError: `from` is greater than `to`.
+            RuntimeError: `from` is greater than `to`, or the dtype does not hold one of them or their
+                distance.
             NotImplementedError: The tensor is of integers or bools.
 
         Example:

@@ -62,7 +62,8 @@ class RandomMethods:
             The tensor itself.
 
         Raises:
-            RuntimeError: `from` is greater than `to`.
+            RuntimeError: `from` is greater than `to`, or the dtype does not hold one of them or their
+                distance.
             NotImplementedError: The tensor is of integers or bools.
 
         Example:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....runtime.allocator import storage_size
 from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
 from ....runtime.layout import layout as Layout
@@ -122,27 +123,42 @@ def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4])
 
 
+def check_strides(
+    name: str, sizes: tuple[int, ...], strides: Sequence[int], itemsize: int, offset: int = 0
+) -> tuple[int, ...]:
+    """Strides for elements that begin `offset` elements into memory.
+
+    Raises RuntimeError for as many as there are no sizes, for negative ones, and where 64 bits do not count the bytes.
+    """
+    if len(strides) != len(sizes):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: dimensionality of sizes ({len(sizes)}) must match "
+            f"dimensionality of strides ({len(strides)})"
+        )
+    given = tuple(strides)
+    reach = (storage_size(sizes, given) + offset) * itemsize
+    if min(given, default=0) < 0 or reach >= 2**63:
+        raise RuntimeError(
+            f"{name}: Storage size calculation overflowed with sizes={list(sizes)} and strides={list(given)}"
+        )
+    return given
+
+
 def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty_strided(size, stride, ...)``."""
     sizes = check_sizes("empty_strided", args[0])
-    if len(args[1]) != len(sizes):
-        raise RuntimeError(
-            f"mismatch in length of strides and shape: dimensionality of sizes ({len(sizes)}) must match "
-            f"dimensionality of strides ({len(args[1])})"
-        )
-    if any(s < 0 for s in args[1]):
-        raise RuntimeError(f"empty_strided: strides must not be negative, got {list(args[1])}")
-    spec = spec_from("empty_strided", sizes, args[2], args[3], args[4])
-    return uninitialised(spec.replace(sizes=sizes, strides=tuple(args[1])), args[5], "empty_strided")
+    spec = spec_from("empty_strided", (), args[2], args[3], args[4])
+    strides = check_strides("empty_strided", sizes, args[1], spec.itemsize)
+    return uninitialised(spec.replace(sizes=sizes, strides=strides), args[5], "empty_strided")
 
 
 def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.new_empty_strided(size, stride, ...)``: dtype and device of `self` unless given."""
     like: TensorSpec = args[0]._spec
     device = like.device if args[5] is None else resolve_device(args[5])
-    spec = TensorSpec.of(
-        check_sizes("new_empty_strided", args[1]), tuple(args[2]), args[3] or like.dtype, device
-    )
+    sizes, dtype = check_sizes("new_empty_strided", args[1]), args[3] or like.dtype
+    strides = check_strides("new_empty_strided", sizes, args[2], dtype.itemsize)
+    spec = TensorSpec.of(sizes, strides, dtype, device)
     return uninitialised(spec, args[6], "new_empty_strided")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from ....runtime.scalar_type import (
     bfloat16,
     bool_,
     dtype,
+    finfo,
     float16,
     float32,
     float64,
@@ -39,9 +41,26 @@ SMALL_SPAN = 1 << 16
 MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 
 
-def _check_uniform(low: float, high: float) -> None:
-    if not low <= high:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+def _uniform_check(kind: dtype) -> Callable[[float, float], None]:
+    """What refuses bounds that a dtype does not hold, or whose distance it does not."""
+    most = float(finfo(kind).max) if kind.is_floating_point else math.inf
+    name = C_NAMES.get(kind.scalar_name, kind.scalar_name)
+
+    def check(low: float, high: float) -> None:
+        for bound, given in (("from", low), ("to", high)):
+            if not -most <= given <= most:
+                raise RuntimeError(f"{bound} is out of bounds for {name}: uniform_ got {bound}={given}")
+        if not low <= high:
+            raise RuntimeError(
+                f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
+            )
+        if high - low > most:
+            raise RuntimeError(
+                f"uniform_ expects to-from <= std::numeric_limits<{kind.scalar_name}>::max(), but found to={high} and "
+                f"from={low} which result in to-from to exceed the limit"
+            )
+
+    return check
 
 
 def _check_std(std: float, name: str = "normal") -> None:
@@ -56,7 +75,8 @@ def _check_normal(mean: float, std: float) -> None:
 
 def uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.uniform_(from, to)``."""
-    return in_place("uniform_", "uniform_stub", args[0]._spec, _check_uniform)
+    spec: TensorSpec = args[0]._spec
+    return in_place("uniform_", "uniform_stub", spec, _uniform_check(spec.dtype))
 
 
 def normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

@@ -27,4 +27,6 @@ def softmax_backward(
             f"{list(grad_output.sizes)} and {list(output.sizes)}"
         )
     meta.extra["dim"] = wrap_dim(dim, output.ndim)
-    meta.set_output_raw_strided(0, output.sizes, dtype=input_dtype)
+    # Only a softmax that widened halves has a gradient of another dtype than that of its output.
+    widened = grad_output.dtype is float32 and input_dtype is float16
+    meta.set_output_raw_strided(0, output.sizes, dtype=input_dtype if widened else grad_output.dtype)

@@ -17,7 +17,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..allocation import allocator_of
-from .factories import check_sizes
+from .factories import check_sizes, check_strides
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -151,7 +151,8 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
         raise RuntimeError(f"unequal size length ({len(sizes)}) and stride length ({len(strides)})")
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
-    target = spec.replace(sizes=sizes, strides=tuple(strides) if strides else contiguous_strides(sizes))
+    given = check_strides("set_", sizes, strides or contiguous_strides(sizes), spec.itemsize, offset)
+    target = spec.replace(sizes=sizes, strides=given)
 
     def place(self: Tensor, storage: Storage) -> Tensor:
         _check_device(target.device, storage.device)

@@ -53,17 +53,20 @@ def segment_infos(cache: DeviceCache, waiting: list[Block]) -> list[SegmentInfo]
 def _segment_info(
     cache: DeviceCache, segment: Segment, free: dict[int, Block], gone: set[int]
 ) -> SegmentInfo:
+    guard = segment.pool.guard
     blocks = []
     for block in segment.blocks():
         if block.address in free:
-            state, requested = "inactive", 0
+            # The last one's guard is the segment's, which statistics do not count.
+            state, requested, size = "inactive", 0, block.size - (guard if block.next is None else 0)
         else:
+            size = block.counted
             state = "active_awaiting_free" if block.address in gone else "active_allocated"
             requested = requested_bytes(block)
         blocks.append(
             {
                 "address": block.address,
-                "size": block.size,
+                "size": size,
                 "requested_size": requested,
                 "state": state,
                 "frames": frame_dicts(block.frames),
@@ -74,7 +77,7 @@ def _segment_info(
     return {
         "device": cache.index,
         "address": segment.address,
-        "total_size": segment.size,
+        "total_size": segment.size - guard,
         "allocated_size": sum(info["size"] for info in allocated),
         "active_size": sum(info["size"] for info in active),
         "requested_size": sum(info["requested_size"] for info in active),

@@ -36,7 +36,9 @@ def test_to_float8_rounds_to_nearest_even_and_overflows(same, target):
     values = [0.0, -0.0, 1.06, 17.0, 19.0, 448.0, 464.0, 465.0, 1e-3, 57344.0, 61439.0, 61440.0, 1e6]
     values += [-v for v in values] + [np.inf, -np.inf, np.nan]
     a = tt.from_numpy(np.array(values, np.float32))
-    same(a.to("cuda").to(target), tt.from_numpy(a.numpy().astype(target.np)))
+    # Without infinity a format saturates.
+    held = a.numpy().clip(-448, 448) if target is tt.float8_e4m3fn else a.numpy()
+    same(a.to("cuda").to(target), tt.from_numpy(held.astype(target.np)))
 
 
 @pytest.mark.parametrize("source", FLOAT8, ids=name)

@@ -300,7 +300,8 @@ class Model:
         found = 0
         for segment in segments:
             device, stream, pool = segment["device"], segment["stream"], segment["segment_pool_id"]
-            assert self.cuda.segments[device][segment["address"]] == segment["total_size"]
+            reserved = segment["total_size"]
+            assert self.cuda.segments[device][segment["address"]] == reserved + self.guard
             kind = segment["segment_type"] + "_pool"
 
             def add(kind=kind, device=device, **amounts):
@@ -308,17 +309,18 @@ class Model:
                     counts[device][metric, "all"] += amount
                     counts[device][metric, kind] += amount
 
-            add(segment=1, reserved_bytes=segment["total_size"] - self.guard)
+            add(segment=1, reserved_bytes=reserved)
             address = segment["address"]
             for block in segment["blocks"]:
                 assert block["address"] == address and block["size"] > 0
-                address += block["size"]
                 size = block["size"]
-                if block["state"] == "inactive":
+                is_free, is_last = block["state"] == "inactive", block is segment["blocks"][-1]
+                own = size + (self.guard if is_last or not is_free else 0)
+                address += own
+                if is_free:
                     if len(segment["blocks"]) > 1:
-                        add(inactive_split=1, inactive_split_bytes=size)
+                        add(inactive_split=1, inactive_split_bytes=own)
                     continue
-                size -= self.guard
                 add(active=1, active_bytes=size)
                 if block["state"] == "active_allocated":
                     found += 1
@@ -327,7 +329,7 @@ class Model:
                     assert self.cuda.handle(device, its_stream) == stream
                     assert block["requested_size"] == pointer.nbytes <= size
                     add(allocation=1, allocated_bytes=size, requested_bytes=pointer.nbytes)
-            assert address == segment["address"] + segment["total_size"], "blocks do not tile their segment"
+            assert address == segment["address"] + reserved + self.guard, "blocks do not tile their segment"
         assert found == len(self.live)
         assert sum(map(len, self.cuda.segments)) == len(segments)
         for device in range(len(DEVICES)):

@@ -1,0 +1,27 @@
+"""Which constant exponents an integer may have; that of a call is known when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def exponent_check(np_dtype: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What has a kernel refuse constant exponents that are negative or too large for an integer dtype."""
+    most = np.iinfo(np_dtype).max
+
+    def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def checked_kernel(*data: Any) -> Any:
+            exponent = data[-1]
+            if exponent < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            if exponent > most:
+                kind = "int" if name == "int32" else f"{name}_t"
+                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+            return kernel(*data)
+
+        return checked_kernel
+
+    return wrap
