@@ -25,6 +25,9 @@ from .random import PHILOX_TYPES, check_floating, checked, is_wide, philox_numbe
 ELEMENTS = 128
 """One for each thread of four warps: a program is done when its last lane is, so that few should wait for one."""
 
+COLUMNS = 512
+"""Elements of a row that a program has at a time."""
+
 
 @triton.jit
 def fill_by_rejection(
@@ -181,7 +184,7 @@ def dirichlet(call: StructuredCall) -> PlannedKernel:
             "least": "fp64",
             "most": "fp64",
         },
-        {"BLOCK": min(max(next_power_of_2(columns), 16), 4096 if interpreted() else 512)},
+        {"BLOCK": min(max(next_power_of_2(columns), 16), 4096) if interpreted() else COLUMNS},
     )
     allocate = get_allocator("cuda").allocate
 

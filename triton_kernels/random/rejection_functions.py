@@ -58,16 +58,18 @@ def four(seed, counter, attempt, WIDE: tl.constexpr):
 @triton.jit
 def gamma_numbers(alpha, seed, counter, inside, WIDE: tl.constexpr, LOGARITHM: tl.constexpr):
     """Marsaglia and Tsang's method; a shape below 1 is raised by 1, and scaled back."""
-    value = tl.where(alpha == 0.0, 0.0, tl.where(alpha == INFINITY, INFINITY, NAN))
+    value = tl.full(alpha.shape, NAN, tl.float64)
+    value = tl.where(alpha == INFINITY, INFINITY, value)
     if LOGARITHM:
         value = tl.where(alpha == 0.0, -INFINITY, value)
+    else:
+        value = tl.where(alpha == 0.0, 0.0, value)
     waiting = inside & (alpha > 0.0) & (alpha < INFINITY)
     shape = tl.where(waiting, alpha, 1.0)
     small = shape < 1.0
     d = shape + small.to(tl.float64) - 0.3333333333333333
     deviation = tl.sqrt(9.0 * d)
-    attempt = counter.to(tl.int32) * 0
-    attempt = tl.max(attempt, 0)
+    attempt = tl.max(counter.to(tl.int32) * 0, 0)
     while (attempt < MOST_ATTEMPTS) & (any_of(waiting) != 0):
         u0, u1, u2, u3 = four(seed, counter, attempt, WIDE)
         x = tl.sqrt(libdevice.log(u0) * -2.0) * libdevice.cos(u1 * 6.283185307179586)
@@ -152,12 +154,12 @@ def poisson(rate, other, seed, counter, inside, WIDE: tl.constexpr):
         u, v = two(seed, counter, attempt + 1)
         u = u - 0.5
         us = 0.5 - tl.abs(u)
-        k = libdevice.floor((2.0 * a / us + b) * u + mean + 0.43)
+        proposal = libdevice.floor((2.0 * a / us + b) * u + mean + 0.43)
         level = libdevice.log(v * hat / (a / (us * us) + b))
-        below = level <= -log_factorial_excess(k) - deviance(k, mean)
+        below = level <= -log_factorial_excess(proposal) - deviance(proposal, mean)
         quick = (us >= 0.07) & (v <= quick_limit)
-        accepted = quick | ((k >= 0.0) & ((us >= 0.013) | (v <= us)) & below)
-        value = tl.where(waiting & accepted, k, value)
+        accepted = quick | ((proposal >= 0.0) & ((us >= 0.013) | (v <= us)) & below)
+        value = tl.where(waiting & accepted, proposal, value)
         waiting = waiting & (accepted == 0)
         attempt += 1
     return value
@@ -217,13 +219,13 @@ def binomial(count, prob, seed, counter, inside, WIDE: tl.constexpr):
         u, v = two(seed, counter, attempt + 1)
         u = u - 0.5
         us = 0.5 - tl.abs(u)
-        k = libdevice.floor((2.0 * a / us + b) * u + mean + 0.5)
-        possible = (k >= 0.0) & (k <= size)
-        k = tl.where(possible, k, mode)
+        proposal = libdevice.floor((2.0 * a / us + b) * u + mean + 0.5)
+        possible = (proposal >= 0.0) & (proposal <= size)
+        proposal = tl.where(possible, proposal, mode)
         level = libdevice.log(v * alpha / (a / (us * us) + b))
-        below = level <= binomial_excess(k, size, mean, other_mean) - peak
+        below = level <= binomial_excess(proposal, size, mean, other_mean) - peak
         accepted = possible & (((us >= 0.07) & (v <= quick_limit)) | below)
-        value = tl.where(waiting & accepted, k, value)
+        value = tl.where(waiting & accepted, proposal, value)
         waiting = waiting & (accepted == 0)
         attempt += 1
     value = tl.where(flipped & (n > 0.0), n - value, value)
