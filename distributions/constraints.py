@@ -242,7 +242,8 @@ class _IntegerInterval(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        found: Tensor = (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        return found
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound, upper_bound=self.upper_bound)
@@ -255,7 +256,8 @@ class _IntegerGreaterThan(Constraint):
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value >= self.lower_bound)
+        found: Tensor = (value % 1 == 0) & (value >= self.lower_bound)
+        return found
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound)
@@ -271,7 +273,8 @@ class _GreaterThan(Constraint):
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return value > self.lower_bound
+        found: Tensor = value > self.lower_bound
+        return found
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound)
@@ -279,7 +282,8 @@ class _GreaterThan(Constraint):
 
 class _GreaterThanEq(_GreaterThan):
     def check(self, value: Tensor) -> Tensor:
-        return value >= self.lower_bound
+        found: Tensor = value >= self.lower_bound
+        return found
 
 
 class _LessThan(Constraint):
@@ -287,7 +291,8 @@ class _LessThan(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return value < self.upper_bound
+        found: Tensor = value < self.upper_bound
+        return found
 
     def __repr__(self) -> str:
         return _with_bounds(self, upper_bound=self.upper_bound)
@@ -299,7 +304,8 @@ class _Interval(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= self.lower_bound) & (value <= self.upper_bound)
+        found: Tensor = (value >= self.lower_bound) & (value <= self.upper_bound)
+        return found
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound, upper_bound=self.upper_bound)
@@ -307,7 +313,8 @@ class _Interval(Constraint):
 
 class _HalfOpenInterval(_Interval):
     def check(self, value: Tensor) -> Tensor:
-        return (value >= self.lower_bound) & (value < self.upper_bound)
+        found: Tensor = (value >= self.lower_bound) & (value < self.upper_bound)
+        return found
 
 
 class _Simplex(Constraint):
@@ -327,7 +334,8 @@ class _Multinomial(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        found: Tensor = (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        return found
 
 
 class _LowerTriangular(Constraint):

@@ -58,7 +58,7 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         if self._is_by_probs:
             if validate_args is not None and not bool(constraints.unit_interval.check(self.probs).all()):
                 raise ValueError("The parameter probs has invalid values")
-            self.probs = clamp_probs(self.probs)
+            self.__dict__["probs"] = clamp_probs(self.probs)
         self._lims = lims
         super().__init__(shape, validate_args=validate_args)
 

@@ -1,7 +1,7 @@
 """Kullback-Leibler divergences, by pairs of classes (`torch.distributions.kl`).
 
 Pairs of one class have a formula of their own. Of pairs of different classes KL(p || q) = -H(p) - E_p[log q]: what is
-registered for them is the expectation, made of moments of p. A uniform p up to an end of q's support has a finite divergence from q.
+registered for them is the expectation, made of moments of p. Ends of a uniform p may be ends of q's support.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 def _infinite(p: Any, q: Any) -> Tensor:
     """Of a p with values that q has not."""
-    return p.entropy() * 0.0 + math.inf if _has_entropy(p) else p.mean * 0.0 + math.inf
+    found: Tensor = p.entropy() * 0.0 + math.inf if _has_entropy(p) else p.mean * 0.0 + math.inf
+    return found
 
 
 def _has_entropy(p: Distribution) -> bool:
@@ -352,7 +353,8 @@ def _squares(matrix: Tensor) -> Tensor:
 
 
 def _between_normals(p: Any, q: Any, log_dets: Tensor, distance: Tensor, trace: Tensor) -> Tensor:
-    return 0.5 * (log_dets + distance + trace - p.event_shape[0])
+    found: Tensor = 0.5 * (log_dets + distance + trace - p.event_shape[0])
+    return found
 
 
 def _check_events(p: Distribution, q: Distribution) -> None:
@@ -483,7 +485,8 @@ def _beta_logs(p: Beta) -> tuple[Tensor, Tensor]:
 def _power(p: Any, slope: Tensor) -> Tensor:
     """E exp(-slope X) of a gamma or exponential distribution."""
     a = p.concentration if isinstance(p, Gamma) else _ops.ones_like(p.rate)
-    return (-a * (slope / p.rate).log1p()).exp()
+    found: Tensor = (-a * (slope / p.rate).log1p()).exp()
+    return found
 
 
 @_expected(Bernoulli, Poisson)

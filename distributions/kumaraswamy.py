@@ -19,8 +19,8 @@ __all__ = ["Kumaraswamy"]
 class Kumaraswamy(TransformedDistribution):
     """The Kumaraswamy distribution (`torch.distributions.Kumaraswamy`).
 
-    P(X <= x) = 1 - (1 - x^a)^b for 0 <= x <= 1, a being `concentration1` and b `concentration0`. The mode is nan where the
-    density has no greatest value inside.
+    P(X <= x) = 1 - (1 - x^a)^b for 0 <= x <= 1, a being `concentration1` and b `concentration0`. The mode
+    is nan where the density has no greatest value inside.
 
     Args:
         concentration1: The shape a, positive.
@@ -51,8 +51,8 @@ class Kumaraswamy(TransformedDistribution):
     ) -> None:
         a, b = self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         numbers = is_number(concentration1) and is_number(concentration0)
-        ends = (0, 1) if numbers else (_ops.full_like(a, 0), _ops.full_like(a, 1))
-        base = Uniform(*ends, validate_args=validate_args)
+        low, high = (0.0, 1.0) if numbers else (_ops.zeros_like(a), _ops.ones_like(a))
+        base = Uniform(low, high, validate_args=validate_args)
         inner = PowerTransform(b.reciprocal()), AffineTransform(loc=1.0, scale=-1.0)
         transforms = [*inner, PowerTransform(a.reciprocal())]
         super().__init__(base, transforms, validate_args=validate_args)

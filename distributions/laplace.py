@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, Shape
@@ -73,7 +74,8 @@ class Laplace(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         z = (value - self.loc) / self.scale
-        return 0.5 - 0.5 * z.sign() * (-z.abs()).expm1()
+        below, above = 0.5 * z.clamp(max=0).exp(), 1 - 0.5 * (-z.clamp(min=0)).exp()
+        return _ops.where(z < 0, below, above)
 
     def icdf(self, value: Tensor) -> Tensor:
         centred = value - 0.5

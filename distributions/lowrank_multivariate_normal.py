@@ -84,7 +84,7 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc
 
     @lazy_property
-    def variance(self) -> Tensor:  # type: ignore[override]
+    def variance(self) -> Tensor:
         """The diagonal of the covariances."""
         found = self._unexpanded_factor.square().sum(-1) + self._unexpanded_diag
         return found.expand(self._batch_shape + self._event_shape)

@@ -140,15 +140,18 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return self._factor.square().sum(-1).expand(self._batch_shape + self._event_shape)
+        found: Tensor = self._factor.square().sum(-1).expand(self._batch_shape + self._event_shape)
+        return found
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         noise = standard_normal(self._extended_shape(sample_shape), self.loc)
-        return self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
+        found: Tensor = self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
+        return found
 
     @property
     def _half_log_det(self) -> Tensor:
-        return self._factor.diagonal(0, -2, -1).log().sum(-1)
+        found: Tensor = self._factor.diagonal(0, -2, -1).log().sum(-1)
+        return found
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -126,7 +126,10 @@ class TransformedDistribution(Distribution):
             term = transform.log_abs_det_jacobian(x, y)
             found = found - sum_rightmost(term, dims - transform.domain.event_dim)
             y = x
-        return found + sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))
+        result: Tensor = found + sum_rightmost(
+            self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape)
+        )
+        return result
 
     def _turned(self, value: Tensor) -> Tensor:
         """A level of the base as one of the result: the other way round where the transforms fall."""
@@ -135,7 +138,8 @@ class TransformedDistribution(Distribution):
             sign = sign * transform.sign
         if is_number(sign):
             return value if sign == 1 else sign * (value - 0.5) + 0.5
-        return sign * (value - 0.5) + 0.5
+        found: Tensor = sign * (value - 0.5) + 0.5
+        return found
 
     def cdf(self, value: Tensor) -> Tensor:
         """By the inverse transforms and the base's `cdf`."""

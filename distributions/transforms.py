@@ -390,12 +390,14 @@ class IndependentTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         if x.dim() < self.domain.event_dim:
             raise ValueError("Too few dimensions on input")
-        return self.base_transform(x)
+        found: Tensor = self.base_transform(x)
+        return found
 
     def _inverse(self, y: Tensor) -> Tensor:
         if y.dim() < self.codomain.event_dim:
             raise ValueError("Too few dimensions on input")
-        return self.base_transform.inv(y)
+        found: Tensor = self.base_transform.inv(y)
+        return found
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
@@ -404,10 +406,12 @@ class IndependentTransform(Transform):
         return f"{type(self).__name__}({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
     def forward_shape(self, shape: Shape) -> Size:
-        return self.base_transform.forward_shape(shape)
+        found: Size = self.base_transform.forward_shape(shape)
+        return found
 
     def inverse_shape(self, shape: Shape) -> Size:
-        return self.base_transform.inverse_shape(shape)
+        found: Size = self.base_transform.inverse_shape(shape)
+        return found
 
 
 class ReshapeTransform(Transform):
@@ -959,7 +963,7 @@ class CatTransform(Transform):
         self.dim = dim
 
     @lazy_property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         return max(t.event_dim for t in self.transforms)
 
     @lazy_property

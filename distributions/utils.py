@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 from ..dispatch.autograd.grad_mode import enable_grad
 from ..dispatch.functions.variadic import broadcast_tensors
@@ -123,17 +123,26 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
 
-class lazy_property:
+Value = TypeVar("Value")
+
+
+class lazy_property(Generic[Value]):
     """A property computed at first use and kept in the instance (`torch.distributions.utils.lazy_property`).
 
     It is computed with gradients enabled, so that its graph serves whoever differentiates later.
     """
 
-    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+    def __init__(self, wrapped: Callable[[Any], Value]) -> None:
         self.wrapped = wrapped
-        update_wrapper(self, wrapped)  # type: ignore[arg-type]
+        update_wrapper(self, wrapped)  # type: ignore[arg-type]  # it is no function, but has its names
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> lazy_property[Value]: ...
+
+    @overload
+    def __get__(self, instance: Any, owner: type | None = None) -> Value: ...
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Value | lazy_property[Value]:
         if instance is None:
             return self
         with enable_grad():

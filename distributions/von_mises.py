@@ -95,6 +95,6 @@ class VonMises(Distribution):
         return self.loc
 
     @lazy_property
-    def variance(self) -> Tensor:  # type: ignore[override]
+    def variance(self) -> Tensor:
         """The circular variance, 1 - I_1(concentration) / I_0(concentration)."""
         return 1 - _ops.special_i1e(self.concentration) / _ops.special_i0e(self.concentration)

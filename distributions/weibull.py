@@ -18,7 +18,8 @@ __all__ = ["Weibull"]
 class Weibull(TransformedDistribution):
     """The Weibull distribution of two parameters (`torch.distributions.Weibull`).
 
-    P(X > x) = exp(-(x / scale)^concentration) for x >= 0. The mode is 0 for concentrations up to 1, where PyTorch has nan.
+    P(X > x) = exp(-(x / scale)^concentration) for x >= 0. The mode is 0 for concentrations up to 1, where
+    PyTorch has nan.
 
     Args:
         scale: The scale, positive.

@@ -183,7 +183,8 @@ class Wishart(ExponentialFamily):
         noise = standard_normal(shape, self._factor).tril(-1)
         diagonal = self._chi2.rsample(sample_shape).clamp(min=finfo(noise.dtype).tiny).sqrt()
         root = self._factor @ (noise + diagonal.diag_embed())
-        return root @ root.mT
+        found: Tensor = root @ root.mT
+        return found
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -195,7 +196,8 @@ class Wishart(ExponentialFamily):
 
     def _of_cholesky(self, value: Tensor) -> Tensor:
         batch = broadcast_shapes(tuple(value.shape[:-2]), tuple(self._factor.shape[:-2]))
-        return self._factor.expand((*batch, *self._event_shape))
+        found: Tensor = self._factor.expand((*batch, *self._event_shape))
+        return found
 
     def entropy(self) -> Tensor:
         df, p = self.df, self._event_shape[-1]
