@@ -178,12 +178,14 @@ ops = _Ops()
 # The first stands above the root, which does not import it; the second is for tests alone.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
+    from . import distributions as distributions
     from . import random as random
     from . import signal as signal
     from . import testing as testing
     from . import triton_kernels as triton_kernels
     from . import types as types
 else:
+    distributions = _LazyModule(f"{__package__}.distributions")
     testing = _LazyModule(f"{__package__}.testing")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")

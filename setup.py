@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent
 FOLDERS = [
     folder
     for folder in find_namespace_packages(
-        str(ROOT), exclude=["build*", "dist*", "docs*", "examples*", "tests*"]
+        str(ROOT), exclude=["build*", "dist", "dist.*", "docs*", "examples*", "tests*"]
     )
     if any(ROOT.joinpath(*folder.split(".")).glob("*.py"))
 ]

@@ -14,7 +14,10 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import (
+    _sample_dirichlet,
+    _standard_gamma,
     bernoulli,
+    binomial,
     empty,
     empty_like,
     leaky_relu,
@@ -22,6 +25,7 @@ from ..generated.functions import (
     multinomial,
     native_dropout,
     normal,
+    poisson,
     where,
 )
 from ..iterator.overlap import check_write_overlap, shares_memory
@@ -225,6 +229,26 @@ def bernoulli_out(self: Tensor, generator: Generator | None, out: Tensor) -> Ten
     made = bernoulli(self, generator=generator)
     check_out("bernoulli", out, made.to(out.dtype))
     return out.resize_(self.shape).copy_(made)
+
+
+def standard_gamma_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
+    """``_standard_gamma(self, out=)``."""
+    return out_form("_standard_gamma", partial(_standard_gamma, generator=generator))(self, out)
+
+
+def sample_dirichlet_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
+    """``_sample_dirichlet(self, out=)``."""
+    return out_form("_sample_dirichlet", partial(_sample_dirichlet, generator=generator))(self, out)
+
+
+def poisson_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
+    """``poisson(self, out=)``."""
+    return out_form("poisson", partial(poisson, generator=generator))(self, out)
+
+
+def binomial_out(count: Tensor, prob: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
+    """``binomial(count, prob, out=)``."""
+    return out_form("binomial", partial(binomial, generator=generator))(count, prob, out)
 
 
 @_filling_new_memory(_normal_numbers)

@@ -153,6 +153,16 @@ def random_numbers(capability: int) -> Iterator[Sample]:
     yield Sample("random_ int64 of a wide range", lambda: empty(n, dtype="int64").random_(-5, 1 << 40), fill)
     yield Sample("normal of tensors", lambda: tt.normal(empty(64, 64), 1.0))
     yield Sample("bernoulli of a tensor", lambda: tt.bernoulli(empty(64, 64)))
+    rejection = ("fill_by_rejection",)
+    for dtype in FLOATING:
+        x = empty(n, dtype=dtype)
+        yield Sample(f"standard_gamma {dtype}", lambda x=x: tt._standard_gamma(x), rejection)
+        yield Sample(f"poisson {dtype}", lambda x=x: tt.poisson(x), rejection)
+        yield Sample(f"binomial {dtype}", lambda x=x: tt.binomial(x, x), rejection)
+        yield Sample(f"standard_gamma_grad {dtype}", lambda x=x: tt._standard_gamma_grad(x, x))
+        yield Sample(f"dirichlet_grad {dtype}", lambda x=x: tt._dirichlet_grad(x, x, x))
+        rows = empty(256, 256, dtype=dtype)
+        yield Sample(f"sample_dirichlet {dtype}", lambda x=rows: tt._sample_dirichlet(x), ("normalize_rows",))
     for dtype in (*FLOATING, *INTEGRAL):
         yield Sample(
             f"arange {dtype}",

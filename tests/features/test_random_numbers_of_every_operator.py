@@ -198,6 +198,35 @@ CASES: dict[str, Case] = {
         FLOATS,
         lambda d, t, g: tt.normal(0.5, 2.0, d.shape, generator=g, out=out_like(d, t)),
     ),
+    "_standard_gamma": (FLOATS, lambda d, t, g: tt._standard_gamma(d.filled(t, 0.1, 30), generator=g)),
+    "_standard_gamma.out": (
+        FLOATS,
+        lambda d, t, g: tt.ops.aten._standard_gamma.out(
+            d.filled(t, 0.1, 30), generator=g, out=out_like(d, t)
+        ),
+    ),
+    "_sample_dirichlet": (FLOATS, lambda d, t, g: tt._sample_dirichlet(d.filled(t, 0.1, 30), generator=g)),
+    "_sample_dirichlet.out": (
+        FLOATS,
+        lambda d, t, g: tt.ops.aten._sample_dirichlet.out(
+            d.filled(t, 0.1, 30), generator=g, out=out_like(d, t)
+        ),
+    ),
+    "poisson": (FLOATS, lambda d, t, g: tt.poisson(d.filled(t, 0, 30), generator=g)),
+    "poisson.out": (
+        FLOATS,
+        lambda d, t, g: tt.ops.aten.poisson.out(d.filled(t, 0, 30), generator=g, out=out_like(d, t)),
+    ),
+    "binomial": (
+        FLOATS,
+        lambda d, t, g: tt.binomial(d.filled(t, 0, 60).round(), d.filled(t, 0, 1), generator=g),
+    ),
+    "binomial.out": (
+        FLOATS,
+        lambda d, t, g: tt.ops.aten.binomial.out(
+            d.filled(t, 0, 60).round(), d.filled(t, 0, 1), generator=g, out=out_like(d, t)
+        ),
+    ),
     "multinomial": (FLOATS, lambda d, t, g: tt.multinomial(weights(d, t), 5, generator=g)),
     "multinomial.out": (
         FLOATS,
@@ -209,7 +238,16 @@ CASES: dict[str, Case] = {
     "rrelu_": (FLOATS, lambda d, t, g: tt.rrelu_(d.filled(t, -3, 3), 0.1, 0.4, True, generator=g)),
 }
 
-ROUNDED = ("normal", "randn", "log_normal", "cauchy", "exponential", "rrelu")
+ROUNDED = (
+    "_standard_gamma",
+    "_sample_dirichlet",
+    "normal",
+    "randn",
+    "log_normal",
+    "cauchy",
+    "exponential",
+    "rrelu",
+)
 """Operators whose results are functions of the drawn bits, and rounded: the same but for the last places."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.random import dropout_scale
+from ...autograd.formulas.special import underivable
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import (
     FREED,
@@ -26,7 +27,7 @@ from ...autograd.recording import requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
-from ..functions import native_dropout_backward
+from ..functions import _standard_gamma_grad, native_dropout_backward
 
 
 class UniformBackward0(Node):
@@ -572,6 +573,308 @@ def plan_normal_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[An
         node = NormalBackward3()
         node.mean_spec = mean_spec
         node.std_spec = std_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class StandardGammaBackward0(Node):
+    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (grad * _standard_gamma_grad(self_, result),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan__standard_gamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, generator: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, generator)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, generator)
+        node = StandardGammaBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        kept = out.__class__()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result = kept
+        node.result_version = cell[0]
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class StandardGammaGradBackward0(Node):
+    """_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_output: Any = None
+        if edges[0] is not None:
+            grad_self = underivable("_standard_gamma_grad", "self")
+        if edges[1] is not None:
+            grad_output = underivable("_standard_gamma_grad", "output")
+        return grad_self, grad_output
+
+
+def plan__standard_gamma_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_output = requires_grad(args[1])
+
+    def record(self_: Any, output: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, output)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((output._autograd.edge if output._view_base is None else None) or edge_of(output))
+            if needs_output
+            else None,
+        )
+        out = inner(self_, output)
+        node = StandardGammaGradBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class SampleDirichletBackward0(Node):
+    """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (underivable("_sample_dirichlet", "self"),)
+
+
+def plan__sample_dirichlet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any, generator: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, generator)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, generator)
+        node = SampleDirichletBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class DirichletGradBackward0(Node):
+    """_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_x: Any = None
+        grad_alpha: Any = None
+        grad_total: Any = None
+        if edges[0] is not None:
+            grad_x = underivable("_dirichlet_grad", "x")
+        if edges[1] is not None:
+            grad_alpha = underivable("_dirichlet_grad", "alpha")
+        if edges[2] is not None:
+            grad_total = underivable("_dirichlet_grad", "total")
+        return grad_x, grad_alpha, grad_total
+
+
+def plan__dirichlet_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_x = requires_grad(args[0])
+    needs_alpha = requires_grad(args[1])
+    needs_total = requires_grad(args[2])
+
+    def record(x: Any, alpha: Any, total: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(x, alpha, total)
+        edges = (
+            ((x._autograd.edge if x._view_base is None else None) or edge_of(x)) if needs_x else None,
+            ((alpha._autograd.edge if alpha._view_base is None else None) or edge_of(alpha))
+            if needs_alpha
+            else None,
+            ((total._autograd.edge if total._view_base is None else None) or edge_of(total))
+            if needs_total
+            else None,
+        )
+        out = inner(x, alpha, total)
+        node = DirichletGradBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class PoissonBackward0(Node):
+    """poisson(Tensor self, Generator? generator=None) -> Tensor"""
+
+    __slots__ = ("self_spec",)
+
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        return (grad.new_zeros(self.self_spec.shape),)
+
+
+def plan_poisson(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """poisson(Tensor self, Generator? generator=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any, generator: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, generator)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, generator)
+        node = PoissonBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class BinomialBackward0(Node):
+    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
+
+    __slots__ = ("count_spec", "prob_spec")
+
+    count_spec: Any
+    prob_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_count: Any = None
+        grad_prob: Any = None
+        if edges[0] is not None:
+            grad_count = grad.new_zeros(self.count_spec.shape)
+        if edges[1] is not None:
+            grad_prob = grad.new_zeros(self.prob_spec.shape)
+        return grad_count, grad_prob
+
+
+def plan_binomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_count = requires_grad(args[0])
+    needs_prob = requires_grad(args[1])
+    count_spec = spec_of(args[0])
+    prob_spec = spec_of(args[1])
+
+    def record(count: Any, prob: Any, generator: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(count, prob, generator)
+        edges = (
+            ((count._autograd.edge if count._view_base is None else None) or edge_of(count))
+            if needs_count
+            else None,
+            ((prob._autograd.edge if prob._view_base is None else None) or edge_of(prob))
+            if needs_prob
+            else None,
+        )
+        out = inner(count, prob, generator)
+        node = BinomialBackward0()
+        node.count_spec = count_spec
+        node.prob_spec = prob_spec
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...autograd.formulas.pointwise import conjugated
 from ...autograd.formulas.random import dropout_scale
-from ..functions import native_dropout_backward, zeros_like
+from ...autograd.tangents import tangent_like
+from ..functions import _standard_gamma_grad, native_dropout_backward, zeros_like
 
 
 def jvp_uniform_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -152,6 +154,31 @@ def jvp_normal_Tensor_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> 
     return (result_t,)
 
 
+def jvp__standard_gamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) * _standard_gamma_grad(self_, result))
+    return (result_t,)
+
+
+def jvp_poisson(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """poisson(Tensor self, Generator? generator=None) -> Tensor"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = zeros_like(self_t)
+    return (result_t,)
+
+
+def jvp_binomial(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
+    result_t = zeros_like(result)
+    return (result_t,)
+
+
 def jvp_native_dropout(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
     p = args[1]
@@ -192,6 +219,9 @@ FORMULAS = {
     "aten::normal.Tensor_float": jvp_normal_Tensor_float,
     "aten::normal.float_Tensor": jvp_normal_float_Tensor,
     "aten::normal.Tensor_Tensor": jvp_normal_Tensor_Tensor,
+    "aten::_standard_gamma": jvp__standard_gamma,
+    "aten::poisson": jvp_poisson,
+    "aten::binomial": jvp_binomial,
     "aten::native_dropout": jvp_native_dropout,
     "aten::native_dropout_backward": jvp_native_dropout_backward,
 }

@@ -23225,6 +23225,217 @@ def multinomial(
     generator: Generator | None = ...,
     out: Tensor,
 ) -> Tensor: ...
+@overload
+def _standard_gamma(input: Tensor, generator: Generator | None = ...) -> Tensor:
+    """Numbers drawn from gamma distributions of a rate of 1 (`torch._standard_gamma`).
+
+        density x^(a - 1) * exp(-x) / gamma(a) for x > 0
+
+    Args:
+        input: The shapes a, a floating tensor.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype. Numbers are at least the dtype's least normal number;
+        those of a negative shape and of nan are nan.
+
+    Raises:
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The derivative with respect to `input` is that at a fixed quantile,
+        `torch._standard_gamma_grad`.
+
+    References:
+        Marsaglia and Tsang, A simple method for generating gamma variables (2000).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt._standard_gamma(tt.full((1000,), 2.0))
+        >>> bool((x > 0).all())
+        True
+
+    Schema::
+
+        _standard_gamma(Tensor self, Generator? generator=None) -> Tensor
+    """
+
+@overload
+def _standard_gamma(input: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+    """The derivative of gamma numbers with respect to their shapes, at a fixed quantile (`torch._standard_gamma_grad`).
+
+        -(dF(x; a) / da) / f(x; a), of the distribution function F and the density f
+
+    Args:
+        input: The shapes a, a floating tensor.
+        output: The numbers x that were drawn, of the same dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape that both broadcast to.
+
+    Raises:
+        RuntimeError: The dtypes differ.
+        NotImplementedError: `input` is not floating.
+
+    References:
+        Figurnov, Mohamed and Mnih, Implicit reparameterization gradients (2018).
+
+    Example:
+        >>> import triten as tt
+        >>> tt._standard_gamma_grad(tt.tensor([1.0, 100.0]), tt.tensor([1.0, 100.0]))
+        tensor([1.1719, 1.0000])
+
+    Schema::
+
+        _standard_gamma_grad(Tensor self, Tensor output) -> Tensor
+    """
+
+@overload
+def _standard_gamma_grad(input: Tensor, output: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def _sample_dirichlet(input: Tensor, generator: Generator | None = ...) -> Tensor:
+    """Rows drawn from Dirichlet distributions (`torch._sample_dirichlet`).
+
+        density proportional to prod(x_i^(a_i - 1)) where the x_i are positive and sum to 1
+
+    Args:
+        input: The concentrations a, a floating tensor whose last dimension is that of a row.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, whose rows sum to 1.
+
+    Raises:
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt._sample_dirichlet(tt.ones(5, 3))
+        >>> tt.allclose(x.sum(-1), tt.ones(5))
+        True
+
+    Schema::
+
+        _sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor
+    """
+
+@overload
+def _sample_dirichlet(input: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+    """The derivative of beta numbers with respect to their first shape, at a fixed quantile, over 1 - x (`torch._dirichlet_grad`).
+
+        -(dF(x; a, b) / da) / f(x; a, b) / (1 - x) with b = total - a
+
+    Args:
+        x: The numbers, in [0, 1], a floating tensor.
+        alpha: The first shape a, of the same dtype.
+        total: The sum of both shapes, of the same dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape that all broadcast to.
+
+    Raises:
+        RuntimeError: The dtypes differ.
+        NotImplementedError: `x` is not floating.
+
+    References:
+        Figurnov, Mohamed and Mnih, Implicit reparameterization gradients (2018).
+
+    Example:
+        >>> import triten as tt
+        >>> tt._dirichlet_grad(tt.tensor([0.5]), tt.tensor([1.0]), tt.tensor([2.0]))
+        tensor([0.6931])
+
+    Schema::
+
+        _dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor
+    """
+
+@overload
+def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def poisson(input: Tensor, generator: Generator | None = ...) -> Tensor:
+    """Numbers drawn from Poisson distributions (`torch.poisson`).
+
+        P(k) = rate^k * exp(-rate) / k! for k = 0, 1, 2, ...
+
+    Args:
+        input: The rates, a floating tensor of numbers that are not negative.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: A rate is negative or nan.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The gradient of the rates is 0.
+
+    References:
+        Hörmann, The transformed rejection method for generating Poisson random variables (1993).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.poisson(tt.zeros(3))
+        tensor([0., 0., 0.])
+
+    Schema::
+
+        poisson(Tensor self, Generator? generator=None) -> Tensor
+    """
+
+@overload
+def poisson(input: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
+@overload
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = ...) -> Tensor:
+    """Numbers of successes in independent trials (`torch.binomial`).
+
+        P(k) = n! / (k! * (n - k)!) * p^k * (1 - p)^(n - k) for k = 0, ..., n
+
+    Args:
+        count: The numbers of trials n, a floating tensor.
+        prob: The probabilities of success p, in [0, 1], of the same dtype; it broadcasts with `count`.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape that both broadcast to. A probability of nan gives nan.
+
+    Raises:
+        ValueError: A tensor is not floating.
+        RuntimeError: The dtypes differ, or the shapes do not broadcast.
+
+    References:
+        Hörmann, The generation of binomial random variates (1993).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.binomial(tt.tensor([3.0, 5.0]), tt.tensor([0.0, 1.0]))
+        tensor([0., 5.])
+
+    Schema::
+
+        binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor
+    """
+
+@overload
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Dropout together with the mask of the elements that were kept (`torch.native_dropout`).
 
@@ -31409,6 +31620,7 @@ __all__ = [
     "_copy_from",
     "_ctc_loss",
     "_ctc_loss_backward",
+    "_dirichlet_grad",
     "_embedding_bag",
     "_embedding_bag_backward",
     "_embedding_bag_dense_backward",
@@ -31459,6 +31671,7 @@ __all__ = [
     "_pin_memory",
     "_prelu_kernel",
     "_restride",
+    "_sample_dirichlet",
     "_scaled_dot_product_attention_math",
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward",
@@ -31468,6 +31681,8 @@ __all__ = [
     "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
+    "_standard_gamma",
+    "_standard_gamma_grad",
     "_strided_copy",
     "_strided_scatter",
     "_thnn_differentiable_gru_cell_backward",
@@ -31591,6 +31806,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "bincount",
+    "binomial",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_left_shift",
@@ -32055,6 +32271,7 @@ __all__ = [
     "pinverse",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson",
     "poisson_nll_loss",
     "polar",
     "polygamma",

@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_dirichlet_grad",
+    "_sample_dirichlet",
+    "_standard_gamma",
+    "_standard_gamma_grad",
     "alpha_dropout",
     "alpha_dropout_",
     "bernoulli",
+    "binomial",
     "dropout",
     "dropout_",
     "feature_alpha_dropout",
@@ -37,6 +42,7 @@ __all__ = [
     "native_dropout",
     "native_dropout_backward",
     "normal",
+    "poisson",
     "rand",
     "rand_like",
     "randint",
@@ -329,6 +335,92 @@ multinomial_packet = packet(
 )
 multinomial_plans = multinomial_packet.plans
 multinomial_outs = multinomial_packet.outs
+_standard_gamma_packet = packet(
+    "_standard_gamma",
+    (
+        "_standard_gamma",
+        "_standard_gamma.out",
+    ),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("generator", "number", None, False),
+    ),
+    False,
+)
+_standard_gamma_plans = _standard_gamma_packet.plans
+_standard_gamma_outs = _standard_gamma_packet.outs
+_standard_gamma_grad_packet = packet(
+    "_standard_gamma_grad",
+    (
+        "_standard_gamma_grad",
+        "_standard_gamma_grad.out",
+    ),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_standard_gamma_grad_plans = _standard_gamma_grad_packet.plans
+_standard_gamma_grad_outs = _standard_gamma_grad_packet.outs
+_sample_dirichlet_packet = packet(
+    "_sample_dirichlet",
+    (
+        "_sample_dirichlet",
+        "_sample_dirichlet.out",
+    ),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("generator", "number", None, False),
+    ),
+    False,
+)
+_sample_dirichlet_plans = _sample_dirichlet_packet.plans
+_sample_dirichlet_outs = _sample_dirichlet_packet.outs
+_dirichlet_grad_packet = packet(
+    "_dirichlet_grad",
+    (
+        "_dirichlet_grad",
+        "_dirichlet_grad.out",
+    ),
+    (
+        ("x", "tensor", NOT_GIVEN, False),
+        ("alpha", "tensor", NOT_GIVEN, False),
+        ("total", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_dirichlet_grad_plans = _dirichlet_grad_packet.plans
+_dirichlet_grad_outs = _dirichlet_grad_packet.outs
+poisson_packet = packet(
+    "poisson",
+    (
+        "poisson",
+        "poisson.out",
+    ),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("generator", "number", None, False),
+    ),
+    False,
+)
+poisson_plans = poisson_packet.plans
+poisson_outs = poisson_packet.outs
+binomial_packet = packet(
+    "binomial",
+    (
+        "binomial",
+        "binomial.out",
+    ),
+    (
+        ("count", "tensor", NOT_GIVEN, False),
+        ("prob", "tensor", NOT_GIVEN, False),
+        ("generator", "number", None, False),
+    ),
+    False,
+)
+binomial_plans = binomial_packet.plans
+binomial_outs = binomial_packet.outs
 native_dropout_packet = packet(
     "native_dropout",
     ("native_dropout",),
@@ -1187,6 +1279,343 @@ def multinomial(
     except (KeyError, AttributeError, TypeError):
         plan = multinomial_packet.miss(input, num_samples, replacement, generator)
     return plan(input, generator)
+
+
+def _standard_gamma(
+    input: Tensor = REQUIRED,
+    generator: Generator | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """Numbers drawn from gamma distributions of a rate of 1 (`torch._standard_gamma`).
+
+        density x^(a - 1) * exp(-x) / gamma(a) for x > 0
+
+    Args:
+        input: The shapes a, a floating tensor.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype. Numbers are at least the dtype's least normal number;
+        those of a negative shape and of nan are nan.
+
+    Raises:
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The derivative with respect to `input` is that at a fixed quantile,
+        `torch._standard_gamma_grad`.
+
+    References:
+        Marsaglia and Tsang, A simple method for generating gamma variables (2000).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt._standard_gamma(tt.full((1000,), 2.0))
+        >>> bool((x > 0).all())
+        True
+
+    Schema::
+
+        _standard_gamma(Tensor self, Generator? generator=None) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _standard_gamma_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, generator, out=out
+            )
+        if modes:
+            return _standard_gamma_packet.call_parameters(input, generator, out=out)
+        try:
+            plan = _standard_gamma_outs[input._spec, generator.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _standard_gamma_packet.miss_out(input, generator, out)
+        return plan(input, generator, out)
+    try:
+        plan = _standard_gamma_plans[input._spec][generator.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _standard_gamma_packet.miss(input, generator)
+    return plan(input, generator)
+
+
+def _standard_gamma_grad(
+    input: Tensor = REQUIRED,
+    output: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """The derivative of gamma numbers with respect to their shapes, at a fixed quantile (`torch._standard_gamma_grad`).
+
+        -(dF(x; a) / da) / f(x; a), of the distribution function F and the density f
+
+    Args:
+        input: The shapes a, a floating tensor.
+        output: The numbers x that were drawn, of the same dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape that both broadcast to.
+
+    Raises:
+        RuntimeError: The dtypes differ.
+        NotImplementedError: `input` is not floating.
+
+    References:
+        Figurnov, Mohamed and Mnih, Implicit reparameterization gradients (2018).
+
+    Example:
+        >>> import triten as tt
+        >>> tt._standard_gamma_grad(tt.tensor([1.0, 100.0]), tt.tensor([1.0, 100.0]))
+        tensor([1.1719, 1.0000])
+
+    Schema::
+
+        _standard_gamma_grad(Tensor self, Tensor output) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _standard_gamma_grad_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, output, out=out
+            )
+        if modes:
+            return _standard_gamma_grad_packet.call_parameters(input, output, out=out)
+        try:
+            plan = _standard_gamma_grad_outs[input._spec, output._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _standard_gamma_grad_packet.miss_out(input, output, out)
+        return plan(input, output, out)
+    try:
+        plan = _standard_gamma_grad_plans[input._spec][output._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _standard_gamma_grad_packet.miss(input, output)
+    return plan(input, output)
+
+
+def _sample_dirichlet(
+    input: Tensor = REQUIRED,
+    generator: Generator | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """Rows drawn from Dirichlet distributions (`torch._sample_dirichlet`).
+
+        density proportional to prod(x_i^(a_i - 1)) where the x_i are positive and sum to 1
+
+    Args:
+        input: The concentrations a, a floating tensor whose last dimension is that of a row.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, whose rows sum to 1.
+
+    Raises:
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt._sample_dirichlet(tt.ones(5, 3))
+        >>> tt.allclose(x.sum(-1), tt.ones(5))
+        True
+
+    Schema::
+
+        _sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _sample_dirichlet_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, generator, out=out
+            )
+        if modes:
+            return _sample_dirichlet_packet.call_parameters(input, generator, out=out)
+        try:
+            plan = _sample_dirichlet_outs[input._spec, generator.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _sample_dirichlet_packet.miss_out(input, generator, out)
+        return plan(input, generator, out)
+    try:
+        plan = _sample_dirichlet_plans[input._spec][generator.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _sample_dirichlet_packet.miss(input, generator)
+    return plan(input, generator)
+
+
+def _dirichlet_grad(
+    x: Tensor, alpha: Tensor, total: Tensor, beyond: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """The derivative of beta numbers with respect to their first shape, at a fixed quantile, over 1 - x (`torch._dirichlet_grad`).
+
+        -(dF(x; a, b) / da) / f(x; a, b) / (1 - x) with b = total - a
+
+    Args:
+        x: The numbers, in [0, 1], a floating tensor.
+        alpha: The first shape a, of the same dtype.
+        total: The sum of both shapes, of the same dtype.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape that all broadcast to.
+
+    Raises:
+        RuntimeError: The dtypes differ.
+        NotImplementedError: `x` is not floating.
+
+    References:
+        Figurnov, Mohamed and Mnih, Implicit reparameterization gradients (2018).
+
+    Example:
+        >>> import triten as tt
+        >>> tt._dirichlet_grad(tt.tensor([0.5]), tt.tensor([1.0]), tt.tensor([2.0]))
+        tensor([0.6931])
+
+    Schema::
+
+        _dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor
+    """
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _dirichlet_grad_packet.call_named(FUNCTION, beyond, {}, x, alpha, total, out=out)
+        if modes:
+            return _dirichlet_grad_packet.call_parameters(x, alpha, total, out=out)
+        try:
+            plan = _dirichlet_grad_outs[x._spec, alpha._spec, total._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _dirichlet_grad_packet.miss_out(x, alpha, total, out)
+        return plan(x, alpha, total, out)
+    try:
+        plan = _dirichlet_grad_plans[x._spec][alpha._spec, total._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _dirichlet_grad_packet.miss(x, alpha, total)
+    return plan(x, alpha, total)
+
+
+def poisson(
+    input: Tensor = REQUIRED,
+    generator: Generator | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """Numbers drawn from Poisson distributions (`torch.poisson`).
+
+        P(k) = rate^k * exp(-rate) / k! for k = 0, 1, 2, ...
+
+    Args:
+        input: The rates, a floating tensor of numbers that are not negative.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: A rate is negative or nan.
+        NotImplementedError: `input` is not floating.
+
+    Note:
+        The gradient of the rates is 0.
+
+    References:
+        Hörmann, The transformed rejection method for generating Poisson random variables (1993).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.poisson(tt.zeros(3))
+        tensor([0., 0., 0.])
+
+    Schema::
+
+        poisson(Tensor self, Generator? generator=None) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return poisson_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, generator, out=out
+            )
+        if modes:
+            return poisson_packet.call_parameters(input, generator, out=out)
+        try:
+            plan = poisson_outs[input._spec, generator.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = poisson_packet.miss_out(input, generator, out)
+        return plan(input, generator, out)
+    try:
+        plan = poisson_plans[input._spec][generator.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = poisson_packet.miss(input, generator)
+    return plan(input, generator)
+
+
+def binomial(
+    count: Tensor,
+    prob: Tensor,
+    generator: Generator | None = None,
+    beyond: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Numbers of successes in independent trials (`torch.binomial`).
+
+        P(k) = n! / (k! * (n - k)!) * p^k * (1 - p)^(n - k) for k = 0, ..., n
+
+    Args:
+        count: The numbers of trials n, a floating tensor.
+        prob: The probabilities of success p, in [0, 1], of the same dtype; it broadcasts with `count`.
+        generator: The source of the random numbers; by default the device's own generator.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of the shape that both broadcast to. A probability of nan gives nan.
+
+    Raises:
+        ValueError: A tensor is not floating.
+        RuntimeError: The dtypes differ, or the shapes do not broadcast.
+
+    References:
+        Hörmann, The generation of binomial random variates (1993).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.binomial(tt.tensor([3.0, 5.0]), tt.tensor([0.0, 1.0]))
+        tensor([0., 5.])
+
+    Schema::
+
+        binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor
+    """
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return binomial_packet.call_named(FUNCTION, beyond, {}, count, prob, generator, out=out)
+        if modes:
+            return binomial_packet.call_parameters(count, prob, generator, out=out)
+        try:
+            plan = binomial_outs[count._spec, prob._spec, generator.__class__, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = binomial_packet.miss_out(count, prob, generator, out)
+        return plan(count, prob, generator, out)
+    try:
+        plan = binomial_plans[count._spec][prob._spec, generator.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = binomial_packet.miss(count, prob, generator)
+    return plan(count, prob, generator)
 
 
 def native_dropout(

@@ -460,6 +460,106 @@ def register() -> None:
     )
     composite("multinomial.out", "CompositeImplicitAutograd", composition.multinomial_out)
     define(
+        "_standard_gamma",
+        "_standard_gamma(Tensor self, Generator? generator=None) -> Tensor",
+        "native_functions/random.yaml: _standard_gamma",
+        ("nondeterministic_seeded",),
+    )
+    planned("_standard_gamma", "standard_gamma_stub", meta._standard_gamma)
+    autograd("_standard_gamma", autograd_random.plan__standard_gamma)
+    define(
+        "_standard_gamma.out",
+        "_standard_gamma.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/random.yaml: _standard_gamma.out",
+    )
+    composite("_standard_gamma.out", "CompositeExplicitAutograd", composition.standard_gamma_out)
+    autograd("_standard_gamma.out", out_refuses_grad)
+    define(
+        "_standard_gamma_grad",
+        "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor",
+        "native_functions/random.yaml: _standard_gamma_grad",
+        ("pointwise",),
+    )
+    structured(
+        "_standard_gamma_grad",
+        meta._standard_gamma_grad,
+        "_standard_gamma_grad_stub",
+        "functional",
+        "_standard_gamma_grad.out",
+    )
+    autograd("_standard_gamma_grad", autograd_random.plan__standard_gamma_grad)
+    define(
+        "_standard_gamma_grad.out",
+        "_standard_gamma_grad.out(Tensor self, Tensor output, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/random.yaml: _standard_gamma_grad",
+        ("pointwise",),
+    )
+    structured("_standard_gamma_grad.out", meta._standard_gamma_grad, "_standard_gamma_grad_stub", "out")
+    autograd("_standard_gamma_grad.out", out_refuses_grad)
+    define(
+        "_sample_dirichlet",
+        "_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor",
+        "native_functions/random.yaml: _sample_dirichlet",
+        ("nondeterministic_seeded",),
+    )
+    planned("_sample_dirichlet", "sample_dirichlet_stub", meta._sample_dirichlet)
+    autograd("_sample_dirichlet", autograd_random.plan__sample_dirichlet)
+    define(
+        "_sample_dirichlet.out",
+        "_sample_dirichlet.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/random.yaml: _sample_dirichlet.out",
+    )
+    composite("_sample_dirichlet.out", "CompositeExplicitAutograd", composition.sample_dirichlet_out)
+    autograd("_sample_dirichlet.out", out_refuses_grad)
+    define(
+        "_dirichlet_grad",
+        "_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor",
+        "native_functions/random.yaml: _dirichlet_grad",
+        ("pointwise",),
+    )
+    structured(
+        "_dirichlet_grad", meta._dirichlet_grad, "_dirichlet_grad_stub", "functional", "_dirichlet_grad.out"
+    )
+    autograd("_dirichlet_grad", autograd_random.plan__dirichlet_grad)
+    define(
+        "_dirichlet_grad.out",
+        "_dirichlet_grad.out(Tensor x, Tensor alpha, Tensor total, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/random.yaml: _dirichlet_grad",
+        ("pointwise",),
+    )
+    structured("_dirichlet_grad.out", meta._dirichlet_grad, "_dirichlet_grad_stub", "out")
+    autograd("_dirichlet_grad.out", out_refuses_grad)
+    define(
+        "poisson",
+        "poisson(Tensor self, Generator? generator=None) -> Tensor",
+        "native_functions/random.yaml: poisson",
+        ("nondeterministic_seeded",),
+    )
+    planned("poisson", "poisson_stub", meta.poisson)
+    autograd("poisson", autograd_random.plan_poisson)
+    define(
+        "poisson.out",
+        "poisson.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/random.yaml: poisson.out",
+    )
+    composite("poisson.out", "CompositeExplicitAutograd", composition.poisson_out)
+    autograd("poisson.out", out_refuses_grad)
+    define(
+        "binomial",
+        "binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
+        "native_functions/random.yaml: binomial",
+        ("nondeterministic_seeded",),
+    )
+    planned("binomial", "binomial_stub", meta.binomial)
+    autograd("binomial", autograd_random.plan_binomial)
+    define(
+        "binomial.out",
+        "binomial.out(Tensor count, Tensor prob, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/random.yaml: binomial.out",
+    )
+    composite("binomial.out", "CompositeExplicitAutograd", composition.binomial_out)
+    autograd("binomial.out", out_refuses_grad)
+    define(
         "native_dropout",
         "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
         "native_functions/random.yaml: native_dropout",

@@ -175,7 +175,11 @@ RULES: dict[str, Rule] = {
     "normal.Tensor_Tensor": functional,
     "normal.Tensor_float": functional,
     "normal.float_Tensor": functional,
+    "_sample_dirichlet": functional,
+    "_standard_gamma": functional,
+    "binomial": functional,
     "multinomial": multinomial,
+    "poisson": functional,
     "native_dropout": native_dropout,
     **dict.fromkeys(
         (

@@ -34,6 +34,19 @@ otherwise:
   exceeds u times the whole sum (64-bit draws over the output).
 - ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
   1 / (1 - p) in float32 (float64).
+
+Numbers that are drawn by rejection need a number of draws that nobody knows before. Element i has counter first + i for
+itself there, and draws from its blocks (c low, c high, k, 0), k = 1, 2, ..., which no other draw uses: a block is four
+32-bit draws v0 to v3, or two of 52 bits. All is computed in float64 (the sources are in
+`cpu_fallback/random/rejection.py`):
+
+- ``standard_gamma_stub(out, alpha)``: Marsaglia and Tsang's method, block k for the k-th attempt (two blocks each for
+  float64): a normal number of v0 and v1, acceptance by v2; for a shape below 1, v3^(1 / alpha) scales the number of
+  shape alpha + 1. The result is at least the dtype's least normal number. ``sample_dirichlet_stub(out, alpha)`` takes
+  the logarithms of these numbers, and normalizes rows.
+- ``poisson_stub(out, rate)``: below a rate of 10 the number at which running sums of probabilities exceed the first
+  draw; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count, prob)``:
+  likewise, by the mean of the smaller of prob and 1 - prob.
 """
 
 from __future__ import annotations

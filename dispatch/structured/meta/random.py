@@ -31,6 +31,24 @@ from ..meta_base import MetaBase
 from ..supported_dtypes import C_NAMES
 from .draws import check_writable, counters, fresh, in_place, kernel_of, stream_of
 from .factories import like_spec, spec_from
+from .parametric_draws import (
+    _dirichlet_grad as _dirichlet_grad,
+)
+from .parametric_draws import (
+    _sample_dirichlet as _sample_dirichlet,
+)
+from .parametric_draws import (
+    _standard_gamma as _standard_gamma,
+)
+from .parametric_draws import (
+    _standard_gamma_grad as _standard_gamma_grad,
+)
+from .parametric_draws import (
+    binomial as binomial,
+)
+from .parametric_draws import (
+    poisson as poisson,
+)
 
 if TYPE_CHECKING:
     from ....runtime.generator import Generator

@@ -345,6 +345,7 @@ RANDOM = {
     "normal.float_Tensor", "normal.Tensor_Tensor", "native_dropout", "uniform", "normal_functional", "log_normal",
     "cauchy", "exponential", "geometric", "random.from", "random.to", "random", "bernoulli.Tensor",
     "bernoulli.float", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
+    "_standard_gamma", "_standard_gamma_grad", "_sample_dirichlet", "_dirichlet_grad", "poisson", "binomial",
 }  # fmt: skip
 
 

@@ -77,4 +77,10 @@ SAMPLES: list[Sample] = [
     *rows("normal.float_float_out", 1.0, 2.0, SIZE, kind=RANDOM, dtypes="f", ulps=16),
     *rows("multinomial", T("a b", low=0.1, high=1.0, grad=False), 3, kind=RANDOM, dtypes="f", backward=False),
     *rows("multinomial", T("a b", low=0.1, high=1.0, grad=False), 7, True, kind=RANDOM, dtypes="f", backward=False),
+    *rows("_standard_gamma", T(low=0.1, high=20.0), kind=RANDOM, dtypes="f", ulps=16, backward=False),
+    *rows("_sample_dirichlet", T(low=0.1, high=20.0), kind=RANDOM, dtypes="f", ulps=16, backward=False),
+    *rows("poisson", T(low=0.1, high=20.0), kind=RANDOM, dtypes="f", backward=False),
+    *rows("binomial", T(low=0.1, high=60.0), P, kind=RANDOM, dtypes="f", backward=False),
+    *rows("_standard_gamma_grad", T(low=0.1, high=20.0), T(low=0.1, high=20.0), dtypes="f", ulps=64, backward=False),
+    *rows("_dirichlet_grad", P, T(low=0.1, high=2.0), T(low=2.5, high=9.0), dtypes="f", ulps=64, backward=False),
 ]  # fmt: skip

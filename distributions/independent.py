@@ -1,0 +1,109 @@
+"""`Independent`: batch dimensions that count as an event."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ..dispatch.tensor import Tensor
+from ..runtime.size import Size
+from . import constraints
+from .distribution import Distribution, Shape
+from .utils import sum_rightmost
+
+__all__ = ["Independent"]
+
+Base = TypeVar("Base", bound=Distribution)
+
+
+class Independent(Distribution, Generic[Base]):
+    """Independent distributions of a batch as one of a larger event (`torch.distributions.Independent`).
+
+    Args:
+        base_distribution: The distribution.
+        reinterpreted_batch_ndims: How many of the last batch dimensions become dimensions of the event.
+        validate_args: Whether values are checked.
+
+    Raises:
+        ValueError: The batch has fewer dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> d = tt.distributions.Independent(tt.distributions.Normal(tt.zeros(2, 3), 1.0), 1)
+        >>> d.batch_shape, d.event_shape
+        (triten.Size([2]), triten.Size([3]))
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    base_dist: Base
+
+    def __init__(
+        self,
+        base_distribution: Base,
+        reinterpreted_batch_ndims: int,
+        validate_args: bool | None = None,
+    ) -> None:
+        batch = len(base_distribution.batch_shape)
+        if reinterpreted_batch_ndims > batch:
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
+                f"actual {reinterpreted_batch_ndims} vs {batch}"
+            )
+        shape = base_distribution.batch_shape + base_distribution.event_shape
+        cut = batch - reinterpreted_batch_ndims
+        self.base_dist = base_distribution
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
+
+    _kept = ("reinterpreted_batch_ndims",)
+
+    def _expand_parts(self, new: Any, shape: Size) -> None:
+        new.base_dist = self.base_dist.expand(shape + self.event_shape[: self.reinterpreted_batch_ndims])
+
+    @property
+    def has_rsample(self) -> Any:
+        """Whether the base has it."""
+        return self.base_dist.has_rsample
+
+    @property
+    def has_enumerate_support(self) -> Any:
+        """Whether the base has it and no dimension became part of an event."""
+        return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """The base's, for whole events."""
+        found = self.base_dist.support
+        more = self.reinterpreted_batch_ndims
+        return constraints.independent(found, more) if more else found
+
+    @property
+    def mean(self) -> Tensor:
+        return self.base_dist.mean
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Shape = ()) -> Tensor:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+
+    def entropy(self) -> Tensor:
+        return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand=expand)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_dist}, {self.reinterpreted_batch_ndims})"

@@ -1,0 +1,656 @@
+"""Kullback-Leibler divergences, by pairs of classes (`torch.distributions.kl`).
+
+Pairs of one class have a formula of their own. Of pairs of different classes KL(p || q) = -H(p) - E_p[log q]: what is
+registered for them is the expectation, made of moments of p. Ends of a uniform p may be ends of q's support.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import total_ordering
+from typing import Any
+
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from ..nn.functional import softplus
+from .bernoulli import Bernoulli
+from .beta import Beta
+from .binomial import Binomial
+from .categorical import Categorical
+from .cauchy import Cauchy
+from .continuous_bernoulli import ContinuousBernoulli
+from .dirichlet import Dirichlet
+from .distribution import Distribution
+from .exp_family import ExponentialFamily
+from .exponential import Exponential
+from .gamma import Gamma
+from .geometric import Geometric
+from .gumbel import Gumbel
+from .half_normal import HalfNormal
+from .independent import Independent
+from .laplace import Laplace
+from .lowrank_multivariate_normal import LowRankMultivariateNormal
+from .multivariate_normal import MultivariateNormal, squared_distance
+from .normal import Normal
+from .one_hot_categorical import OneHotCategorical
+from .pareto import Pareto
+from .poisson import Poisson
+from .transformed_distribution import TransformedDistribution
+from .uniform import Uniform
+from .utils import EULER_GAMMA, LOG_2_PI, sum_rightmost
+
+__all__ = ["kl_divergence", "register_kl"]
+
+Formula = Callable[[Any, Any], Tensor]
+
+_KL_REGISTRY: dict[tuple[type, type], Formula] = {}
+_KL_MEMOIZE: dict[tuple[type, type], Any] = {}
+
+
+def register_kl(type_p: type, type_q: type) -> Callable[[Formula], Formula]:
+    """Have a function compute the divergence of two classes and their subclasses (`torch.distributions.register_kl`).
+
+    Of the pairs that fit a call the most specific one is taken, by `type_p` before `type_q`.
+
+    Args:
+        type_p: The class of the first distribution.
+        type_q: The class of the second one.
+
+    Returns:
+        A decorator of a function of both distributions.
+
+    Raises:
+        TypeError: An argument is not a class of distributions.
+
+    Example:
+        >>> import triten as tt
+        >>> class Mine(tt.distributions.Normal):
+        ...     pass
+        >>> @tt.distributions.register_kl(Mine, Mine)
+        ... def divergence(p, q):
+        ...     return p.loc - q.loc
+        >>> tt.distributions.kl_divergence(Mine(2.0, 1.0), Mine(0.5, 1.0))
+        tensor(1.5000)
+    """
+    for name, given in (("type_p", type_p), ("type_q", type_q)):
+        if not isinstance(given, type) or not issubclass(given, Distribution):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
+
+    def decorate(function: Formula) -> Formula:
+        _KL_REGISTRY[type_p, type_q] = function
+        _KL_MEMOIZE.clear()
+        return function
+
+    return decorate
+
+
+@total_ordering
+class _Match:
+    """A pair of classes that fits, in the order of how specific it is."""
+
+    __slots__ = ("types",)
+
+    def __init__(self, *types: type) -> None:
+        self.types = types
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Match) and self.types == other.types
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __le__(self, other: _Match) -> bool:
+        for mine, others in zip(self.types, other.types, strict=True):
+            if not issubclass(mine, others):
+                return False
+            if mine is not others:
+                break
+        return True
+
+
+def _formula_of(type_p: type, type_q: type) -> Formula | None:
+    """The most specific formula. Warns where the order of arguments decides."""
+    found = [(p, q) for p, q in _KL_REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
+    if not found:
+        return None
+    left_p, left_q = min(_Match(*pair) for pair in found).types
+    right_q, right_p = min(_Match(*reversed(pair)) for pair in found).types
+    left, right = _KL_REGISTRY[left_p, left_q], _KL_REGISTRY[right_p, right_q]
+    if left is not right:
+        warnings.warn(
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
+            f"Please register_kl({left_p.__name__}, {right_q.__name__})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return left
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """KL(p || q) = E_p[log p(X) - log q(X)] (`torch.distributions.kl_divergence`).
+
+    Args:
+        p: A distribution.
+        q: A distribution; it is infinite where p has values that q has not.
+
+    Returns:
+        A tensor of the batch's shape.
+
+    Raises:
+        NotImplementedError: Nothing is registered for the pair of their classes.
+
+    Example:
+        >>> import triten as tt
+        >>> d = tt.distributions
+        >>> d.kl_divergence(d.Normal(0.0, 1.0), d.Normal(1.0, 1.0))
+        tensor(0.5000)
+    """
+    pair = type(p), type(q)
+    if pair not in _KL_MEMOIZE:
+        _KL_MEMOIZE[pair] = _formula_of(*pair)
+    formula = _KL_MEMOIZE[pair]
+    if formula is None:
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+        )
+    found: Tensor = formula(p, q)
+    return found
+
+
+def _infinite(p: Any, q: Any) -> Tensor:
+    """Of a p with values that q has not."""
+    found: Tensor = p.entropy() * 0.0 + math.inf if _has_entropy(p) else p.mean * 0.0 + math.inf
+    return found
+
+
+def _has_entropy(p: Distribution) -> bool:
+    return not isinstance(p, Poisson)
+
+
+def _expected(type_p: type, type_q: type) -> Callable[[Formula], Formula]:
+    """Register a divergence by E_p[log q]."""
+
+    def decorate(expectation: Formula) -> Formula:
+        register_kl(type_p, type_q)(lambda p, q: -p.entropy() - expectation(p, q))
+        return expectation
+
+    return decorate
+
+
+def _log_beta(a: Tensor, b: Tensor) -> Tensor:
+    return a.lgamma() + b.lgamma() - (a + b).lgamma()
+
+
+# Pairs of one class
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli_bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
+    # Softplus of both signs is -log P: nothing overflows, and what is impossible weighs nothing.
+    ones = p.probs * (softplus(-q.logits) - softplus(-p.logits))
+    zeros = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
+    ones = _ops.where(q.probs == 0, math.inf, ones)
+    zeros = _ops.where(q.probs == 1, math.inf, zeros)
+    return _ops.where(p.probs == 0, 0.0, ones) + _ops.where(p.probs == 1, 0.0, zeros)
+
+
+@register_kl(Beta, Beta)
+def _beta_beta(p: Beta, q: Beta) -> Tensor:
+    a, b = p.concentration1, p.concentration0
+    c, d = q.concentration1, q.concentration0
+    total = (a + b).digamma()
+    slopes = (a - c) * (a.digamma() - total) + (b - d) * (b.digamma() - total)
+    return _log_beta(c, d) - _log_beta(a, b) + slopes
+
+
+@register_kl(Binomial, Binomial)
+def _binomial_binomial(p: Binomial, q: Binomial) -> Tensor:
+    # More trials than q has are impossible under q; fewer have no closed form.
+    if bool((p.total_count < q.total_count).any()):
+        raise NotImplementedError(
+            "KL between Binomials where q.total_count > p.total_count is not implemented"
+        )
+    found = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
+    return _ops.where(p.total_count > q.total_count, math.inf, found)
+
+
+@register_kl(Categorical, Categorical)
+def _categorical_categorical(p: Categorical, q: Categorical) -> Tensor:
+    terms = p.probs * (p.logits - q.logits)
+    terms = _ops.where((q.probs == 0).expand_as(terms), math.inf, terms)
+    return _ops.where((p.probs == 0).expand_as(terms), 0.0, terms).sum(-1)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli_continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    constants = p._log_norm() + (-p.probs).log1p() - q._log_norm() - (-q.probs).log1p()
+    return p.mean * (p.logits - q.logits) + constants
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet_dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
+    a, b = p.concentration, q.concentration
+    constants = a.sum(-1).lgamma() - b.sum(-1).lgamma() + (b.lgamma() - a.lgamma()).sum(-1)
+    logs = a.digamma() - a.sum(-1, True).digamma()
+    return constants + ((a - b) * logs).sum(-1)
+
+
+@register_kl(Exponential, Exponential)
+def _exponential_exponential(p: Exponential, q: Exponential) -> Tensor:
+    ratio = q.rate / p.rate
+    return ratio - 1 - ratio.log()
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
+    """The Bregman divergence of the log normalizer."""
+    if type(p) is not type(q):
+        raise NotImplementedError(
+            f"The cross KL-divergence between different exponential families cannot be computed using "
+            f"Bregman divergences: {type(p).__name__}, {type(q).__name__}"
+        )
+    from ..autograd import grad
+
+    here = [x.detach().requires_grad_() for x in p._natural_params]
+    there = q._natural_params
+    normalizer = p._log_normalizer(*here)
+    slopes = grad(normalizer.sum(), here, create_graph=True)
+    found = q._log_normalizer(*there) - normalizer
+    for x, y, slope in zip(here, there, slopes, strict=True):
+        found = found - sum_rightmost((y - x) * slope, len(q.event_shape))
+    return found
+
+
+@register_kl(Gamma, Gamma)
+def _gamma_gamma(p: Gamma, q: Gamma) -> Tensor:
+    a, b = p.concentration, q.concentration
+    rates = b * (p.rate / q.rate).log() + a * (q.rate / p.rate - 1)
+    return rates + b.lgamma() - a.lgamma() + (a - b) * a.digamma()
+
+
+@register_kl(Geometric, Geometric)
+def _geometric_geometric(p: Geometric, q: Geometric) -> Tensor:
+    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel_gumbel(p: Gumbel, q: Gumbel) -> Tensor:
+    ratio, shift = p.scale / q.scale, (p.loc - q.loc) / q.scale
+    power = ((1 + ratio).lgamma() - shift).exp()
+    return -ratio.log() + shift + EULER_GAMMA * (ratio - 1) + power - 1
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal_half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
+    return _normal_normal(p.base_dist, q.base_dist)
+
+
+@register_kl(Laplace, Laplace)
+def _laplace_laplace(p: Laplace, q: Laplace) -> Tensor:
+    ratio, distance = p.scale / q.scale, (p.loc - q.loc).abs()
+    return -ratio.log() + distance / q.scale + ratio * (-distance / p.scale).exp() - 1
+
+
+@register_kl(Normal, Normal)
+def _normal_normal(p: Normal, q: Normal) -> Tensor:
+    ratio = (p.scale / q.scale).square()
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log())
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _one_hot_one_hot(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
+    return _categorical_categorical(p._categorical, q._categorical)
+
+
+@register_kl(Pareto, Pareto)
+def _pareto_pareto(p: Pareto, q: Pareto) -> Tensor:
+    ratio = q.alpha / p.alpha
+    found = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return _ops.where(p.scale < q.scale, math.inf, found)
+
+
+@register_kl(Poisson, Poisson)
+def _poisson_poisson(p: Poisson, q: Poisson) -> Tensor:
+    return _ops.xlogy(p.rate, p.rate / q.rate) - (p.rate - q.rate)
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed_transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+    """That of the bases: a bijection changes nothing."""
+    if p.transforms != q.transforms:
+        raise NotImplementedError
+    if p.event_shape != q.event_shape:
+        raise NotImplementedError
+    return kl_divergence(p.base_dist, q.base_dist)
+
+
+@register_kl(Uniform, Uniform)
+def _uniform_uniform(p: Uniform, q: Uniform) -> Tensor:
+    found = ((q.high - q.low) / (p.high - p.low)).log()
+    return _ops.where((q.low > p.low) | (q.high < p.high), math.inf, found)
+
+
+@register_kl(Independent, Independent)
+def _independent_independent(p: Independent[Any], q: Independent[Any]) -> Tensor:
+    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+        raise NotImplementedError
+    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy_cauchy(p: Cauchy, q: Cauchy) -> Tensor:
+    """Source: F. Chyzak, F. Nielsen, "A closed-form formula for the Kullback-Leibler divergence between Cauchy
+    distributions" (2019).
+    """
+    apart = (p.scale + q.scale).square() + (p.loc - q.loc).square()
+    return (apart / (4 * p.scale * q.scale)).log()
+
+
+def _squares(matrix: Tensor) -> Tensor:
+    """The sum of a matrix's squares: the trace of M M^T."""
+    return matrix.square().sum((-2, -1))
+
+
+def _between_normals(p: Any, q: Any, log_dets: Tensor, distance: Tensor, trace: Tensor) -> Tensor:
+    found: Tensor = 0.5 * (log_dets + distance + trace - p.event_shape[0])
+    return found
+
+
+def _check_events(p: Distribution, q: Distribution) -> None:
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes "
+            f"cannot be computed: {p.event_shape} and {q.event_shape}"
+        )
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _normals(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
+    _check_events(p, q)
+    return _to_full(p, q, 2 * p._half_log_det, p._factor)
+
+
+def _to_full(p: Any, q: MultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:
+    """From a normal distribution whose covariances are the sum of products M M^T."""
+    size = q.event_shape[0]
+    trace: Any = 0.0
+    for factor in factors:
+        batch = _broadcast(q._factor.shape[:-2], factor.shape[:-2])
+        wide = factor.expand((*batch, *factor.shape[-2:]))
+        square = q._factor.expand((*batch, size, size))
+        trace = trace + _squares(_ops.linalg_solve_triangular(square, wide, upper=False))
+    distance = squared_distance(q._factor, p.loc - q.loc)
+    return _between_normals(p, q, 2 * q._half_log_det - log_det, distance, trace)
+
+
+def _broadcast(*shapes: Any) -> tuple[int, ...]:
+    from ..dispatch.iterator.broadcast import broadcast_shapes
+
+    return tuple(broadcast_shapes(*(tuple(shape) for shape in shapes)))
+
+
+def _to_low_rank(p: Any, q: LowRankMultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:
+    """As `_to_full`, by Woodbury's identity: C^-1 = D^-1 - D^-1 W K^-1 W^T D^-1 with K = I + W^T D^-1 W."""
+    diagonal, low_rank, root = q._unexpanded_diag, q._unexpanded_factor, q._capacitance_factor
+    scaled = low_rank.mT / diagonal.unsqueeze(-2)
+    trace: Any = 0.0
+    for factor in factors:
+        projected = scaled @ factor
+        batch = _broadcast(projected.shape[:-2], root.shape[:-2])
+        solved = _ops.linalg_solve_triangular(
+            root.expand((*batch, *root.shape[-2:])),
+            projected.expand((*batch, *projected.shape[-2:])),
+            upper=False,
+        )
+        trace = trace + _squares(factor / diagonal.sqrt().unsqueeze(-1)) - _squares(solved)
+    centred = p.loc - q.loc
+    shared = (scaled @ centred.unsqueeze(-1)).squeeze(-1)
+    distance = (centred.square() / diagonal).sum(-1) - squared_distance(root, shared)
+    return _between_normals(p, q, q._log_det - log_det, distance, trace)
+
+
+def _parts(p: LowRankMultivariateNormal) -> tuple[Tensor, Tensor]:
+    """Matrices whose products with their transposes sum to the covariances."""
+    return p._unexpanded_factor, p._unexpanded_diag.sqrt().diag_embed()
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+def _low_ranks(p: LowRankMultivariateNormal, q: LowRankMultivariateNormal) -> Tensor:
+    _check_events(p, q)
+    return _to_low_rank(p, q, p._log_det, *_parts(p))
+
+
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+def _normal_low_rank(p: MultivariateNormal, q: LowRankMultivariateNormal) -> Tensor:
+    _check_events(p, q)
+    return _to_low_rank(p, q, 2 * p._half_log_det, p._factor)
+
+
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+def _low_rank_normal(p: LowRankMultivariateNormal, q: MultivariateNormal) -> Tensor:
+    _check_events(p, q)
+    return _to_full(p, q, p._log_det, *_parts(p))
+
+
+# Pairs of different classes: a p that has values which q has not
+
+for _type_p, _types_q in {
+    Beta: (Pareto,),
+    ContinuousBernoulli: (Pareto,),
+    Exponential: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gamma: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gumbel: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Laplace: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Normal: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Pareto: (Beta, ContinuousBernoulli, Uniform),
+    Poisson: (Bernoulli, Binomial),
+}.items():
+    for _type_q in _types_q:
+        register_kl(_type_p, _type_q)(_infinite)
+
+
+# Pairs of different classes: E_p[log q] by moments of p
+
+
+def _of_normal(q: Normal, mean: Tensor, variance: Tensor) -> Tensor:
+    squares = (variance + (mean - q.loc).square()) / q.scale.square()
+    return -0.5 * squares - q.scale.log() - 0.5 * LOG_2_PI
+
+
+def _of_gamma(q: Gamma, mean: Tensor, mean_log: Tensor) -> Tensor:
+    a = q.concentration
+    return _ops.xlogy(a, q.rate) - a.lgamma() + (a - 1) * mean_log - q.rate * mean
+
+
+def _of_exponential(q: Exponential, mean: Tensor) -> Tensor:
+    return q.rate.log() - q.rate * mean
+
+
+def _of_gumbel(q: Gumbel, mean: Tensor, mean_power: Tensor) -> Tensor:
+    """With `mean_power` E exp(-X / scale)."""
+    return (q.loc - mean) / q.scale - (q.loc / q.scale).exp() * mean_power - q.scale.log()
+
+
+def _of_continuous_bernoulli(q: ContinuousBernoulli, mean: Tensor) -> Tensor:
+    return mean * q.logits + (-q.probs).log1p() + q._log_norm()
+
+
+def _beta_logs(p: Beta) -> tuple[Tensor, Tensor]:
+    """E log X and E log(1 - X)."""
+    total = (p.concentration1 + p.concentration0).digamma()
+    return p.concentration1.digamma() - total, p.concentration0.digamma() - total
+
+
+def _power(p: Any, slope: Tensor) -> Tensor:
+    """E exp(-slope X) of a gamma or exponential distribution."""
+    a = p.concentration if isinstance(p, Gamma) else _ops.ones_like(p.rate)
+    found: Tensor = (-a * (slope / p.rate).log1p()).exp()
+    return found
+
+
+@_expected(Bernoulli, Poisson)
+def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
+    return _ops.xlogy(p.probs, q.rate) - q.rate
+
+
+@_expected(Beta, ContinuousBernoulli)
+def _beta_continuous_bernoulli(p: Beta, q: ContinuousBernoulli) -> Tensor:
+    return _of_continuous_bernoulli(q, p.mean)
+
+
+@_expected(Beta, Exponential)
+def _beta_exponential(p: Beta, q: Exponential) -> Tensor:
+    return _of_exponential(q, p.mean)
+
+
+@_expected(Beta, Gamma)
+def _beta_gamma(p: Beta, q: Gamma) -> Tensor:
+    return _of_gamma(q, p.mean, _beta_logs(p)[0])
+
+
+@_expected(Beta, Normal)
+def _beta_normal(p: Beta, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(Beta, Uniform)
+def _beta_uniform(p: Beta, q: Uniform) -> Tensor:
+    return _inside_unit(q, -(q.high - q.low).log())
+
+
+def _inside_unit(q: Uniform, found: Tensor) -> Tensor:
+    """What was found, where q has all numbers from 0 to 1."""
+    return _ops.where((q.low > 0) | (q.high < 1), -math.inf, found)
+
+
+@_expected(ContinuousBernoulli, Exponential)
+def _continuous_bernoulli_exponential(p: ContinuousBernoulli, q: Exponential) -> Tensor:
+    return _of_exponential(q, p.mean)
+
+
+@_expected(ContinuousBernoulli, Normal)
+def _continuous_bernoulli_normal(p: ContinuousBernoulli, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(ContinuousBernoulli, Uniform)
+def _continuous_bernoulli_uniform(p: ContinuousBernoulli, q: Uniform) -> Tensor:
+    return _inside_unit(q, -(q.high - q.low).log())
+
+
+@_expected(Exponential, Gamma)
+def _exponential_gamma(p: Exponential, q: Gamma) -> Tensor:
+    return _of_gamma(q, p.mean, -EULER_GAMMA - p.rate.log())
+
+
+@_expected(Exponential, Gumbel)
+def _exponential_gumbel(p: Exponential, q: Gumbel) -> Tensor:
+    return _of_gumbel(q, p.mean, _power(p, q.scale.reciprocal()))
+
+
+@_expected(Exponential, Normal)
+def _exponential_normal(p: Exponential, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(Gamma, Exponential)
+def _gamma_exponential(p: Gamma, q: Exponential) -> Tensor:
+    return _of_exponential(q, p.mean)
+
+
+@_expected(Gamma, Gumbel)
+def _gamma_gumbel(p: Gamma, q: Gumbel) -> Tensor:
+    return _of_gumbel(q, p.mean, _power(p, q.scale.reciprocal()))
+
+
+@_expected(Gamma, Normal)
+def _gamma_normal(p: Gamma, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(Gumbel, Normal)
+def _gumbel_normal(p: Gumbel, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(Laplace, Normal)
+def _laplace_normal(p: Laplace, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(Normal, Gumbel)
+def _normal_gumbel(p: Normal, q: Gumbel) -> Tensor:
+    power = (0.5 * (p.scale / q.scale).square() - p.loc / q.scale).exp()
+    return _of_gumbel(q, p.mean, power)
+
+
+@_expected(Normal, Laplace)
+def _normal_laplace(p: Normal, q: Laplace) -> Tensor:
+    t = (p.loc - q.loc) / p.scale
+    folded = math.sqrt(2 / math.pi) * (-0.5 * t.square()).exp() + t * _ops.erf(t / math.sqrt(2.0))
+    return -(2 * q.scale).log() - p.scale * folded / q.scale
+
+
+@_expected(Pareto, Exponential)
+def _pareto_exponential(p: Pareto, q: Exponential) -> Tensor:
+    return _of_exponential(q, p.mean)
+
+
+@_expected(Pareto, Gamma)
+def _pareto_gamma(p: Pareto, q: Gamma) -> Tensor:
+    return _of_gamma(q, p.mean, p.scale.log() + p.alpha.reciprocal())
+
+
+@_expected(Pareto, Normal)
+def _pareto_normal(p: Pareto, q: Normal) -> Tensor:
+    # Both moments are infinite where the mean is; their difference is not what is asked for.
+    mean = _ops.where(p.alpha > 2, p.mean, 0.0)
+    return _of_normal(q, mean, p.variance)
+
+
+@_expected(Uniform, Beta)
+def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
+    a, b = q.concentration1, q.concentration0
+    logs = (a - 1) * _uniform_log(p.low, p.high) + (b - 1) * _uniform_log(1 - p.high, 1 - p.low)
+    found = logs - _log_beta(a, b)
+    return _ops.where((p.low < 0) | (p.high > 1), -math.inf, found)
+
+
+def _uniform_log(low: Tensor, high: Tensor) -> Tensor:
+    """The mean of the logarithm of a number from `low` to `high`."""
+    return (_ops.xlogy(high, high) - _ops.xlogy(low, low)) / (high - low) - 1
+
+
+@_expected(Uniform, ContinuousBernoulli)
+def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
+    found = _of_continuous_bernoulli(q, p.mean)
+    return _ops.where((p.low < 0) | (p.high > 1), -math.inf, found)
+
+
+@_expected(Uniform, Exponential)
+def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
+    return _ops.where(p.low < 0, -math.inf, _of_exponential(q, p.mean))
+
+
+@_expected(Uniform, Gamma)
+def _uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
+    found = _of_gamma(q, p.mean, _uniform_log(p.low, p.high))
+    return _ops.where(p.low < 0, -math.inf, found)
+
+
+@_expected(Uniform, Gumbel)
+def _uniform_gumbel(p: Uniform, q: Gumbel) -> Tensor:
+    ends = (-p.low / q.scale).exp() - (-p.high / q.scale).exp()
+    return _of_gumbel(q, p.mean, q.scale * ends / (p.high - p.low))
+
+
+@_expected(Uniform, Normal)
+def _uniform_normal(p: Uniform, q: Normal) -> Tensor:
+    return _of_normal(q, p.mean, p.variance)
+
+
+@_expected(Uniform, Pareto)
+def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
+    found = q.alpha.log() + _ops.xlogy(q.alpha, q.scale) - (q.alpha + 1) * _uniform_log(p.low, p.high)
+    return _ops.where(p.low < q.scale, -math.inf, found)

@@ -1,0 +1,141 @@
+"""Mixtures of distributions of one family."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..dispatch.autograd.grad_mode import no_grad
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from ..runtime.size import Size
+from . import constraints
+from .categorical import Categorical
+from .distribution import Distribution, Shape
+
+__all__ = ["MixtureSameFamily"]
+
+
+class MixtureSameFamily(Distribution):
+    """A mixture of the distributions along the last batch dimension (`torch.distributions.MixtureSameFamily`).
+
+    Density sum_k probs[k] * p_k(x).
+
+    Args:
+        mixture_distribution: A `Categorical` over the components.
+        component_distribution: A batch of distributions, the last dimension of which are the components.
+        validate_args: Whether values are checked.
+
+    Raises:
+        ValueError: The first is not a `Categorical`, the second not a distribution, or the batches do not match.
+
+    Example:
+        >>> import triten as tt
+        >>> d = tt.distributions
+        >>> m = d.MixtureSameFamily(d.Categorical(tt.ones(2)), d.Normal(tt.tensor([-1.0, 1.0]), 1.0))
+        >>> m.mean, m.variance
+        (tensor(0.), tensor(2.))
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    has_rsample = False
+    _kept = ("_event_ndims", "_num_component")
+
+    def __init__(
+        self,
+        mixture_distribution: Categorical,
+        component_distribution: Distribution,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._mixture_distribution = mixture_distribution
+        self._component_distribution = component_distribution
+        if not isinstance(mixture_distribution, Categorical):
+            raise ValueError(
+                " The Mixture distribution needs to be an  instance of torch.distributions.Categorical"
+            )
+        if not isinstance(component_distribution, Distribution):
+            raise ValueError(
+                "The Component distribution need to be an instance of torch.distributions.Distribution"
+            )
+        weights = mixture_distribution.batch_shape
+        batch = component_distribution.batch_shape[:-1]
+        for one, other in zip(reversed(weights), reversed(batch), strict=False):
+            if one != 1 and other != 1 and one != other:
+                raise ValueError(
+                    f"`mixture_distribution.batch_shape` ({weights}) is not "
+                    "compatible with `component_distribution."
+                    f"batch_shape`({batch})"
+                )
+        expected = mixture_distribution.logits.shape[-1]
+        given = component_distribution.batch_shape[-1]
+        if expected != given:
+            raise ValueError(
+                f"`mixture_distribution component` ({expected}) does not equal "
+                "`component_distribution.batch_shape[-1]` "
+                f"({given})"
+            )
+        self._num_component = expected
+        events = component_distribution.event_shape
+        self._event_ndims = len(events)
+        super().__init__(batch, events, validate_args=validate_args)
+
+    def _expand_parts(self, new: Any, shape: Size) -> None:
+        new._component_distribution = self._component_distribution.expand((*shape, self._num_component))
+        new._mixture_distribution = self._mixture_distribution.expand(shape)
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """That of the components."""
+        return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
+
+    @property
+    def mixture_distribution(self) -> Categorical:
+        """The distribution over the components."""
+        return self._mixture_distribution
+
+    @property
+    def component_distribution(self) -> Distribution:
+        """The components."""
+        return self._component_distribution
+
+    def _over_events(self, weights: Tensor) -> Tensor:
+        """Weights of components with the dimensions of an event."""
+        return weights.reshape((*weights.shape, *([1] * self._event_ndims)))
+
+    @property
+    def mean(self) -> Tensor:
+        probs = self._over_events(self.mixture_distribution.probs)
+        return (probs * self.component_distribution.mean).sum(-1 - self._event_ndims)
+
+    @property
+    def variance(self) -> Tensor:
+        probs, place = self._over_events(self.mixture_distribution.probs), -1 - self._event_ndims
+        within = (probs * self.component_distribution.variance).sum(place)
+        centred = self.component_distribution.mean - self.mean.unsqueeze(place)
+        return within + (probs * centred.square()).sum(place)
+
+    def _of_components(self, value: Tensor) -> Tensor:
+        return value.unsqueeze(value.dim() - self._event_ndims)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        levels = self.component_distribution.cdf(self._of_components(value))
+        return (levels * self.mixture_distribution.probs).sum(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        logs = self.component_distribution.log_prob(self._of_components(value))
+        weights = _ops.log_softmax(self.mixture_distribution.logits, -1)
+        return (logs + weights).logsumexp(-1)
+
+    def sample(self, sample_shape: Shape = ()) -> Tensor:
+        with no_grad():
+            shape = tuple(sample_shape)
+            place = len(shape) + len(self.batch_shape)
+            drawn = self.component_distribution.sample(shape)
+            chosen = self.mixture_distribution.expand(self.batch_shape).sample(shape)
+            index = chosen.reshape((*chosen.shape, *([1] * (self._event_ndims + 1))))
+            sizes = (*chosen.shape, 1, *self.event_shape)
+            return drawn.gather(place, index.expand(sizes)).squeeze(place)
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"

@@ -1,0 +1,164 @@
+"""The multivariate normal distribution."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..dispatch.generated import functions as _ops
+from ..dispatch.iterator.broadcast import broadcast_shapes
+from ..dispatch.tensor import Tensor
+from . import constraints
+from .distribution import Distribution, Shape
+from .utils import LOG_2_PI, lazy_property, standard_normal
+
+__all__ = ["MultivariateNormal"]
+
+
+def squared_distance(factor: Tensor, x: Tensor) -> Tensor:
+    """x^T (L L^T)^-1 x of triangular factors L and vectors x, whose batches broadcast."""
+    size = x.shape[-1]
+    batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(x.shape[:-1]))
+    if factor.dim() == 2:
+        # One factor for all: its system is solved once, with every vector as a right side.
+        columns = x.reshape((-1, size)).t()
+        solved = _ops.linalg_solve_triangular(factor, columns, upper=False)
+        return solved.square().sum(0).reshape(x.shape[:-1])
+    vectors = x.expand((*batch, size)).unsqueeze(-1)
+    solved = _ops.linalg_solve_triangular(factor.expand((*batch, size, size)), vectors, upper=False)
+    return solved.square().sum((-2, -1))
+
+
+def factor_of_inverse(precision: Tensor) -> Tensor:
+    """The lower factor L of L L^T = P^-1, by the factor of P with rows and columns in reverse."""
+    reversed_factor = _ops.linalg_cholesky(precision.flip(-2, -1))
+    inverse = reversed_factor.flip(-2, -1).mT
+    eye = _ops.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+    return _ops.linalg_solve_triangular(inverse, eye.expand(inverse.shape), upper=False)
+
+
+def given_matrix(covariance: Any, precision: Any, factor: Any) -> str:
+    """Which of three parameters is given. Raises ValueError unless exactly one is."""
+    given = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": factor}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        raise ValueError(
+            "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+        )
+    if given[names[0]].dim() < 2:
+        raise ValueError(
+            f"{names[0]} must be at least two-dimensional, with optional leading batch dimensions"
+        )
+    return names[0]
+
+
+class MultivariateNormal(Distribution):
+    """The normal distribution of vectors (`torch.distributions.MultivariateNormal`).
+
+    Density exp(-(x - loc)^T C^-1 (x - loc) / 2) / sqrt((2 pi)^D det C). One of the three matrices is given.
+
+    Args:
+        loc: The mean, real, of shape (..., D).
+        covariance_matrix: The covariances C, positive definite, of shape (..., D, D).
+        precision_matrix: The inverse of C, positive definite.
+        scale_tril: The lower factor L of C = L L^T, of positive diagonal.
+        validate_args: Whether arguments are checked; None for the default.
+
+    Raises:
+        ValueError: Not exactly one matrix is given, it has less than two dimensions, or a parameter lies outside its
+            constraint.
+
+    Example:
+        >>> import triten as tt
+        >>> d = tt.distributions.MultivariateNormal(tt.zeros(2), tt.eye(2))
+        >>> d.log_prob(tt.zeros(2))
+        tensor(-1.8379)
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+    _kept = ("_factor",)
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        name = given_matrix(covariance_matrix, precision_matrix, scale_tril)
+        matrix: Any = {
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }[name]
+        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
+        setattr(self, name, matrix.expand((*batch, *matrix.shape[-2:])))
+        self.loc = loc.expand((*batch, loc.shape[-1]))
+        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
+        if name == "scale_tril":
+            self._factor = matrix
+        elif name == "covariance_matrix":
+            self._factor = _ops.linalg_cholesky(matrix)
+        else:
+            self._factor = factor_of_inverse(matrix)
+
+    def _of_whole_shape(self, matrix: Tensor) -> Tensor:
+        size = self._event_shape[0]
+        return matrix.expand((*self._batch_shape, size, size))
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The lower factor of the covariances."""
+        return self._of_whole_shape(self._factor)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariances."""
+        return self._of_whole_shape(self._factor @ self._factor.mT)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariances."""
+        return self._of_whole_shape(_ops.cholesky_inverse(self._factor))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        found: Tensor = self._factor.square().sum(-1).expand(self._batch_shape + self._event_shape)
+        return found
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
+        found: Tensor = self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
+        return found
+
+    @property
+    def _half_log_det(self) -> Tensor:
+        found: Tensor = self._factor.diagonal(0, -2, -1).log().sum(-1)
+        return found
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        distance = squared_distance(self._factor, value - self.loc)
+        return -0.5 * (self._event_shape[0] * LOG_2_PI + distance) - self._half_log_det
+
+    def entropy(self) -> Tensor:
+        found = 0.5 * self._event_shape[0] * (1.0 + LOG_2_PI) + self._half_log_det
+        return found if not self._batch_shape else found.expand(self._batch_shape)

@@ -1,0 +1,217 @@
+"""The Wishart distribution of positive definite matrices."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from ..dispatch.generated import functions as _ops
+from ..dispatch.iterator.broadcast import broadcast_shapes
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import finfo
+from ..runtime.size import Size
+from . import constraints
+from .chi2 import Chi2
+from .distribution import Shape
+from .exp_family import ExponentialFamily
+from .multivariate_normal import factor_of_inverse, given_matrix
+from .utils import is_number, lazy_property, standard_normal
+
+__all__ = ["Wishart"]
+
+
+def multivariate_digamma(x: Tensor, p: int) -> Tensor:
+    """The derivative of the logarithm of the multivariate gamma function."""
+    steps = _ops.arange(p, dtype=x.dtype, device=x.device)
+    return (x.unsqueeze(-1) - steps / 2).digamma().sum(-1)
+
+
+def log_det(factor: Tensor) -> Tensor:
+    """The logarithm of a triangular matrix's determinant."""
+    return factor.diagonal(0, -2, -1).log().sum(-1)
+
+
+class Wishart(ExponentialFamily):
+    """The Wishart distribution (`torch.distributions.Wishart`).
+
+    That of the sum of df products x x^T for normal vectors x of mean 0 and covariances C. One of the three matrices is
+    given.
+
+    Args:
+        df: The degrees of freedom, greater than the matrices' size less 1.
+        covariance_matrix: C, positive definite, of shape (..., D, D).
+        precision_matrix: The inverse of C, positive definite.
+        scale_tril: The lower factor of C, of positive diagonal.
+        validate_args: Whether arguments are checked; None for the default.
+
+    Raises:
+        ValueError: Not exactly one matrix is given, it has less than two dimensions, or a parameter lies outside its
+            constraint.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.distributions.Wishart(tt.tensor(3.0), tt.eye(2)).mean
+        tensor([[3., 0.],
+                [0., 3.]])
+    """
+
+    support = constraints.positive_definite
+    has_rsample = True
+    _mean_carrier_measure = 0
+    _kept = ("_factor",)
+
+    @property
+    def arg_constraints(self) -> dict[str, Any]:
+        """The constraints; that of the degrees of freedom depends on the matrices' size."""
+        return {
+            "covariance_matrix": constraints.positive_definite,
+            "precision_matrix": constraints.positive_definite,
+            "scale_tril": constraints.lower_cholesky,
+            "df": constraints.greater_than(self.event_shape[-1] - 1),
+        }
+
+    def __init__(
+        self,
+        df: Tensor | float,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        name = given_matrix(covariance_matrix, precision_matrix, scale_tril)
+        matrix: Any = {
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }[name]
+        freedom: Tensor
+        if isinstance(df, Tensor):
+            freedom = df
+        elif is_number(df):
+            freedom = matrix.new_full((), df)
+        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(freedom.shape))
+        events = matrix.shape[-2:]
+        if bool(freedom.le(events[-1] - 1).any()):
+            raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {events[-1] - 1}.")
+        setattr(self, name, matrix.expand((*batch, *events)))
+        self.df = freedom.expand(batch)
+        if bool(self.df.lt(events[-1]).any()):
+            warnings.warn(
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
+                stacklevel=2,
+            )
+        super().__init__(batch, events, validate_args=validate_args)
+        if name == "scale_tril":
+            self._factor = matrix
+        elif name == "covariance_matrix":
+            self._factor = _ops.linalg_cholesky(matrix)
+        else:
+            self._factor = factor_of_inverse(matrix)
+        self._chi2 = self._chi2_of_rows()
+
+    def _chi2_of_rows(self) -> Chi2:
+        size = self._event_shape[-1]
+        rows = _ops.arange(size, dtype=self._factor.dtype, device=self._factor.device)
+        return Chi2(df=self.df.unsqueeze(-1) - rows, validate_args=False)
+
+    def _expand_parts(self, new: Any, shape: Size) -> None:
+        new._chi2 = self._chi2.expand((*shape, self._event_shape[-1]))
+
+    def _of_whole_shape(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(self._batch_shape + self._event_shape)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The lower factor of C."""
+        return self._of_whole_shape(self._factor)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """C."""
+        return self._of_whole_shape(self._factor @ self._factor.mT)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of C."""
+        return self._of_whole_shape(_ops.cholesky_inverse(self._factor))
+
+    def _freedom(self) -> Tensor:
+        return self.df.reshape((*self._batch_shape, 1, 1))
+
+    @property
+    def mean(self) -> Tensor:
+        found: Tensor = self._freedom() * self.covariance_matrix
+        return found
+
+    @property
+    def mode(self) -> Tensor:
+        factor = self._freedom() - self._event_shape[-1] - 1
+        found: Tensor = _ops.where(factor <= 0, math.nan, factor) * self.covariance_matrix
+        return found
+
+    @property
+    def variance(self) -> Tensor:
+        matrix = self.covariance_matrix
+        diagonal = matrix.diagonal(0, -2, -1)
+        products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
+        found: Tensor = self._freedom() * (matrix.square() + products)
+        return found
+
+    def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
+        """Samples by Bartlett's decomposition, whose triangular factor is drawn element by element.
+
+        Args:
+            sample_shape: The shape of the samples.
+            max_try_correction: How often matrices that rounding made singular are drawn again; None for 10 times of
+                one, 3 of many.
+        """
+        if max_try_correction is None:
+            max_try_correction = 3 if self._batch_shape.numel() > 1 or Size(sample_shape).numel() > 1 else 10
+        drawn = self._bartlett(sample_shape)
+        faulty = self.support.check(drawn).logical_not()
+        for _ in range(max_try_correction):
+            if not bool(faulty.any()):
+                break
+            again = self._bartlett(sample_shape)
+            drawn = _ops.where(faulty[..., None, None], again, drawn)
+            faulty = self.support.check(drawn).logical_not()
+        return drawn
+
+    def _bartlett(self, sample_shape: Shape) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        noise = standard_normal(shape, self._factor).tril(-1)
+        diagonal = self._chi2.rsample(sample_shape).clamp(min=finfo(noise.dtype).tiny).sqrt()
+        root = self._factor @ (noise + diagonal.diag_embed())
+        found: Tensor = root @ root.mT
+        return found
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        df, p = self.df, self._event_shape[-1]
+        trace = _ops.cholesky_solve(value, self._of_cholesky(value)).diagonal(0, -2, -1).sum(-1)
+        constant = df * (p * math.log(2.0) / 2 + log_det(self._factor)) + _ops.mvlgamma(df / 2, p)
+        return (df - p - 1) / 2 * _ops.linalg_slogdet(value)[1] - trace / 2 - constant
+
+    def _of_cholesky(self, value: Tensor) -> Tensor:
+        batch = broadcast_shapes(tuple(value.shape[:-2]), tuple(self._factor.shape[:-2]))
+        found: Tensor = self._factor.expand((*batch, *self._event_shape))
+        return found
+
+    def entropy(self) -> Tensor:
+        df, p = self.df, self._event_shape[-1]
+        root = p * math.log(2.0) / 2 + log_det(self._factor)
+        spread = (df - p - 1) / 2 * multivariate_digamma(df / 2, p)
+        return (p + 1) * root + _ops.mvlgamma(df / 2, p) - spread + df * p / 2
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        p = self._event_shape[-1]
+        return -self.precision_matrix / 2, (self.df - p - 1) / 2
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        p = self._event_shape[-1]
+        half = y + (p + 1) / 2
+        return half * (-_ops.linalg_slogdet(-2 * x)[1] + math.log(2.0) * p) + _ops.mvlgamma(half, p)
