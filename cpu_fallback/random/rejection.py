@@ -18,7 +18,7 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import finfo, float64
-from ..undispatched import np
+from ..plain_numpy import np
 from .philox import philox
 
 BLOCK = 1 << 13
