@@ -90,7 +90,7 @@ def _ordered_dict(load: Load, args: tuple[Any, ...]) -> OrderedDict[Any, Any]:
         for pair in pairs.items() if type(pairs) is dict else pairs:
             if type(pair) not in (list, tuple) or len(pair) != 2:
                 raise UnpicklingError("OrderedDict: pairs of a key and a value expected")
-            load.limits.check_key(pair[0])
+            load.limits.check_key(made, pair[0])
             made[pair[0]] = pair[1]
     return made
 
@@ -101,7 +101,7 @@ def _counter(load: Load, args: tuple[Any, ...]) -> Counter[Any]:
         counts = of_kind("Counter", "counts", args[0], dict)
         load.limits.copy(len(counts))
         for key in counts:
-            load.limits.check_key(key)
+            load.limits.check_key(made, key)
         dict.update(made, counts)
     return made
 
@@ -112,7 +112,7 @@ def _set(load: Load, args: tuple[Any, ...]) -> set[Any]:
         elements = of_kind("set", "elements", args[0], list, tuple, set)
         load.limits.copy(len(elements))
         for element in elements:
-            load.limits.check_key(element)
+            load.limits.check_key(made, element)
             made.add(element)
     return made
 

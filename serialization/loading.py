@@ -39,9 +39,9 @@ def load(
     the file, before memory is taken. What may be taken is in proportion to the file: at most some hundred bytes for
     one of the pickle.
 
-    Not protected against: the time of a dict whose integer keys were made to collide; what a class or a function does
-    that `add_safe_globals` allowed; a nesting so deep that printing or comparing the result fails; and a tensor that
-    repeats few elements (stride 0) to a size that a computation with it has no memory for.
+    Not protected against: what a class or a function does that `add_safe_globals` allowed; a nesting so deep that
+    printing or comparing the result fails; and a tensor that repeats few elements (stride 0) to a size that a
+    computation with it has no memory for.
 
     Args:
         f: A path, or a binary file that can seek.

@@ -42,9 +42,9 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         descriptor = os.open(temporary, flags, 0o666)
-    except PermissionError as error:
-        if old is None:
-            raise PermissionError(error.errno, error.strerror, path) from None
+    except OSError as error:
+        if old is None or not isinstance(error, PermissionError):
+            raise OSError(error.errno, error.strerror, path) from None
         with open(target, "wb") as file:
             yield file
         return
@@ -57,7 +57,8 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
             os.fsync(descriptor)
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
     _sync_folder(folder)
 

@@ -16,15 +16,21 @@ import pickle
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from enum import Enum
+from inspect import getattr_static
 from pickle import UnpicklingError
+from types import MemberDescriptorType
 from typing import Any
 
-from .allowed_globals import BLOCKED_MODULES, CALLS, NOT_SUPPORTED, find, full_name
-from .rebuild import Load
+from ..dispatch.tensor import Tensor
+from .allowed_globals import BLOCKED_MODULES, CALLS, NOT_SUPPORTED, PACKAGE, find, full_name
+from .rebuild import Load, set_attributes
 
 MAX_DIGITS = 4000
 """Of an integer in text, as protocol 1 has large ones."""
 NOT_ALLOWED = "was not an allowed global by default."
+SHARED = (type, Enum)
+"""What a state would change for everybody."""
 DICTS = (dict, OrderedDict, Counter)
 
 
@@ -59,6 +65,7 @@ class RestrictedUnpickler:
         self._stack: list[Any] = []
         self._marked: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
+        self._elements: list[list[Any]] = []
 
     def read(self) -> Any:
         """The object. Raises UnpicklingError for what is not allowed, EOFError where the pickle ends too early."""
@@ -212,7 +219,7 @@ class RestrictedUnpickler:
         if len(items) % 2:
             raise UnpicklingError(f"{opcode} has a key without a value")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            self._limits.check_key(key)
+            self._limits.check_key(target, key)
             target[key] = value
 
     def _add_items(self) -> None:
@@ -221,14 +228,16 @@ class RestrictedUnpickler:
         if type(target) is not set:
             raise UnpicklingError(f"Can only add items to sets, but got {type(target)}")
         for item in items:
-            self._limits.check_key(item)
+            self._limits.check_key(target, item)
             target.add(item)
 
     def _frozenset(self) -> None:
         items = self._items()
+        # Limits tell containers by their identities.
+        self._elements.append(items)
         made = self._find("builtins", "frozenset")
         for item in items:
-            self._limits.check_key(item)
+            self._limits.check_key(items, item)
         self._push(made(items))
 
     def _bytearray(self, length: int) -> None:
@@ -276,6 +285,7 @@ class RestrictedUnpickler:
         if call is not None:
             self._push(call(self._load, args))
         elif self._by_user(function):
+            _check_constructor(function)
             self._push(function(*self._checked_args(args)))
         else:
             raise UnpicklingError(f"Trying to call reduce for unrecognized function {_kind(function)}")
@@ -286,6 +296,7 @@ class RestrictedUnpickler:
         if call is not None and isinstance(cls, type) and not keywords:
             self._push(call(self._load, args))
         elif isinstance(cls, type) and self._by_user(cls):
+            _check_constructor(cls)
             self._push(cls.__new__(cls, *self._checked_args(args), **(keywords or {})))
         else:
             raise UnpicklingError(
@@ -309,23 +320,30 @@ class RestrictedUnpickler:
         kind = type(target)
         if kind in (OrderedDict, Counter):
             self._set_attributes(target, state, hidden=kind)
-        elif self._by_user(kind):
-            own = getattr(target, "__setstate__", None)
-            if own is not None:
-                own(state)
-                return
-            slots = None
-            if type(state) is tuple and len(state) == 2:
-                state, slots = state
-            self._set_attributes(target, state)
-            if slots is not None:
-                for name, value in self._attributes(slots).items():
-                    setattr(target, name, value)
+        elif self._by_user(kind) and not isinstance(target, SHARED):
+            self._set_state(target, kind, state)
         else:
             raise UnpicklingError(
                 "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, but got "
                 f"{kind}"
             )
+
+    def _set_state(self, target: Any, kind: Any, state: Any) -> None:
+        """The state of an object of a class that the user allowed."""
+        if hasattr(kind, "__setstate__"):
+            kind.__setstate__(target, state)
+            return
+        if isinstance(target, Tensor):
+            set_attributes(self._load, target, state)
+            return
+        slots = None
+        if type(state) is tuple and len(state) == 2:
+            state, slots = state
+        self._set_attributes(target, state)
+        for name, value in self._attributes(slots).items() if slots else ():
+            if not isinstance(getattr_static(kind, name, None), MemberDescriptorType):
+                raise UnpicklingError(f"{kind.__name__} has no slot {shown(name)}")
+            setattr(target, name, value)
 
     def _set_attributes(self, target: Any, state: Any, hidden: type | None = None) -> None:
         """Into the object's own dict, where they change no other object; none that hides a method of `hidden`."""
@@ -360,6 +378,17 @@ class RestrictedUnpickler:
         length = self._number(UINT8)
         if length > len(self._data) - self.position:
             raise UnpicklingError("pickle exhausted before end of frame")
+
+
+def _check_constructor(function: Any) -> None:
+    """Raises UnpicklingError for a class of tensors without a constructor of its own: ours takes sizes and memory."""
+    if not isinstance(function, type) or not issubclass(function, Tensor):
+        return
+    owner = next(each for each in function.__mro__ if "__new__" in vars(each))
+    if owner is object or owner.__module__.partition(".")[0] == PACKAGE:
+        raise UnpicklingError(
+            f"{function.__name__}: a class of tensors is rebuilt by `_rebuild_from_type_v2`"
+        )
 
 
 def shown(name: str) -> str:

@@ -294,6 +294,22 @@ def test_keys_are_hashed_cheaply(archive, value):
     refused(archive(PROTO + name("builtins", "set") + b"](" + value + b"e\x85R."), message)
 
 
+def test_keys_of_the_same_hash(archive):
+    modulus = sys.hash_info.modulus
+    keys = b"".join(number(modulus * i) + b"N" for i in range(1, 3000))
+    data = archive(PROTO + b"}(" + keys + b"u.")
+    refused(data, "take longer than its size accounts for")
+    # As many that are as large have hashes of their own, and so have the same in many dicts.
+    large = {modulus * 5 + i: None for i in range(3000)}
+    alike = [{modulus: i, (1, 2): i, -1.5: i} for i in range(3000)]
+    frozen = [frozenset({(1, 2), modulus}) for _ in range(3000)]
+    file = io.BytesIO()
+    tt.save([large, alike, frozen], file, pickle_protocol=4)
+    with tt.serialization.safe_globals([frozenset]):
+        assert tt.load(io.BytesIO(file.getvalue())) == [large, alike, frozen]
+    refused(file.getvalue(), "GLOBAL frozenset was not an allowed global")
+
+
 def test_keys_that_are_no_threat(archive):
     value = {(1, (2, "three")): 1, 2**70: 2, None: 3, tt.float32: 4, tt.Size([1, 2]): 5, 1.5: 6, b"x": 7}
     file = io.BytesIO()
@@ -455,6 +471,62 @@ def test_what_was_allowed_before_a_block_stays_so():
     finally:
         tt.serialization.clear_safe_globals()
     assert tt.serialization.get_safe_globals() == []
+
+
+def allowed(kind):
+    return tt.serialization.safe_globals([(kind, "user.Kind")])
+
+
+def test_states_change_no_object_that_others_share(archive):
+    state = attributes(_value_=5, name=6)
+    for kind, made in ((Colour, b"K\x01\x85R"), (type(tt.Tensor), b"0" + name("torch", "Tensor"))):
+        with allowed(kind):
+            refused(archive(PROTO + name("user", "Kind") + made + state + b"b."), "Can only build Tensor")
+    assert Colour.RED.value == 1
+
+
+def test_states_of_slots_are_those_of_the_class(archive):
+    made = PROTO + name("user", "Kind") + b")\x81N"
+    with allowed(Slotted):
+        assert tt.load(io.BytesIO(archive(made + attributes(x=2) + b"\x86b."))).x == 2
+        refused(archive(made + attributes(__class__=2) + b"\x86b."), "Slotted has no slot __class__")
+        refused(archive(made[:-1] + attributes(x=2) + b"b."), "Slotted.* has no attributes")
+    with allowed(Plain):
+        refused(archive(made + attributes(__init__=2) + b"\x86b."), "Plain has no slot __init__")
+
+
+def test_a_state_makes_no_setstate(archive):
+    """An attribute of that name is not called."""
+    planted = b"}" + text("__setstate__") + name("torch._utils", "_rebuild_parameter") + b"sb"
+    with allowed(Plain):
+        found = tt.load(
+            io.BytesIO(archive(PROTO + name("user", "Kind") + b")\x81" + planted + attributes(x=1) + b"b."))
+        )
+        assert found.x == 1
+
+
+def test_tensors_of_allowed_classes(archive):
+    """Their class is allowed, not their insides; and none is made of sizes, without a storage."""
+    call = tensor(0, [4], [1])[2:-1]
+    call = call.replace(name("torch._utils", "_rebuild_tensor_v2"), b"", 1)[:-1]
+    made = name("torch._tensor", "_rebuild_from_type_v2") + b"(" + name("torch._utils", "_rebuild_tensor_v2")
+    made += name("user", "Kind") + call
+    with allowed(Scaled):
+        assert tt.load(io.BytesIO(archive(PROTO + made + attributes(x=1) + b"tR.", {"0": bytes(16)}))).x == 1
+        for state in (attributes(_spec=1), b"N" + attributes(_data=1) + b"\x86", attributes(relu=1)):
+            refused(
+                archive(PROTO + made + state + b"tR.", {"0": bytes(16)}), "takes no attribute|must be dict"
+            )
+            refused(
+                archive(PROTO + made + b"NtR" + state + b"b.", {"0": bytes(16)}),
+                "takes no attribute|must be dict",
+            )
+        for code in (b"R", b"\x81"):
+            refused(
+                archive(PROTO + name("user", "Kind") + number(1 << 40) + b"\x85" + code + b"."),
+                "is rebuilt by",
+            )
+    refused(archive(PROTO + made + b"NtR.", {"0": bytes(16)}), "GLOBAL user.Kind was not an allowed global")
 
 
 def test_an_allowed_function_makes_no_class_allowed(archive):
