@@ -57,7 +57,8 @@ class Parameter(Tensor):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuilt, (type(self), self.detach().as_subclass(Tensor), self.requires_grad)
+        args = type(self), self.detach().as_subclass(Tensor), self.requires_grad
+        return _rebuilt, args, self.__dict__ or None
 
 
 def _rebuilt(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

@@ -112,6 +112,121 @@ def test_states_of_modules_and_optimizers_go_both_ways():
         assert other.eval()(target.tensor(x)).tolist() == [pytest.approx(row) for row in first]
 
 
+class Scaled(tt.Tensor):
+    """A class with attributes."""
+
+
+class Trained(tt.nn.Parameter):
+    """A class of parameters."""
+
+
+def with_attributes():
+    parameter, scaled = tt.nn.Parameter(tt.ones(2)), tt.ones(2).as_subclass(Scaled)
+    trained = Trained(tt.ones(1), requires_grad=False)
+    for value in (parameter, scaled, trained):
+        value.tag = {"of": [1]}
+    return {
+        "parameter": parameter,
+        "scaled": scaled,
+        "leaf": tt.ones(2, requires_grad=True).as_subclass(Scaled).detach().requires_grad_(),
+        "trained": trained,
+        "buffer": tt.nn.Buffer(tt.zeros(1), persistent=False),
+        "meta": tt.ones(2, 3, device="meta", requires_grad=True),
+    }
+
+
+def check_attributes(found, library, scaled, trained):
+    assert [type(found[name]) for name in ("parameter", "scaled", "leaf", "trained")] == [
+        *(library.nn.Parameter, scaled, scaled, trained)
+    ]
+    assert all(found[name].tag == {"of": [1]} for name in ("parameter", "scaled", "trained"))
+    assert [found[name].requires_grad for name in found] == [True, False, True, False, False, True]
+    assert isinstance(found["buffer"], library.nn.Buffer) and found["buffer"].persistent is False
+    assert found["meta"].is_meta and tuple(found["meta"].shape) == (2, 3)
+
+
+@pytest.mark.parametrize("protocol", range(1, 6))
+def test_classes_and_attributes(protocol):
+    file = io.BytesIO()
+    tt.save(with_attributes(), file, pickle_protocol=protocol)
+    with tt.serialization.safe_globals([Scaled, Trained]):
+        check_attributes(loaded(file.getvalue()), tt, Scaled, Trained)
+    check_attributes(loaded(file.getvalue(), weights_only=False), tt, Scaled, Trained)
+
+
+def test_classes_and_attributes_go_both_ways():
+    torch = pytest.importorskip("torch")
+    scaled, trained = type("Scaled", (torch.Tensor,), {}), type("Trained", (torch.nn.Parameter,), {})
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in (Scaled, Trained)]
+    with torch.serialization.safe_globals([*zip((scaled, trained), names, strict=True)]):
+        there = again(with_attributes(), tt, torch)
+        check_attributes(there, torch, scaled, trained)
+    parameter = again({"p": there["parameter"], "b": there["buffer"], "m": there["meta"]}, torch, tt)
+    assert (
+        parameter["p"].tag == {"of": [1]} and type(parameter["b"]) is tt.nn.Buffer and parameter["m"].is_meta
+    )
+
+
+def test_attributes_of_a_state_dict():
+    state = tt.nn.Sequential(tt.nn.Linear(1, 1), tt.nn.BatchNorm1d(1)).state_dict()
+    assert again(state)._metadata == state._metadata
+
+
+def test_modules_that_wait_for_an_input():
+    state = again(tt.nn.LazyLinear(2).state_dict())
+    assert tt.nn.parameter.is_lazy(state["weight"])
+
+
+def test_names_of_dimensions():
+    with pytest.warns(UserWarning, match="Named tensors"):
+        tensor = tt.ones(2, 3, names=("rows", None))
+    assert again(tensor).names == ("rows", None)
+
+
+def test_a_dtype_of_the_user():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = getattr(tt, "float4_saved", None) or tt.library.register_dtype(
+        "float4_saved", ml_dtypes.float4_e2m1fn
+    )
+    assert again([dtype])[0] is dtype
+    tensor = tt.tensor([0.5, 1.0], dtype=dtype)
+    assert again(tensor).dtype is dtype and again(tensor).to(tt.float32).tolist() == [0.5, 1.0]
+
+
+def test_a_parameter_keeps_its_attributes_in_a_pickle():
+    parameter = tt.nn.Parameter(tt.ones(2), requires_grad=False)
+    parameter.tag = 5
+    for protocol in range(2, 6):
+        found = pickle.loads(pickle.dumps([parameter], protocol))[0]
+        assert found.tag == 5 and not found.requires_grad and type(found) is tt.nn.Parameter
+
+
+def test_storages():
+    x = tt.arange(4, dtype=tt.int32)
+    storage, found = again([x.untyped_storage(), x])
+    assert isinstance(storage, tt.UntypedStorage) and storage.nbytes() == 16
+    assert found.untyped_storage() is storage
+
+
+def test_attributes_that_pytorch_gives_to_a_plain_tensor_are_left_out():
+    torch = pytest.importorskip("torch")
+    tensor = torch.ones(2)
+    tensor.tag = 1
+    with pytest.warns(UserWarning, match="attributes that the file gives to a plain Tensor are left out"):
+        assert again(tensor, torch, tt).tolist() == [1, 1]
+
+
+def test_conjugated_and_negated_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1 + 2j, 3 - 1j])
+    values = [x.conj(), x.clone().conj().imag, x[:1].expand(2, 3).conj()]
+    for options in ({}, {"_use_new_zipfile_serialization": False}):
+        file = io.BytesIO()
+        torch.save(values, file, **options)
+        found = loaded(file.getvalue())
+        assert [each.tolist() for each in found] == [each.tolist() for each in values]
+
+
 def test_a_path_names_the_archive(tmp_path):
     path = tmp_path / "weights.pt"
     tt.save(tt.ones(3), path)
@@ -151,7 +266,7 @@ class Point:
 def test_only_weights_unless_the_file_is_trusted():
     data = saved({"point": Point(3), "weight": tt.ones(1)})
     with pytest.raises(
-        pickle.UnpicklingError, match=r"Weights only load failed: .*Point was not an allowed global"
+        pickle.UnpicklingError, match=r"Weights only load failed. .*Point was not an allowed global"
     ):
         loaded(data)
     assert loaded(data, weights_only=False)["point"].x == 3
@@ -165,11 +280,13 @@ def test_no_function_is_called():
         def __reduce__(self):
             return print, ("called",)
 
-    with pytest.raises(pickle.UnpicklingError, match=r"Weights only load failed: .*print"):
+    with pytest.raises(pickle.UnpicklingError, match=r"Weights only load failed. .*print"):
         loaded(saved([Calls()]))
 
 
 PLAIN = [
+    b"",
+    bytearray(),
     b"bytes \x00\xff",
     bytearray(b"more"),
     2 - 1j,
@@ -223,3 +340,36 @@ def test_refusals(tmp_path):
         archive.writestr("something/else", b"")
     with pytest.raises(RuntimeError, match=r"no data\.pkl"):
         loaded(file.getvalue())
+
+
+@pytest.mark.parametrize("location", [5, 1.5, [1]])
+def test_what_is_no_map_location(location):
+    with pytest.raises(TypeError, match=f"'map_location' must be .* not {type(location).__name__}"):
+        loaded(saved(tt.ones(1)), map_location=location)
+
+
+def test_a_map_location_gives_storages():
+    x = tt.zeros(3)
+    found = loaded(saved(tt.ones(3)), map_location=lambda storage, location: x)
+    assert found.untyped_storage() is x.untyped_storage()
+    with pytest.raises(TypeError, match="must return a storage or None, not int"):
+        loaded(saved(tt.ones(1)), map_location=lambda storage, location: 5)
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 4"):
+        loaded(saved(tt.ones(3)), map_location=lambda storage, location: tt.zeros(1))
+
+
+@pytest.mark.parametrize("location", ["nowhere", "mps", "cuda:x", "x" * 5000])
+def test_devices_that_are_not_there(location):
+    with pytest.raises(
+        RuntimeError, match=r"don't know how to restore data location of triten\.UntypedStorage"
+    ):
+        loaded(saved(tt.ones(1)), map_location=location)
+
+
+def test_a_file_that_cannot_seek():
+    class Pipe(io.BytesIO):
+        def seek(self, *args):
+            raise io.UnsupportedOperation("seek")
+
+    with pytest.raises(io.UnsupportedOperation, match="You can only load from a file that is seekable"):
+        tt.load(Pipe(saved(1)))

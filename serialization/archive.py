@@ -1,0 +1,165 @@
+"""The zip archive of a file: a folder with a pickle, and a record for the bytes of each storage.
+
+Records are stored as they are, so that an archive holds no more bytes than its file has. The reader sees to it that
+this is so: it refuses compressed records, records that overlap, that lie outside of the file or of the archive's
+folder, and names that occur twice, before it allocates for any of them.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+from numpy.typing import NDArray
+
+SIGNATURE = b"PK\x03\x04"
+ALIGNMENT = 64
+"""Of the records in a file, in bytes."""
+LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+ZIP64_EXTRA = 20
+"""What `zipfile` adds to the header of a record that is too large for 32 bits."""
+ENCRYPTED = 0x1
+UTF_8 = 0x800
+CHUNK = 1 << 24
+DAMAGES = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error, OSError)
+"""What `zipfile` raises of archives that are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where a record's bytes are in the file."""
+
+    offset: int
+    size: int
+    crc: int
+
+
+class ArchiveReader:
+    """The records of a file that begins with `SIGNATURE`, without the folder that they are in.
+
+    Raises RuntimeError for an archive that is damaged or that `save` does not write.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        try:
+            with zipfile.ZipFile(file) as archive:
+                entries, end = archive.infolist(), archive.start_dir
+            found = [(_located(file, entry), entry) for entry in entries]
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            UnicodeDecodeError,
+            ValueError,
+            struct.error,
+            OSError,
+        ) as error:
+            raise RuntimeError(
+                f"load: failed reading zip archive: {error}. The file is damaged or not complete"
+            ) from None
+        if not found:
+            raise RuntimeError("load: the archive is empty")
+        names = [entry.filename for entry in entries]
+        folder = names[0].partition("/")[0] + "/"
+        for name in names:
+            if not name.startswith(folder):
+                raise RuntimeError(
+                    f"load: file in archive is not in a subdirectory {folder!r:.200}: {name!r:.200}"
+                )
+        if len(set(names)) < len(names):
+            raise RuntimeError("load: the archive has two records of the same name")
+        used = 0
+        for record, entry in sorted(found, key=lambda each: each[0].offset):
+            if entry.header_offset < used or record.offset + record.size > end:
+                raise RuntimeError(
+                    f"load: record {entry.filename!r:.200} overlaps another one or the archive's directory"
+                )
+            used = record.offset + record.size
+        self.records = {entry.filename.removeprefix(folder): record for record, entry in found}
+        self.size = sum(record.size for record in self.records.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.records
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a record."""
+        record = self.record(name)
+        data = bytearray(record.size)
+        self.read_into(name, memoryview(data))
+        return bytes(data)
+
+    def record(self, name: str) -> Record:
+        """Where a record is. Raises RuntimeError for one that is not there."""
+        record = self.records.get(name)
+        if record is None:
+            raise RuntimeError(f"load: the archive has no record {name!r:.200}")
+        return record
+
+    def read_into(self, name: str, target: memoryview) -> None:
+        """Read a record. Raises RuntimeError where the file ends before it or where its checksum is another."""
+        record = self.record(name)
+        self._file.seek(record.offset)
+        crc = done = 0
+        while done < record.size:
+            data = self._file.read(min(CHUNK, record.size - done))
+            if not data:
+                raise RuntimeError(f"load: the file ends within record {name!r:.200}")
+            target[done : done + len(data)] = data
+            crc = zlib.crc32(data, crc)
+            done += len(data)
+        # PyTorch writes no checksum, a zero, where it is told to.
+        if record.crc and crc != record.crc:
+            raise RuntimeError(
+                f"load: the checksum of record {name!r:.200} does not agree; the file is damaged"
+            )
+
+
+def _located(file: IO[bytes], entry: zipfile.ZipInfo) -> Record:
+    """Where a record's bytes begin, by its own header. Raises RuntimeError where they are not simply stored."""
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+        raise RuntimeError(
+            f"load: record {entry.filename!r:.200} is compressed; torch.save stores records as they are"
+        )
+    file.seek(entry.header_offset)
+    header = file.read(LOCAL_HEADER.size)
+    if len(header) < LOCAL_HEADER.size:
+        raise zipfile.BadZipFile("a record's header is missing")
+    signature, _, flags, method, *_, name_size, extra_size = LOCAL_HEADER.unpack(header)
+    if signature != SIGNATURE or method != zipfile.ZIP_STORED or (flags | entry.flag_bits) & ENCRYPTED:
+        raise zipfile.BadZipFile("a record's header does not agree with the directory")
+    name = file.read(name_size).decode("utf-8" if flags & UTF_8 else "cp437")
+    if name != entry.orig_filename:
+        raise zipfile.BadZipFile("a record's name does not agree with the directory")
+    begin = entry.header_offset + LOCAL_HEADER.size + name_size + extra_size
+    return Record(begin, entry.file_size, entry.CRC)
+
+
+class ArchiveWriter:
+    """Writes records into a folder of a new archive."""
+
+    def __init__(self, archive: zipfile.ZipFile, folder: str) -> None:
+        self._archive = archive
+        self._folder = folder
+
+    def add(self, name: str, data: bytes | NDArray[Any]) -> None:
+        """A record whose bytes begin at a multiple of `ALIGNMENT`."""
+        view = memoryview(data)  # type: ignore[arg-type]
+        info = zipfile.ZipInfo(f"{self._folder}/{name}")
+        header = LOCAL_HEADER.size + len(info.filename.encode()) + 4
+        if view.nbytes * 1.05 > zipfile.ZIP64_LIMIT:
+            header += ZIP64_EXTRA
+        padding = -(self._archive.start_dir + header) % ALIGNMENT
+        info.extra = b"FB" + padding.to_bytes(2, "little") + bytes(padding)
+        self._archive.writestr(info, view)
+
+
+@contextmanager
+def writing(file: IO[bytes], folder: str) -> Iterator[ArchiveWriter]:
+    """A block that writes an archive to a file."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        yield ArchiveWriter(archive, folder)

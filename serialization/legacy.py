@@ -1,0 +1,92 @@
+"""Files from before PyTorch 1.6, or of `_use_new_zipfile_serialization=False`: pickles, then the storages' bytes.
+
+Five pickles stand one behind the other: a magic number, a version, sizes of C's types, the object, and the keys of its
+storages. The bytes of each storage follow, in the order of the keys, its number of elements before them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.storage import Storage
+from .placement import fill, host_storage
+from .rebuild import TypedStorage
+
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+COUNT = struct.Struct("<q")
+
+Place = Callable[[Storage, str], Storage | Device]
+
+
+class LegacyFile:
+    """The storages of such a file, which are made with the object and get their bytes afterwards.
+
+    Args:
+        data: The whole file.
+        place: Puts a storage in host memory where it belongs.
+    """
+
+    def __init__(self, data: bytes, place: Place) -> None:
+        self._data = data
+        self._place = place
+        self._claimed = 0
+        self._storages: dict[str, tuple[Storage | Device, int, int]] = {}
+
+    def storage(self, key: str, location: str, kind: ScalarType | None, count: int) -> TypedStorage:
+        """The storage of a key. Raises RuntimeError where the file is too small to hold it."""
+        itemsize = 1 if kind is None else kind.itemsize
+        if key not in self._storages:
+            self._claimed += count * itemsize + COUNT.size
+            if self._claimed > len(self._data):
+                raise RuntimeError(f"load: the file is too small for a storage of {count} elements")
+            host, array = host_storage(count * itemsize)
+            array.fill(0)
+            self._storages[key] = self._place(host, location), count, itemsize
+        storage, elements, size = self._storages[key]
+        return TypedStorage(storage, kind, elements * size)
+
+    def check_head(self, number: Any) -> None:
+        """Raises RuntimeError for the beginning of another kind of file."""
+        if type(number) is not int or number != MAGIC_NUMBER:
+            raise RuntimeError("Invalid magic number; corrupt file?")
+
+    def check_version(self, version: Any, sizes: Any) -> None:
+        """Raises RuntimeError for a version that is not known, or numbers in another order of bytes."""
+        if type(version) is not int or version != PROTOCOL_VERSION:
+            raise RuntimeError(f"Invalid protocol version: {version!r:.100}")
+        if type(sizes) is dict and sizes.get("little_endian", True) is not True:
+            raise RuntimeError("load: the file's numbers are big-endian, which is not supported")
+
+    def read_storages(self, keys: Any, position: int) -> None:
+        """Give the storages the bytes that stand from `position` on."""
+        if (
+            type(keys) is not list
+            or any(type(key) is not str for key in keys)
+            or set(keys) != set(self._storages)
+        ):
+            raise UnpicklingError("the file's list of storages is not that of its object")
+        if len(set(keys)) < len(keys):
+            raise UnpicklingError("the file has two storages of the same key")
+        for key in keys:
+            storage, count, itemsize = self._storages[key]
+            end = position + COUNT.size + count * itemsize
+            if end > len(self._data):
+                raise RuntimeError("load: the file ends within a storage")
+            (elements,) = COUNT.unpack_from(self._data, position)
+            if elements != count:
+                raise RuntimeError(
+                    f"load: storage has wrong byte size: expected {count * itemsize} got {elements * itemsize}"
+                )
+            if isinstance(storage, Storage) and count:
+                if storage.nbytes() != count * itemsize:
+                    raise RuntimeError("load: map_location returned a storage of another size")
+                fill(storage, np.frombuffer(self._data, np.uint8, count * itemsize, position + COUNT.size))
+            position = end

@@ -1,0 +1,88 @@
+"""What reading a file may cost: work and memory in proportion to the file's size, whatever its pickle says.
+
+A pickle names an object again for two bytes. Without a limit a small file could have a large string or list copied
+thousands of times, or a tuple hashed whose nesting is deeper than the C stack.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pickle import UnpicklingError
+
+from ..runtime.size import Size
+
+COPIES_FOR_A_BYTE = 4
+"""Elements or characters that may be copied for each byte of a pickle; what picklers write needs one at most."""
+STEPS_FOR_A_BYTE = 16
+"""Values of keys that may be hashed or compared for each byte of a pickle: a key that is a tuple is named in two."""
+LEAST = 1 << 16
+"""What small files may copy."""
+KEY_NODES = 1000
+"""Of a dict's key or a set's element that is a tuple: so many values in it, counted as often as they are named."""
+KEY_DEPTH = 50
+OWN_HASH = sys.hash_info.modulus
+"""Integers below it have hashes of their own."""
+NUMBERS = frozenset({int, float, complex, tuple, Size})
+"""What a file can choose the hash of; those of strings are random."""
+UNHASHABLE = frozenset({list, dict, set, bytearray})
+
+
+class Limits:
+    """What is left to one call of `load`: elements of containers and strings, and bytes of tensors."""
+
+    __slots__ = ("_bytes", "_copies", "_hashes", "_steps")
+
+    def __init__(self, pickle_size: int, tensor_bytes: int) -> None:
+        self._copies = max(LEAST, COPIES_FOR_A_BYTE * pickle_size)
+        self._steps = max(LEAST, STEPS_FOR_A_BYTE * pickle_size)
+        self._bytes = max(LEAST, COPIES_FOR_A_BYTE * tensor_bytes)
+        self._hashes: Counter[tuple[int, int]] = Counter()
+
+    def copy(self, count: int) -> None:
+        """Account for `count` elements or characters. Raises UnpicklingError where they are too many."""
+        self._copies -= count
+        if self._copies < 0:
+            raise UnpicklingError("the pickle copies more than its size accounts for")
+
+    def compute(self, nbytes: int) -> None:
+        """Account for a new tensor. Raises RuntimeError where the file's storages do not account for it."""
+        self._bytes -= nbytes
+        if self._bytes < 0:
+            raise RuntimeError("load: the file's tensors are larger than its storages account for")
+
+    def check_key(self, container: object, key: object) -> None:
+        """Account for a key of a dict or an element of a set.
+
+        Raises UnpicklingError for what has no hash, or one that takes long or a deep stack to compute, and where many
+        have the same.
+        """
+        if type(key) is str or (type(key) is int and -OWN_HASH < key < OWN_HASH):
+            return
+        nodes = 0
+        pending = [(key, 0)]
+        while pending:
+            value, depth = pending.pop()
+            kind = type(value)
+            nodes += 1
+            if kind is int:
+                nodes += value.bit_length() >> 9  # type: ignore[attr-defined]
+            elif kind is tuple or kind is Size:
+                nodes += len(value)  # type: ignore[arg-type]
+                if nodes <= KEY_NODES:
+                    pending += [(each, depth + 1) for each in value]  # type: ignore[attr-defined]
+            elif kind in UNHASHABLE or kind.__hash__ is None:
+                raise UnpicklingError(f"unhashable type: '{kind.__name__}'")
+            if nodes > KEY_NODES or depth > KEY_DEPTH:
+                raise UnpicklingError(
+                    f"a key of a dict or an element of a set has more than {KEY_NODES} values or is nested more than "
+                    f"{KEY_DEPTH} deep"
+                )
+        if type(key) in NUMBERS:
+            # Each one is compared with those of its hash.
+            place = id(container), hash(key)
+            nodes += self._hashes[place]
+            self._hashes[place] += 1
+        self._steps -= nodes
+        if self._steps < 0:
+            raise UnpicklingError("the keys of the pickle's dicts take longer than its size accounts for")

@@ -1,0 +1,133 @@
+"""`tt.load`: what `save`, or PyTorch, wrote. By default a file is nobody's: it may hold anything.
+
+What reads a file is imported with the first call.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import IO, Any
+
+from ..runtime.device import device as Device
+from ..runtime.storage import Storage
+from ..runtime.traceback_filter import api_boundary
+
+File = str | os.PathLike[str] | IO[bytes]
+MapLocation = Callable[[Storage, str], Any] | Device | str | Mapping[str, str] | None
+
+
+@api_boundary
+def load(
+    f: File,
+    map_location: MapLocation = None,
+    pickle_module: ModuleType | None = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Read what `save`, or PyTorch, wrote (`torch.load`).
+
+    By default the file may come from anybody. Its names are looked up in a table of tensors, dtypes, storages and plain
+    containers, to which `add_safe_globals` adds; nothing is imported, no other class is given a state, and the
+    arguments of every call are checked. Sizes, strides and offsets are held against the storages, and those against
+    the file, before memory is taken. What may be taken is in proportion to the file: at most some hundred bytes for
+    one of the pickle.
+
+    Not protected against: what a class or a function does that `add_safe_globals` allowed; a nesting so deep that
+    printing or comparing the result fails; and a tensor that repeats few elements (stride 0) to a size that a
+    computation with it has no memory for.
+
+    Args:
+        f: A path, or a binary file that can seek.
+        map_location: Where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
+            and its device's name, which gives a storage or None; by default where they were.
+        pickle_module: Python's `pickle`, and no other; only with weights_only=False.
+        weights_only: Whether only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
+            False is given. Otherwise the file may run any code.
+        mmap: Accepted as False and None: a file is read whole.
+        **pickle_load_args: What Python's unpickler takes beside the file, such as `encoding`.
+
+    Returns:
+        The object that was written.
+
+    Raises:
+        AttributeError: `f` is no path, nor a file that can seek.
+        FileNotFoundError: There is no file at the path.
+        UnpicklingError: The file names a global that is not allowed, or its pickle is malformed.
+        EOFError: The file is empty, or its pickle ends too early.
+        RuntimeError: The file is damaged or has another format, a tensor does not fit its storage, or a device is not
+            there.
+
+    Example:
+        >>> import io, triten as tt
+        >>> file = io.BytesIO()
+        >>> tt.save([tt.arange(3), "text"], file)
+        >>> tt.load(io.BytesIO(file.getvalue()), map_location="meta")[0].device
+        device(type='meta')
+    """
+    from .reading import read
+
+    if pickle_module not in (None, pickle):
+        raise ValueError("load: the pickle module of the standard library is expected")
+    safe = weights_only is not False
+    if safe and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if safe and pickle_load_args:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    if mmap:
+        raise NotImplementedError("load: mmap=True is not supported, the file is read whole")
+    options = {"encoding": "utf-8", **pickle_load_args}
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return read(file, map_location, safe, options)
+    return read(_seekable(f), map_location, safe, options)
+
+
+def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
+    """The names in a file that `load` refuses by default, and that `add_safe_globals` could allow.
+
+    The pickle is read without being run. (`torch.serialization.get_unsafe_globals_in_checkpoint`)
+
+    Args:
+        f: A path, or a binary file that can seek, of the zip format.
+
+    Raises:
+        ValueError: The file is none of `save`'s.
+        UnpicklingError: Its pickle is malformed.
+
+    Example:
+        >>> import io, triten as tt
+        >>> from fractions import Fraction
+        >>> file = io.BytesIO()
+        >>> tt.save([tt.ones(1), Fraction(1, 2)], file)
+        >>> tt.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(file.getvalue()))
+        ['fractions.Fraction']
+    """
+    from .reading import unsafe_globals
+
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as opened:
+            return unsafe_globals(opened)
+    return unsafe_globals(_seekable(f))
+
+
+def _seekable(f: Any) -> IO[bytes]:
+    if not (hasattr(f, "seek") and hasattr(f, "read") and hasattr(f, "tell")):
+        raise AttributeError(
+            f"load: argument 'f' must be a path or a file that can seek, got {type(f).__name__}"
+        )
+    try:
+        f.seek(f.tell())
+    except io.UnsupportedOperation as error:
+        raise io.UnsupportedOperation(
+            f"{error}. You can only load from a file that is seekable. Please pre-load the data into a buffer like "
+            "io.BytesIO and try to load from it instead."
+        ) from None
+    file: IO[bytes] = f
+    return file

@@ -1,0 +1,114 @@
+"""Where the storages of a file go: `load`'s `map_location`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dispatch.generated.functions import empty
+from ..dispatch.methods.pickling import _bytes_of
+from ..dispatch.tensor import Tensor
+from ..runtime.device import CPU, PRIVATE_USE
+from ..runtime.device import device as Device
+from ..runtime.dispatch_key import BackendComponent
+from ..runtime.scalar_type import uint8
+from ..runtime.storage import Storage, storage_of
+from .rebuild import device_of
+from .restricted_unpickler import shown
+
+if TYPE_CHECKING:
+    from .loading import MapLocation
+
+PLACES = frozenset(
+    (
+        BackendComponent.CPU,
+        BackendComponent.CUDA,
+        BackendComponent.Meta,
+        *(each for each, _ in PRIVATE_USE.values()),
+    )
+)
+"""Backends that have memory here, and Meta."""
+
+
+def host_storage(nbytes: int) -> tuple[Storage, NDArray[np.uint8]]:
+    """A new storage in host memory, and its bytes."""
+    array: NDArray[np.uint8] = empty(nbytes, dtype=uint8, device="cpu")._data
+    return storage_of(array, CPU), array
+
+
+def fill(storage: Storage, data: NDArray[np.uint8]) -> None:
+    """Copy bytes into a storage of this size."""
+    source, array = host_storage(len(data))
+    array[:] = data
+    _bytes_of(storage).copy_(_bytes_of(source))
+
+
+def goes_to_meta(map_location: MapLocation) -> bool:
+    """Whether no storage's bytes are asked for."""
+    return (isinstance(map_location, str | Device)) and str(map_location) == "meta"
+
+
+def placed(storage: Storage, location: str, map_location: MapLocation) -> Storage | Device:
+    """A storage in host memory where it belongs, by the location that the file has for it; on Meta, the device alone.
+
+    Raises RuntimeError for a location that there is not, TypeError for a `map_location` that cannot be one.
+    """
+    if isinstance(map_location, Mapping):
+        return _restored(storage, str(map_location.get(location, location)))
+    if isinstance(map_location, str | Device):
+        return _restored(storage, str(map_location))
+    if map_location is None:
+        return _restored(storage, location)
+    if not callable(map_location):
+        raise TypeError(
+            "load: argument 'map_location' must be a device, a string, a mapping, a function or None, not "
+            f"{type(map_location).__name__}"
+        )
+    found = map_location(storage, location)
+    if found is None:
+        return _restored(storage, location)
+    if isinstance(found, Tensor):
+        found = found.untyped_storage()
+    if not isinstance(found, Storage):
+        raise TypeError(f"load: map_location must return a storage or None, not {type(found).__name__}")
+    return found
+
+
+def _restored(storage: Storage, location: str) -> Storage | Device:
+    if location == "cpu":
+        return storage
+    try:
+        device = device_of("load", location)
+    except RuntimeError:
+        device = None
+    if device is None or device.backend not in PLACES:
+        raise RuntimeError(
+            f"don't know how to restore data location of triten.UntypedStorage (tagged with {shown(location)})"
+        )
+    if device.type == "meta":
+        return device
+    if device.type == "cuda":
+        _check_cuda(device)
+    if device.type == "cpu":
+        return storage
+    return storage_of(_bytes_of(storage).to(device=device)._data, device)
+
+
+def _check_cuda(device: Device) -> None:
+    from .. import cuda
+
+    if not cuda.is_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but triten.cuda.is_available() is False. If you are "
+            "running on a CPU-only machine, please use triten.load with map_location=triten.device('cpu') to map your "
+            "storages to the CPU."
+        )
+    if device.resolved_index >= cuda.device_count():
+        raise RuntimeError(
+            f"Attempting to deserialize object on CUDA device {device.index} but triten.cuda.device_count() is "
+            f"{cuda.device_count()}. Please use triten.load with map_location to map your storages to an existing "
+            "device."
+        )

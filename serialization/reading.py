@@ -1,0 +1,237 @@
+"""Reading of either format, with the restricted unpickler or, of a file that is trusted, with Python's own."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from pickle import UnpicklingError
+from typing import IO, TYPE_CHECKING, Any
+
+from ..runtime.device import device as Device
+from ..runtime.storage import Storage
+from .allowed_globals import NOT_SUPPORTED, PACKAGE, StorageType, find, full_name
+from .archive import SIGNATURE, ArchiveReader
+from .legacy import LegacyFile
+from .limits import Limits
+from .pickle_names import globals_in
+from .placement import goes_to_meta, host_storage, placed
+from .rebuild import Load, Rebuild, TypedStorage
+from .restricted_unpickler import NOT_ALLOWED, RestrictedUnpickler
+from .user_globals import allowed_by_user
+
+if TYPE_CHECKING:
+    from .loading import MapLocation
+
+MAX_KEY = 64
+"""Characters of a storage's key, which is a number."""
+MAX_ELEMENTS = 2**63 - 1
+
+StorageOf = Callable[[str, str, StorageType, int], Any]
+
+
+class _Caller:
+    """A function that rebuilds, as Python's own unpickler calls it."""
+
+    def __init__(self, load: Load, function: Rebuild) -> None:
+        self.load = load
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(
+            self.load, tuple(each.function if type(each) is _Caller else each for each in args)
+        )
+
+
+class _TrustingUnpickler(pickle.Unpickler):
+    """Python's own, which runs what the file says; PyTorch's names mean what they mean in any file."""
+
+    def __init__(
+        self, file: IO[bytes], load: Load, persistent_load: Callable[[Any], Any], options: dict[str, Any]
+    ) -> None:
+        super().__init__(file, **options)
+        self._load = load
+        self._persistent = persistent_load
+
+    def find_class(self, module: str, name: str) -> Any:
+        dotted = full_name(module, name)
+        found = find(dotted) if dotted.partition(".")[0] in ("torch", PACKAGE) else None
+        if found is not None:
+            return _Caller(self._load, found.call) if found.value is found.call else found.value
+        if dotted in NOT_SUPPORTED:
+            raise UnpicklingError(f"Unsupported global: GLOBAL {dotted}: {NOT_SUPPORTED[dotted]}")
+        return super().find_class(module, name)
+
+    def persistent_load(self, pid: Any) -> Any:
+        if type(pid) is tuple and len(pid) == 4 and pid[0] == "module":
+            return pid[1]
+        return self._persistent(pid)
+
+
+def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]:
+    """Makes a storage of a persistent id of this length; checks it first."""
+
+    def persistent_load(pid: Any) -> Any:
+        if type(pid) is not tuple:
+            raise UnpicklingError(f"persistent_load id must be tuple or int, but got {type(pid)}")
+        tag = pid[0] if pid else None
+        if tag not in ("storage", b"storage"):
+            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {type(tag)}")
+        if len(pid) != length:
+            raise UnpicklingError(f"a storage has {length} fields, got {len(pid)}")
+        _, kind, key, location, count, *view = pid
+        if type(location) is bytes:
+            location = location.decode("ascii", "replace")
+        if type(kind) is not StorageType or type(key) is not str or type(location) is not str:
+            raise UnpicklingError("a storage has a type, a key and a location")
+        if type(count) is not int or not 0 <= count <= MAX_ELEMENTS or len(key) > MAX_KEY:
+            raise UnpicklingError("a storage has a number of elements and a short key")
+        if view and view[0] is not None:
+            raise RuntimeError("load: views of storages, from before PyTorch 0.4, are not supported")
+        return storage_of(key, location, kind, count)
+
+    return persistent_load
+
+
+def read(file: IO[bytes], map_location: MapLocation, safe: bool, options: dict[str, Any]) -> Any:
+    """The object of a file that can seek; what `load` does."""
+    try:
+        start = file.tell()
+        signature = file.read(len(SIGNATURE))
+        file.seek(start)
+        if not signature:
+            raise EOFError("load: the file is empty")
+        if signature == SIGNATURE:
+            return _load_archive(ArchiveReader(file), map_location, safe, options)
+        if signature[:1] != pickle.PROTO:
+            raise RuntimeError(
+                "load: a zip archive is expected, or the pickles that torch.save wrote before PyTorch 1.6; this "
+                "file is neither"
+            )
+        return _load_legacy(file.read(), map_location, safe, options)
+    except UnpicklingError as error:
+        if not safe:
+            raise
+        raise UnpicklingError(_explained(str(error))) from None
+
+
+def _load_archive(
+    archive: ArchiveReader, map_location: MapLocation, safe: bool, options: dict[str, Any]
+) -> Any:
+    _check_archive(archive)
+    skipped = goes_to_meta(map_location)
+    known: dict[str, Storage | Device] = {}
+
+    def storage_of(key: str, location: str, kind: StorageType, count: int) -> Any:
+        record = f"data/{key}"
+        itemsize = 1 if kind.dtype is None else kind.dtype.itemsize
+        # Of a storage on Meta there is no record.
+        absent = location == "meta" and record not in archive
+        size = count * itemsize if absent else _checked_size(archive, record, count * itemsize, itemsize)
+        if key not in known:
+            if absent or skipped:
+                known[key] = Device("meta")
+            else:
+                host, array = host_storage(size)
+                if size:
+                    archive.read_into(record, memoryview(array))  # type: ignore[arg-type]
+                known[key] = placed(host, location, map_location)
+        found = known[key]
+        if kind.dtype is None and isinstance(found, Storage):
+            return found
+        return TypedStorage(found, kind.dtype, found.nbytes() if isinstance(found, Storage) else size)
+
+    data = archive.read("data.pkl")
+    state = Load(Limits(len(data), archive.size), list(allowed_by_user().values()) if safe else None, False)
+    return _unpickled(data, state, _persistent_load(storage_of, 5), safe, options)[0]
+
+
+def _checked_size(archive: ArchiveReader, record: str, nbytes: int, itemsize: int) -> int:
+    """The size of a storage's record, which is what its elements take, but for a part of one at its end."""
+    size = archive.record(record).size
+    if not 0 <= size - nbytes < itemsize:
+        raise RuntimeError(f"load: storage has wrong byte size: expected {nbytes} got {size}")
+    return size
+
+
+def _check_archive(archive: ArchiveReader) -> None:
+    if "constants.pkl" in archive:
+        raise RuntimeError("load: a TorchScript archive is not supported")
+    if "data.pkl" not in archive:
+        raise RuntimeError("load: the archive has no data.pkl; it is none of torch.save's")
+    if "byteorder" not in archive:
+        return
+    order = archive.read("byteorder") if archive.record("byteorder").size <= 6 else b""
+    if order not in (b"little", b"big"):
+        raise ValueError(f"Unknown endianness type: {order!r}")
+    if order.decode() != sys.byteorder:
+        raise RuntimeError(f"load: the file's numbers are {order.decode()}-endian, this machine's are not")
+
+
+def _load_legacy(data: bytes, map_location: MapLocation, safe: bool, options: dict[str, Any]) -> Any:
+    file = LegacyFile(data, lambda storage, location: placed(storage, location, map_location))
+    state = Load(Limits(len(data), len(data)), list(allowed_by_user().values()) if safe else None, True)
+    position, head = 0, []
+
+    def storage_of(key: str, location: str, kind: StorageType, count: int) -> Any:
+        found = file.storage(key, location, kind.dtype, count)
+        return found.storage if kind.dtype is None and isinstance(found.storage, Storage) else found
+
+    persistent_load = _persistent_load(storage_of, 6)
+    for _ in range(3):
+        value, position = _unpickled(data, state, persistent_load, safe, options, position)
+        head.append(value)
+        if len(head) == 1:
+            file.check_head(value)
+    file.check_version(*head[1:])
+    result, position = _unpickled(data, state, persistent_load, safe, options, position)
+    keys, position = _unpickled(data, state, persistent_load, safe, options, position)
+    file.read_storages(keys, position)
+    state.finish()
+    return result
+
+
+def _unpickled(
+    data: bytes,
+    state: Load,
+    persistent_load: Callable[[Any], Any],
+    safe: bool,
+    options: dict[str, Any],
+    position: int = 0,
+) -> tuple[Any, int]:
+    """The object of the pickle at this position, and where it ends."""
+    if safe:
+        encoding = options["encoding"]
+        machine = RestrictedUnpickler(data, state, allowed_by_user(), persistent_load, position, encoding)
+        return machine.read(), machine.position
+    file = io.BytesIO(data)
+    file.seek(position)
+    return _TrustingUnpickler(file, state, persistent_load, options).load(), file.tell()
+
+
+def _explained(message: str) -> str:
+    """What is wrong with a refused file, and what its owner can do about a class or a function that it names."""
+    text = f"Weights only load failed. {message}"
+    if NOT_ALLOWED not in message:
+        return text
+    return (
+        f"{text}\nAlternatively, load with weights_only=False, which runs whatever code the file names, only if you "
+        "trust its source."
+    )
+
+
+def unsafe_globals(file: IO[bytes]) -> list[str]:
+    """The names in a file that can seek which `read` refuses; what `get_unsafe_globals_in_checkpoint` does."""
+    start = file.tell()
+    if file.read(len(SIGNATURE)) != SIGNATURE:
+        raise ValueError("Expected input to be a checkpoint returned by torch.save")
+    file.seek(start)
+    archive = ArchiveReader(file)
+    if "constants.pkl" in archive:
+        raise ValueError(
+            "Expected input to be a checkpoint returned by torch.save but got a torchscript checkpoint"
+        )
+    allowed = allowed_by_user()
+    names = dict.fromkeys(globals_in(archive.read("data.pkl")))
+    return [name for name in names if find(name) is None and name not in allowed]

@@ -1,0 +1,54 @@
+"""`tt.save`. What writes a file is imported with the first call."""
+
+from __future__ import annotations
+
+import pickle
+from types import ModuleType
+
+from ..runtime.traceback_filter import api_boundary
+from .loading import File
+
+
+@api_boundary
+def save(
+    obj: object,
+    f: File,
+    pickle_module: ModuleType = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write an object with its tensors to a file that `load`, and PyTorch, can read (`torch.save`).
+
+    Tensors that share memory do so when they are loaded. Of a module its `state_dict` is best saved: the module itself
+    is pickled by the names of its classes.
+
+    An existing file at a path is replaced when the new one is whole and on the disk: a save that is killed, or that
+    meets a full disk, leaves it as it was. Both need room beside each other. What is no regular file, such as a pipe or
+    ``/dev/stdout``, and file objects are written directly.
+
+    Args:
+        obj: What is written: tensors, and containers and objects that hold them.
+        f: A path, or a binary file open for writing.
+        pickle_module: Python's `pickle`, and no other.
+        pickle_protocol: The protocol of the pickle; PyTorch loads 2.
+
+    Raises:
+        RuntimeError: The path is in a folder that is not there.
+        AttributeError: `f` is neither a path nor a file.
+        ValueError: `pickle_module` is another one, or the format before PyTorch 1.6 is asked for.
+
+    Example:
+        >>> import io, triten as tt
+        >>> file = io.BytesIO()
+        >>> tt.save({"weight": tt.ones(2)}, file)
+        >>> tt.load(io.BytesIO(file.getvalue()))
+        {'weight': tensor([1., 1.])}
+    """
+    if pickle_module is not pickle:
+        raise ValueError("save: the pickle module of the standard library is expected")
+    if not _use_new_zipfile_serialization:
+        raise ValueError("save: only the zip format is written")
+    from .pickler import write
+
+    write(obj, f, pickle_protocol, not _disable_byteorder_record)

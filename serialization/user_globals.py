@@ -1,0 +1,88 @@
+"""Classes and functions that the user allows files to name (`add_safe_globals`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_allowed: dict[str, tuple[Any, Any]] = {}
+"""The user's: by the full name the object, and the entry as it was given."""
+
+
+def _named(entry: Any) -> tuple[str, Any]:
+    if not isinstance(entry, tuple):
+        return f"{entry.__module__}.{entry.__qualname__}", entry
+    if len(entry) != 2:
+        raise ValueError(
+            f"Expected tuple of length 2 (global, str of callable full path), but got tuple of length: {len(entry)}"
+        )
+    found, name = entry
+    if type(name) is not str:
+        raise TypeError(
+            f"Expected second item in tuple to be str of callable full path, but got: {type(name)}"
+        )
+    return name, found
+
+
+def allowed_by_user() -> dict[str, Any]:
+    """The objects that `add_safe_globals` added, by their full names."""
+    return {name: found for name, (found, _) in _allowed.items()}
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Have `load` take these classes and functions where it loads weights only (`torch.serialization`).
+
+    A file can then call the functions with arguments of its choice, make objects of the classes, and give them a
+    state: by ``__setstate__`` where the class has one, otherwise by setting attributes.
+
+    Args:
+        safe_globals: Classes and functions, or pairs of one and the full name that files have it under.
+
+    Raises:
+        ValueError: A tuple is no pair.
+        TypeError: A name is no string.
+
+    Example:
+        >>> import triten as tt
+        >>> from fractions import Fraction
+        >>> tt.serialization.add_safe_globals([Fraction])
+        >>> tt.serialization.get_safe_globals()
+        [<class 'fractions.Fraction'>]
+        >>> tt.serialization.clear_safe_globals()
+    """
+    for name, found, entry in [(*_named(entry), entry) for entry in safe_globals]:
+        _allowed[name] = found, entry
+
+
+def clear_safe_globals() -> None:
+    """Forget what `add_safe_globals` added."""
+    _allowed.clear()
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` added, as it was given."""
+    return [entry for _, entry in _allowed.values()]
+
+
+@contextmanager
+def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
+    """A block with `add_safe_globals`.
+
+    Example:
+        >>> import triten as tt
+        >>> from fractions import Fraction
+        >>> with tt.serialization.safe_globals([Fraction]):
+        ...     tt.serialization.get_safe_globals()
+        [<class 'fractions.Fraction'>]
+    """
+    before = {name: _allowed.get(name) for name, _ in map(_named, safe_globals)}
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        for name, entry in before.items():
+            if entry is None:
+                _allowed.pop(name, None)
+            else:
+                _allowed[name] = entry

@@ -1,0 +1,128 @@
+"""Files as PyTorch wrote them before 1.6, and writes them with `_use_new_zipfile_serialization=False`."""
+
+import base64
+import io
+import pickle
+import struct
+import zlib
+
+import pytest
+
+import triten as tt
+
+TENSORS = zlib.decompress(
+    base64.b64decode(
+        "eNp1kktv00AQx/1KAoaW8qY8yzvlERLHdZRTK0C9rHiZiy/Icp0lduV6M+t1eUiRcmlI+QwcOPLV+AhIHJi109KIsPKONLOz"
+        "85v5e0faVzP5/W3z18r2j9fLjZH24qeOdghK3VtSFGXAmWAhS/xdyrOYpaBigreAJ0ksREJ9mvbiIAVt4pkYFJ8G1M/izzQD"
+        "fQhG3atgMIsYF1AhmqejF6cCqsTwDFmDpX2oESPPD5gyuhVkFNRQMB5GDT8XcZKZPqdbeZz0fEHTjHF/1zJBq9e9mqyPmUGf"
+        "gl5eMTcTFoi3ZdAEw1vEnK7ddjqtltVtOpZlQ6VoJRzk2Er1pYDaG6IQjehjOEZ0oo7h+H6IUyc0FDh0Zr7iPcpp73kcChPM"
+        "VRdOCDjpwoJXlUPnPKU9WIywoUiP5gJPRSVoSYJ0oo3hNFEl78x+JOudFXDOhfNFvQ807kcCLvxHgUHAgx0qKDfh4r/IptVp"
+        "tpvOmgOXEKkhcrmYbQ8uE3UPrpS4qwKuuXB9Ujg3vsCKCzcL7UOWbsOtsuxUzmdsZ5DQj7Oq3j5KdLrdVse24Q4SVSTelUSE"
+        "3ZPmfkmsD2H1L+HBJBPw0IVHRSgKkvfweAb6tMC1nENgY1ZVq2PjiE+mwOYU2JLGKoFtAbYLa/JlvZMva06/6jzZtHm/T59H"
+        "N2hDVQ7WaB3Nhjbjj9arytFV5uCHe4T7+4Z6ePIHJovm5w=="
+    )
+)
+"""``{"base": x, "turned": x.t(), "weight": Parameter(ones(2)), "conj": tensor([1 + 2j]).conj(), "half": ones(1)}``,
+where x is ``arange(6.0).reshape(2, 3)`` and the last is bfloat16; by PyTorch 2.13."""
+STORAGE = zlib.decompress(
+    base64.b64decode(
+        "eNprYOriyvkzx+2nQtaKAEm9Bibfl8xAsraQQSNCgIGBoaAovyQ/OT8nviy1qDgzP6+QEaggghcok5NZUpKTGp+al5KZmFfI"
+        "1BHBBRQsqSxIjS/OrEotLmSuLWTRiGAFChZn5BeVFLJ6M0UwA3mZeSWFbN4sESwgM/Lz0gvZvVlKS4F2akSwgxSX5BclpqcW"
+        "MiQDGckZelA+V2geyOyUYCi3kDGCD6ja0sTYzNzQ0MjSwMzIyKQQYkNyQWkhs7eEX0khSyDQ3NhCBmxqGRP1JBiQQYM9kHAA"
+        "IiBuAOIFDgAuI0ow"
+    )
+)
+"""The untyped storage of x."""
+HEAD = [
+    0x1950A86A20F9469CFC6C,
+    1001,
+    {"little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}},
+]
+
+
+def check(found):
+    assert list(found) == ["base", "turned", "weight", "conj", "half"]
+    assert found["base"].tolist() == [[0, 1, 2], [3, 4, 5]] and found["turned"].stride() == (1, 3)
+    assert type(found["weight"]) is tt.nn.Parameter and found["weight"].tolist() == [1, 1]
+    assert found["conj"].tolist() == [1 - 2j]
+    assert found["half"].dtype is tt.bfloat16 and found["half"].item() == 1
+    found["base"][0, 1] = 7
+    assert found["turned"].tolist() == [[0, 3], [7, 4], [2, 5]]
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_values_and_shared_memory(weights_only):
+    check(tt.load(io.BytesIO(TENSORS), weights_only=weights_only))
+
+
+def test_a_file_on_the_disk(tmp_path):
+    path = tmp_path / "old.pt"
+    path.write_bytes(TENSORS)
+    check(tt.load(path))
+
+
+def test_a_storage():
+    found = tt.load(io.BytesIO(STORAGE))
+    assert isinstance(found, tt.UntypedStorage) and found.nbytes() == 24
+
+
+@pytest.mark.parametrize(
+    ("location", "device"),
+    [
+        ("cuda:1", "cuda:1"),
+        ("meta", "meta"),
+        ({"cpu": "cuda:0"}, "cuda:0"),
+        (lambda storage, location: storage, "cpu"),
+    ],
+)
+def test_where_tensors_go(location, device):
+    found = tt.load(io.BytesIO(TENSORS), map_location=location)
+    assert {str(tensor.device) for tensor in found.values()} == {device}
+    if device != "meta":
+        check(found)
+
+
+@pytest.mark.parametrize("end", range(0, len(TENSORS), 37))
+def test_files_that_end_too_early(end):
+    with pytest.raises((pickle.UnpicklingError, RuntimeError, EOFError)):
+        tt.load(io.BytesIO(TENSORS[:end]))
+
+
+def file_of(count, keys=("0",), data=b"", head=HEAD):
+    parts = [pickle.dumps(each, 2) for each in head]
+    text = lambda value: b"X" + struct.pack("<I", len(value)) + value.encode()  # noqa: E731
+    storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
+    storage += b"\x8a\x08" + struct.pack("<q", count) + b"NtQ"
+    parts += [b"\x80\x02" + storage + b".", pickle.dumps(list(keys), 2), data]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (file_of(1 << 60), "too small for a storage of 1152921504606846976 elements"),
+        (file_of(40), "the file ends within a storage"),
+        (
+            file_of(2, data=struct.pack("<q", 1 << 60) + bytes(8)),
+            "wrong byte size: expected 8 got 4611686018427387904",
+        ),
+        (file_of(2, keys=()), "list of storages is not that of its object"),
+        (file_of(2, keys=("0", "1")), "list of storages is not that of its object"),
+        (file_of(2, keys=("0", "0")), "two storages of the same key"),
+        (file_of(2, keys=(0,)), "list of storages is not that of its object"),
+        (file_of(2, head=[1, *HEAD[1:]]), "Invalid magic number; corrupt file"),
+        (file_of(2, head=[HEAD[0], 1000, HEAD[2]]), "Invalid protocol version: 1000"),
+        (file_of(2, head=[*HEAD[:2], {"little_endian": False}]), "big-endian"),
+    ],
+)
+def test_damaged_files(data, message):
+    with pytest.raises((RuntimeError, pickle.UnpicklingError), match=message):
+        tt.load(io.BytesIO(data))
+
+
+def test_the_same_rules_hold_for_its_globals():
+    for place in range(4):
+        parts = [pickle.dumps(each, 2) for each in HEAD]
+        parts[place:] = [b"\x80\x02cbuiltins\neval\nX\x01\x00\x00\x001\x85R."]
+        with pytest.raises(pickle.UnpicklingError, match="GLOBAL eval was not an allowed global by default"):
+            tt.load(io.BytesIO(b"".join(parts)))
