@@ -70,11 +70,20 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
     char = char_of(LU)
     unpack = unpacker_of(char, *(LU.sizes if LU.numel <= SMALL else (1, 1)))
 
+    def rows_of(given: Any) -> list[int]:
+        rows: list[int] = (given - 1).tolist()
+        if rows and not 0 <= min(rows) <= max(rows) < m:
+            raise RuntimeError(
+                "torch.lu_unpack: pivots must be between 1 and LU.size(-2) inclusive.\n"
+                "Did you properly pass the result of lu_factor?"
+            )
+        return rows
+
     def compute(packed: Any, given: Any) -> tuple[Any, ...]:
-        return (permutation((given - 1).tolist(), m, char), *unpack(packed))
+        return (permutation(rows_of(given), m, char), *unpack(packed))
 
     def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> None:
-        unpack_into(L, U, P, packed, (given - 1).tolist())
+        unpack_into(L, U, P, packed, rows_of(given))
 
     outputs = in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)
     return HostKernel(outputs, None if LU.numel > SMALL else compute, into)
@@ -227,7 +236,7 @@ def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostKernel | None:
 def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
     """The inverse of the matrix from the last dimensions to the first `ind`."""
     n = math.prod(A.sizes[:ind]) if ind > 0 else 0
-    if not A.is_contiguous or n * n != A.numel:
+    if not A.is_contiguous or n * n != A.numel or ind > A.ndim:
         return None
     made = inv(in_rows(A.dtype, n, n))
     if made is None:

@@ -82,6 +82,16 @@ def lu_unpack(
             "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
             "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor"
         )
+    on_host = LU_data._spec.device.type == LU_pivots._spec.device.type == "cpu"
+    if unpack_pivots and on_host and LU_pivots.numel():
+        used = min(*LU_data._spec.sizes[-2:], LU_pivots._spec.sizes[-1])
+        pivots = ops.narrow(LU_pivots, -1, 0, used)
+        inside = ops.logical_and(ops.ge(pivots, 1), ops.le(pivots, LU_data._spec.sizes[-2]))
+        if not bool(ops.all(inside).item()):
+            raise RuntimeError(
+                "torch.lu_unpack: pivots must be between 1 and LU.size(-2) inclusive.\n"
+                "Did you properly pass the result of lu_factor?"
+            )
     P, L, U = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
     results: tuple[Tensor, Tensor, Tensor] = named("lu_unpack", P=P, L=L, U=U)
     return results

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_form import FUNCTION
 
@@ -484,12 +485,15 @@ def _empty(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
+        check_requires_grad("empty", requires_grad)
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
         )
@@ -498,8 +502,10 @@ def _empty(
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format, names)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -601,6 +607,7 @@ def empty_strided(
         empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("empty_strided", requires_grad)
         if beyond is not None:
             made = empty_strided_packet.call_named(
                 FUNCTION, beyond, {}, size, stride, dtype, layout, device, pin_memory
@@ -612,8 +619,10 @@ def empty_strided(
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty_strided", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -663,6 +672,7 @@ def full(
         full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or names is not None or beyond is not None:
+        check_requires_grad("full", requires_grad)
         if beyond is not None:
             made = full_packet.call_named(
                 FUNCTION, beyond, {}, size, fill_value, dtype, layout, device, pin_memory, names, out=out
@@ -676,8 +686,10 @@ def full(
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
-    if requires_grad:
-        return plan(fill_value).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("full", requires_grad)
+        if requires_grad:
+            return plan(fill_value).requires_grad_()
     return plan(fill_value)
 
 
@@ -694,20 +706,25 @@ def _zeros(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
+        check_requires_grad("zeros", requires_grad)
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_packet.miss(size, dtype, layout, device, pin_memory, names)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("zeros", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -776,20 +793,25 @@ def _ones(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
+        check_requires_grad("ones", requires_grad)
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = ones_packet.miss(size, dtype, layout, device, pin_memory, names)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("ones", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -887,6 +909,7 @@ def empty_like(
         empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("empty_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = empty_like_packet.call_named(
                 FUNCTION,
@@ -906,8 +929,10 @@ def empty_like(
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty_like", requires_grad)
+        if requires_grad:
+            return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -950,6 +975,7 @@ def zeros_like(
         zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("zeros_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = zeros_like_packet.call_named(
                 FUNCTION,
@@ -969,8 +995,10 @@ def zeros_like(
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("zeros_like", requires_grad)
+        if requires_grad:
+            return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -1013,6 +1041,7 @@ def ones_like(
         ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("ones_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = ones_like_packet.call_named(
                 FUNCTION,
@@ -1032,8 +1061,10 @@ def ones_like(
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = ones_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("ones_like", requires_grad)
+        if requires_grad:
+            return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -1081,6 +1112,7 @@ def full_like(
         full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("full_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = full_like_packet.call_named(
                 FUNCTION,
@@ -1105,8 +1137,10 @@ def full_like(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = full_like_packet.miss(input, fill_value, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input, fill_value).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("full_like", requires_grad)
+        if requires_grad:
+            return plan(input, fill_value).requires_grad_()
     return plan(input, fill_value)
 
 
@@ -1276,6 +1310,7 @@ def scalar_tensor(
         scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("scalar_tensor", requires_grad)
         if beyond is not None:
             made = scalar_tensor_packet.call_named(FUNCTION, beyond, {}, s, dtype, layout, device, pin_memory)
         else:
@@ -1285,8 +1320,10 @@ def scalar_tensor(
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = scalar_tensor_packet.miss(s, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(s).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("scalar_tensor", requires_grad)
+        if requires_grad:
+            return plan(s).requires_grad_()
     return plan(s)
 
 
@@ -1339,6 +1376,8 @@ def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
         arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
+    if requires_grad is not False:
+        check_requires_grad("arange", requires_grad)
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = arange_short.get(args[0])
         if plan is not None:
@@ -1405,6 +1444,7 @@ def range(
         range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("range", requires_grad)
         if beyond is not None:
             made = range_packet.call_named(
                 FUNCTION, beyond, {}, start, end, step, dtype, layout, device, pin_memory, out=out
@@ -1416,8 +1456,10 @@ def range(
         plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = range_packet.miss(start, end, step, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(start, end, step).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("range", requires_grad)
+        if requires_grad:
+            return plan(start, end, step).requires_grad_()
     return plan(start, end, step)
 
 
@@ -1501,6 +1543,7 @@ def linspace(
         linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("linspace", requires_grad)
         if beyond is not None:
             made = linspace_packet.call_named(
                 FUNCTION, beyond, {}, start, end, steps, dtype, layout, device, pin_memory, out=out
@@ -1525,8 +1568,10 @@ def linspace(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = linspace_packet.miss(start, end, steps, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(start, end).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("linspace", requires_grad)
+        if requires_grad:
+            return plan(start, end).requires_grad_()
     return plan(start, end)
 
 
@@ -1598,6 +1643,7 @@ def eye(
         eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("eye", requires_grad)
         if beyond is not None:
             made = eye_packet.call_named(
                 FUNCTION, beyond, {}, n, m, dtype, layout, device, pin_memory, out=out
@@ -1609,8 +1655,10 @@ def eye(
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = eye_packet.miss(n, m, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("eye", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -1675,6 +1723,7 @@ def logspace(
         logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("logspace", requires_grad)
         if beyond is not None:
             made = logspace_packet.call_named(
                 FUNCTION, beyond, {}, start, end, steps, base, dtype, layout, device, pin_memory, out=out
@@ -1700,8 +1749,10 @@ def logspace(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = logspace_packet.miss(start, end, steps, base, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(start, end, base).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("logspace", requires_grad)
+        if requires_grad:
+            return plan(start, end, base).requires_grad_()
     return plan(start, end, base)
 
 
@@ -1744,6 +1795,7 @@ def empty_permuted(
         empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("empty_permuted", requires_grad)
         if beyond is not None:
             made = empty_permuted_packet.call_named(
                 FUNCTION, beyond, {}, size, physical_layout, dtype, layout, device, pin_memory
@@ -1757,6 +1809,8 @@ def empty_permuted(
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = empty_permuted_packet.miss(size, physical_layout, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty_permuted", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_form import FUNCTION
 
@@ -2250,6 +2251,7 @@ def fft_fftfreq(
         fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("fft_fftfreq", requires_grad)
         if beyond is not None:
             made = fft_fftfreq_packet.call_named(
                 FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
@@ -2261,8 +2263,10 @@ def fft_fftfreq(
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = fft_fftfreq_packet.miss(n, d, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(d).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("fft_fftfreq", requires_grad)
+        if requires_grad:
+            return plan(d).requires_grad_()
     return plan(d)
 
 
@@ -2303,6 +2307,7 @@ def fft_rfftfreq(
         fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("fft_rfftfreq", requires_grad)
         if beyond is not None:
             made = fft_rfftfreq_packet.call_named(
                 FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
@@ -2314,8 +2319,10 @@ def fft_rfftfreq(
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = fft_rfftfreq_packet.miss(n, d, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(d).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("fft_rfftfreq", requires_grad)
+        if requires_grad:
+            return plan(d).requires_grad_()
     return plan(d)
 
 
@@ -2593,6 +2600,7 @@ def hann_window(
         hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("hann_window", requires_grad)
         if beyond is not None:
             made = hann_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2606,8 +2614,10 @@ def hann_window(
         plan = hann_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = hann_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("hann_window", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -2659,6 +2669,7 @@ def bartlett_window(
         bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("bartlett_window", requires_grad)
         if beyond is not None:
             made = bartlett_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2672,8 +2683,10 @@ def bartlett_window(
         plan = bartlett_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = bartlett_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("bartlett_window", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -2725,6 +2738,7 @@ def blackman_window(
         blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("blackman_window", requires_grad)
         if beyond is not None:
             made = blackman_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2738,8 +2752,10 @@ def blackman_window(
         plan = blackman_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = blackman_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("blackman_window", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -2799,6 +2815,7 @@ def hamming_window(
         hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("hamming_window", requires_grad)
         if beyond is not None:
             made = hamming_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
@@ -2816,8 +2833,10 @@ def hamming_window(
         plan = hamming_window_packet.miss(
             window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
         )
-    if requires_grad:
-        return plan(alpha, beta).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("hamming_window", requires_grad)
+        if requires_grad:
+            return plan(alpha, beta).requires_grad_()
     return plan(alpha, beta)
 
 
@@ -2873,6 +2892,7 @@ def kaiser_window(
         kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("kaiser_window", requires_grad)
         if beyond is not None:
             made = kaiser_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, beta, dtype, layout, device, pin_memory
@@ -2886,6 +2906,8 @@ def kaiser_window(
         plan = kaiser_window_plans[window_length][periodic, beta.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = kaiser_window_packet.miss(window_length, periodic, beta, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(beta).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("kaiser_window", requires_grad)
+        if requires_grad:
+            return plan(beta).requires_grad_()
     return plan(beta)

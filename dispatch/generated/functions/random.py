@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.scalar_type import int64
 from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_form import FUNCTION
 
@@ -592,20 +593,25 @@ def rand(
     """
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
+        check_requires_grad("rand", requires_grad)
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = rand_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
-    if requires_grad:
-        return plan(generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("rand", requires_grad)
+        if requires_grad:
+            return plan(generator).requires_grad_()
     return plan(generator)
 
 
@@ -660,6 +666,7 @@ def rand_like(
         rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("rand_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = rand_like_packet.call_named(
                 FUNCTION,
@@ -684,8 +691,10 @@ def rand_like(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = rand_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format, generator)
-    if requires_grad:
-        return plan(input, generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("rand_like", requires_grad)
+        if requires_grad:
+            return plan(input, generator).requires_grad_()
     return plan(input, generator)
 
 
@@ -745,12 +754,15 @@ def randn(
     """
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
+        check_requires_grad("randn", requires_grad)
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out
         )
@@ -759,8 +771,10 @@ def randn(
         plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = randn_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
-    if requires_grad:
-        return plan(generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("randn", requires_grad)
+        if requires_grad:
+            return plan(generator).requires_grad_()
     return plan(generator)
 
 
@@ -815,6 +829,7 @@ def randn_like(
         randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("randn_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = randn_like_packet.call_named(
                 FUNCTION,
@@ -839,8 +854,10 @@ def randn_like(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = randn_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format, generator)
-    if requires_grad:
-        return plan(input, generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("randn_like", requires_grad)
+        if requires_grad:
+            return plan(input, generator).requires_grad_()
     return plan(input, generator)
 
 
@@ -890,6 +907,8 @@ def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
         randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
+    if requires_grad is not False:
+        check_requires_grad("randint", requires_grad)
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_short.get(args[0])
         if plan is not None:
@@ -950,6 +969,8 @@ def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tens
         randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
         randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
+    if requires_grad is not False:
+        check_requires_grad("randint_like", requires_grad)
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_like_short.get(args[0])
         if plan is not None:
@@ -1012,6 +1033,7 @@ def randperm(
         randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("randperm", requires_grad)
         if beyond is not None:
             made = randperm_packet.call_named(
                 FUNCTION, beyond, {}, n, dtype, layout, device, pin_memory, generator, out=out
@@ -1023,8 +1045,10 @@ def randperm(
         plan = randperm_plans[n][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = randperm_packet.miss(n, dtype, layout, device, pin_memory, generator)
-    if requires_grad:
-        return plan(generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("randperm", requires_grad)
+        if requires_grad:
+            return plan(generator).requires_grad_()
     return plan(generator)
 
 
@@ -1089,6 +1113,7 @@ def normal(
         normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("normal", requires_grad)
         if beyond is not None:
             made = normal_packet.call_named(
                 FUNCTION, beyond, {}, mean, std, size, generator, dtype, layout, device, pin_memory, out=out
@@ -1114,8 +1139,10 @@ def normal(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = normal_packet.miss(mean, std, size, generator, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(mean, std, generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("normal", requires_grad)
+        if requires_grad:
+            return plan(mean, std, generator).requires_grad_()
     return plan(mean, std, generator)
 
 

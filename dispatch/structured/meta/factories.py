@@ -122,16 +122,22 @@ def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4])
 
 
+def _checked_geometry(name: str, size: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
+    """The sizes, with which the strides agree."""
+    sizes = check_sizes(name, size)
+    if len(stride) != len(sizes):
+        raise RuntimeError(
+            f"{name}: mismatch in length of strides and shape: dimensionality of sizes ({len(sizes)}) must match "
+            f"dimensionality of strides ({len(stride)})"
+        )
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"{name}: strides must not be negative, got {list(stride)}")
+    return sizes
+
+
 def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty_strided(size, stride, ...)``."""
-    sizes = check_sizes("empty_strided", args[0])
-    if len(args[1]) != len(sizes):
-        raise RuntimeError(
-            f"mismatch in length of strides and shape: dimensionality of sizes ({len(sizes)}) must match "
-            f"dimensionality of strides ({len(args[1])})"
-        )
-    if any(s < 0 for s in args[1]):
-        raise RuntimeError(f"empty_strided: strides must not be negative, got {list(args[1])}")
+    sizes = _checked_geometry("empty_strided", args[0], args[1])
     spec = spec_from("empty_strided", sizes, args[2], args[3], args[4])
     return uninitialised(spec.replace(sizes=sizes, strides=tuple(args[1])), args[5], "empty_strided")
 
@@ -140,9 +146,8 @@ def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     """``self.new_empty_strided(size, stride, ...)``: dtype and device of `self` unless given."""
     like: TensorSpec = args[0]._spec
     device = like.device if args[5] is None else resolve_device(args[5])
-    spec = TensorSpec.of(
-        check_sizes("new_empty_strided", args[1]), tuple(args[2]), args[3] or like.dtype, device
-    )
+    sizes = _checked_geometry("new_empty_strided", args[1], args[2])
+    spec = TensorSpec.of(sizes, tuple(args[2]), args[3] or like.dtype, device)
     return uninitialised(spec, args[6], "new_empty_strided")
 
 
