@@ -284,13 +284,12 @@ class _Body:
             out = ", out=out" * self.has_out
             call = f"{packet}.call{self.suffix}_parameters({self.all_arguments()}{out})"
         if self.signature.is_factory:
-            lines.insert(1, f"    {self.check}")
             if named:
                 lines[-1] = lines[-1].replace("return", "made =")
                 lines += ["    else:", f"        made = {call}"]
             else:
                 lines += [f"    made = {call}"]
-            lines += ["    return made.requires_grad_() if requires_grad else made"]
+            lines += [f"    {self.check}", "    return made.requires_grad_() if requires_grad else made"]
         elif self.has_out:
             lines += [f"    if modes{rare}:", f"        return {call}"]
             lines += ["    " + line for line in self.lookup_out()]

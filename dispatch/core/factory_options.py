@@ -10,10 +10,12 @@ from typing import Any
 
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.traceback_filter import api_boundary
 
 OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
 
 
+@api_boundary
 def check_requires_grad(name: str, requires_grad: object) -> None:
     """Raise TypeError for an option `requires_grad` of a factory that is neither a bool nor None."""
     if requires_grad is not None and requires_grad.__class__ is not bool:

@@ -493,10 +493,10 @@ def _empty(
         elif not sizes:
             size = REQUIRED
     if modes or out is not None or names is not None:
-        check_requires_grad("empty", requires_grad)
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
         )
+        check_requires_grad("empty", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
@@ -607,13 +607,13 @@ def empty_strided(
         empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("empty_strided", requires_grad)
         if beyond is not None:
             made = empty_strided_packet.call_named(
                 FUNCTION, beyond, {}, size, stride, dtype, layout, device, pin_memory
             )
         else:
             made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
+        check_requires_grad("empty_strided", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
@@ -672,7 +672,6 @@ def full(
         full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or names is not None or beyond is not None:
-        check_requires_grad("full", requires_grad)
         if beyond is not None:
             made = full_packet.call_named(
                 FUNCTION, beyond, {}, size, fill_value, dtype, layout, device, pin_memory, names, out=out
@@ -681,6 +680,7 @@ def full(
             made = full_packet.call_parameters(
                 size, fill_value, dtype, layout, device, pin_memory, names, out=out
             )
+        check_requires_grad("full", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
@@ -714,8 +714,8 @@ def _zeros(
         elif not sizes:
             size = REQUIRED
     if modes or out is not None or names is not None:
-        check_requires_grad("zeros", requires_grad)
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
+        check_requires_grad("zeros", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
@@ -801,8 +801,8 @@ def _ones(
         elif not sizes:
             size = REQUIRED
     if modes or out is not None or names is not None:
-        check_requires_grad("ones", requires_grad)
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
+        check_requires_grad("ones", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
@@ -909,7 +909,6 @@ def empty_like(
         empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
-        check_requires_grad("empty_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = empty_like_packet.call_named(
                 FUNCTION,
@@ -924,6 +923,7 @@ def empty_like(
             )
         else:
             made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        check_requires_grad("empty_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
@@ -975,7 +975,6 @@ def zeros_like(
         zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
-        check_requires_grad("zeros_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = zeros_like_packet.call_named(
                 FUNCTION,
@@ -990,6 +989,7 @@ def zeros_like(
             )
         else:
             made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        check_requires_grad("zeros_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
@@ -1041,7 +1041,6 @@ def ones_like(
         ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
-        check_requires_grad("ones_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = ones_like_packet.call_named(
                 FUNCTION,
@@ -1056,6 +1055,7 @@ def ones_like(
             )
         else:
             made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        check_requires_grad("ones_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
@@ -1112,7 +1112,6 @@ def full_like(
         full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
-        check_requires_grad("full_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = full_like_packet.call_named(
                 FUNCTION,
@@ -1130,6 +1129,7 @@ def full_like(
             made = full_like_packet.call_parameters(
                 input, fill_value, dtype, layout, device, pin_memory, memory_format
             )
+        check_requires_grad("full_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_like_plans[input._spec][
@@ -1310,11 +1310,11 @@ def scalar_tensor(
         scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("scalar_tensor", requires_grad)
         if beyond is not None:
             made = scalar_tensor_packet.call_named(FUNCTION, beyond, {}, s, dtype, layout, device, pin_memory)
         else:
             made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
+        check_requires_grad("scalar_tensor", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
@@ -1444,13 +1444,13 @@ def range(
         range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
-        check_requires_grad("range", requires_grad)
         if beyond is not None:
             made = range_packet.call_named(
                 FUNCTION, beyond, {}, start, end, step, dtype, layout, device, pin_memory, out=out
             )
         else:
             made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
+        check_requires_grad("range", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
@@ -1543,7 +1543,6 @@ def linspace(
         linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
-        check_requires_grad("linspace", requires_grad)
         if beyond is not None:
             made = linspace_packet.call_named(
                 FUNCTION, beyond, {}, start, end, steps, dtype, layout, device, pin_memory, out=out
@@ -1552,6 +1551,7 @@ def linspace(
             made = linspace_packet.call_parameters(
                 start, end, steps, dtype, layout, device, pin_memory, out=out
             )
+        check_requires_grad("linspace", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1643,13 +1643,13 @@ def eye(
         eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
-        check_requires_grad("eye", requires_grad)
         if beyond is not None:
             made = eye_packet.call_named(
                 FUNCTION, beyond, {}, n, m, dtype, layout, device, pin_memory, out=out
             )
         else:
             made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
+        check_requires_grad("eye", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
@@ -1723,7 +1723,6 @@ def logspace(
         logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
-        check_requires_grad("logspace", requires_grad)
         if beyond is not None:
             made = logspace_packet.call_named(
                 FUNCTION, beyond, {}, start, end, steps, base, dtype, layout, device, pin_memory, out=out
@@ -1732,6 +1731,7 @@ def logspace(
             made = logspace_packet.call_parameters(
                 start, end, steps, base, dtype, layout, device, pin_memory, out=out
             )
+        check_requires_grad("logspace", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1795,7 +1795,6 @@ def empty_permuted(
         empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("empty_permuted", requires_grad)
         if beyond is not None:
             made = empty_permuted_packet.call_named(
                 FUNCTION, beyond, {}, size, physical_layout, dtype, layout, device, pin_memory
@@ -1804,6 +1803,7 @@ def empty_permuted(
             made = empty_permuted_packet.call_parameters(
                 size, physical_layout, dtype, layout, device, pin_memory
             )
+        check_requires_grad("empty_permuted", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]

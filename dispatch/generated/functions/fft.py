@@ -2251,13 +2251,13 @@ def fft_fftfreq(
         fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("fft_fftfreq", requires_grad)
         if beyond is not None:
             made = fft_fftfreq_packet.call_named(
                 FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
             )
         else:
             made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+        check_requires_grad("fft_fftfreq", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
@@ -2307,13 +2307,13 @@ def fft_rfftfreq(
         fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("fft_rfftfreq", requires_grad)
         if beyond is not None:
             made = fft_rfftfreq_packet.call_named(
                 FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
             )
         else:
             made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+        check_requires_grad("fft_rfftfreq", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
@@ -2600,7 +2600,6 @@ def hann_window(
         hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("hann_window", requires_grad)
         if beyond is not None:
             made = hann_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2609,6 +2608,7 @@ def hann_window(
             made = hann_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
+        check_requires_grad("hann_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hann_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
@@ -2669,7 +2669,6 @@ def bartlett_window(
         bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("bartlett_window", requires_grad)
         if beyond is not None:
             made = bartlett_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2678,6 +2677,7 @@ def bartlett_window(
             made = bartlett_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
+        check_requires_grad("bartlett_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = bartlett_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
@@ -2738,7 +2738,6 @@ def blackman_window(
         blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("blackman_window", requires_grad)
         if beyond is not None:
             made = blackman_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2747,6 +2746,7 @@ def blackman_window(
             made = blackman_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
+        check_requires_grad("blackman_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = blackman_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
@@ -2815,7 +2815,6 @@ def hamming_window(
         hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("hamming_window", requires_grad)
         if beyond is not None:
             made = hamming_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
@@ -2824,6 +2823,7 @@ def hamming_window(
             made = hamming_window_packet.call_parameters(
                 window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
             )
+        check_requires_grad("hamming_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hamming_window_plans[window_length][
@@ -2892,7 +2892,6 @@ def kaiser_window(
         kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
-        check_requires_grad("kaiser_window", requires_grad)
         if beyond is not None:
             made = kaiser_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, beta, dtype, layout, device, pin_memory
@@ -2901,6 +2900,7 @@ def kaiser_window(
             made = kaiser_window_packet.call_parameters(
                 window_length, periodic, beta, dtype, layout, device, pin_memory
             )
+        check_requires_grad("kaiser_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = kaiser_window_plans[window_length][periodic, beta.__class__, dtype, layout, device, pin_memory]

@@ -88,7 +88,6 @@ class FactoriesMethods:
             new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         """
         if modes or beyond is not None:
-            check_requires_grad("new_empty_strided", requires_grad)
             if beyond is not None:
                 made = new_empty_strided_packet.call_named(
                     METHOD, beyond, {}, self, size, stride, dtype, layout, device, pin_memory
@@ -97,6 +96,7 @@ class FactoriesMethods:
                 made = new_empty_strided_packet.call_method_parameters(
                     self, size, stride, dtype, layout, device, pin_memory
                 )
+            check_requires_grad("new_empty_strided", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
@@ -156,8 +156,8 @@ class FactoriesMethods:
             elif not sizes:
                 size = REQUIRED
         if modes:
-            check_requires_grad("new_empty", requires_grad)
             made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
+            check_requires_grad("new_empty", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_plans[self._spec][size, dtype, layout, device, pin_memory]
@@ -217,8 +217,8 @@ class FactoriesMethods:
             elif not sizes:
                 size = REQUIRED
         if modes:
-            check_requires_grad("new_zeros", requires_grad)
             made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
+            check_requires_grad("new_zeros", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_zeros_plans[self._spec][size, dtype, layout, device, pin_memory]
@@ -278,8 +278,8 @@ class FactoriesMethods:
             elif not sizes:
                 size = REQUIRED
         if modes:
-            check_requires_grad("new_ones", requires_grad)
             made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
+            check_requires_grad("new_ones", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_ones_plans[self._spec][size, dtype, layout, device, pin_memory]
@@ -332,7 +332,6 @@ class FactoriesMethods:
             new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         """
         if modes or beyond is not None:
-            check_requires_grad("new_full", requires_grad)
             if beyond is not None:
                 made = new_full_packet.call_named(
                     METHOD, beyond, {}, self, size, fill_value, dtype, layout, device, pin_memory
@@ -341,6 +340,7 @@ class FactoriesMethods:
                 made = new_full_packet.call_method_parameters(
                     self, size, fill_value, dtype, layout, device, pin_memory
                 )
+            check_requires_grad("new_full", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
