@@ -56,6 +56,16 @@ def overflow_error(dtype: ScalarType) -> RuntimeError:
     )
 
 
+def check_integer(value: Any, dtype: ScalarType) -> None:
+    """Refuse an int that an integral dtype cannot hold; negative ones may wrap around in an unsigned one.
+
+    Raises PyTorch's RuntimeError.
+    """
+    limits = integer_limits(dtype)
+    if value.__class__ is int and not min(limits.min, -limits.max) <= value <= limits.max:
+        raise overflow_error(dtype)
+
+
 def truncated(value: float, name: str) -> int:
     """A Python number without its fraction, for the integral dtype `name`.
 

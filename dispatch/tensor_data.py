@@ -18,6 +18,7 @@ from ..runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
+from .core.factory_options import check_requires_grad
 from .core.op_overload import find_overload
 from .iterator.type_promotion import promote_types
 from .scalars import overflow_error
@@ -275,6 +276,8 @@ def tensor(
     ):
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
         number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
+        if requires_grad is not False:
+            check_requires_grad("tensor", requires_grad)
         return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
     try:
         _check_options("tensor", dtype)
@@ -304,8 +307,10 @@ def tensor(
             made = made.pin_memory()
         if names is not None:
             made.names = names
-        if requires_grad:
-            made.requires_grad_()
+        if requires_grad is not False:
+            check_requires_grad("tensor", requires_grad)
+            if requires_grad:
+                made.requires_grad_()
         return made  # type: ignore[no-any-return]
     except BaseException:
         hide_inner_frames()

@@ -37,6 +37,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise not_a_tensor(tensor, "one_hot")
     if tensor.dtype is not int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not isinstance(num_classes, int) or isinstance(num_classes, bool):
+        raise TypeError(f"one_hot(): argument 'num_classes' must be int, not {type(num_classes).__name__}")
+    if not -(1 << 63) <= num_classes < 1 << 63:
+        raise ValueError(f"Overflow when unpacking long long: one_hot(): num_classes is {num_classes}")
     if tensor.numel() == 0:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")

@@ -310,8 +310,9 @@ def gaussian_nll_loss(
         raise ValueError(f"{reduction} is not valid")
     if not (var.dtype.is_floating_point or var.dtype.is_complex):
         # The bound is no whole number, which it would be in place.
+        kind = var.dtype.scalar_name
         raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {C_NAMES[var.dtype.scalar_name]}"
+            f"result type Float can't be cast to the desired output type {C_NAMES.get(kind, kind)}"
         )
     held = var.clone()
     held = var + (_ops.clamp_min(held.detach(), eps) - held.detach())
@@ -345,7 +346,7 @@ def binary_cross_entropy(
 
     Raises:
         ValueError: The shapes differ, or `reduction` is another string.
-        RuntimeError: An element of `input`, on the CPU, is outside of [0, 1].
+        RuntimeError: An element of `input` or `target`, on the CPU, is outside of [0, 1]; their dtypes differ.
 
     Note:
         Logarithms are held to at least -100, so that the loss is finite.

@@ -31,6 +31,6 @@ def reduction_of(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
             stacklevel=stacklevel,
         )
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return REDUCTIONS[reduction]

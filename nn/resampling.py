@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
@@ -167,7 +168,7 @@ def _sizes(
             )
         return tuple(size), None
     if not isinstance(scale_factor, list | tuple):
-        return None, (float(scale_factor),) * rank  # type: ignore[arg-type]  # it is a number
+        return None, (_factor(scale_factor),) * rank
     if len(scale_factor) != rank:
         spatial = list(input.shape[2:])
         raise ValueError(
@@ -175,7 +176,17 @@ def _sizes(
             f"dimensions of {spatial} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, "
             "d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
-    return None, tuple([float(f) for f in scale_factor])
+    return None, tuple([_factor(f) for f in scale_factor])
+
+
+def _factor(value: Any) -> float:
+    """A scale factor as a number, by which sizes can be multiplied."""
+    if isinstance(value, str | bytes) or not hasattr(type(value), "__float__"):
+        raise TypeError(f"interpolate(): argument 'scale_factor' must be float, not {type(value).__name__}")
+    factor = float(value)
+    if not math.isfinite(factor):
+        raise RuntimeError(f"interpolate(): scale_factor must be finite, got {factor}")
+    return factor
 
 
 @overridable

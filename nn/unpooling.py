@@ -18,6 +18,10 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str) -> list[int]:
+    if not isinstance(size, int | list | tuple):
+        raise TypeError(
+            f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"
+        )
     sizes = [size] * rank if isinstance(size, int) else list(size)
     if len(sizes) != rank:
         raise ValueError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")

@@ -10,11 +10,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Literal, NoReturn, TypeVar, overload
+from typing import Literal, NoReturn, overload
 
 Message = str | Callable[[], object]
-
-_Given = TypeVar("_Given")
 
 DEBUG = __debug__ and os.environ.get("TRITEN_DEBUG", "0") not in ("", "0")
 """Whether `internal_assert_debug_only` looks: with ``TRITEN_DEBUG=1`` in the environment, and not under ``-O``."""
@@ -149,23 +147,3 @@ def not_a_tensor(value: object, function: str, argument: str = "input", position
 
 class LinAlgError(RuntimeError):
     """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`)."""
-
-
-def only_name(function: str, own: object, given: _Given, name: str = "axis") -> _Given:
-    """The argument of a method that takes one of NumPy's names beside its own, given by the former.
-
-    Args:
-        function: The method's name.
-        own: What was given by the argument's own name, or None.
-        given: What was given by NumPy's name.
-        name: That name.
-
-    Returns:
-        `given`.
-
-    Raises:
-        TypeError: both were given.
-    """
-    if own is not None:
-        raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
-    return given

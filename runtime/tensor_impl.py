@@ -9,19 +9,41 @@ must know of how it was made.
 
 from __future__ import annotations
 
-from typing import Any, Self, overload
+from typing import Any, Self, TypeVar, overload
 
 from . import memory_format as mf
 from .device import CPU
 from .device import device as Device
 from .dispatch_key_set import DispatchKeySet
-from .errors import only_name
 from .layout import layout as Layout
 from .scalar_type import dtype as ScalarType
 from .size import Size
 from .storage import Storage, address_of, root_of, storage_of, view_at
 from .tensor_spec import TensorSpec
-from .traceback_filter import hide_inner_frames
+from .traceback_filter import api_boundary, hide_inner_frames
+
+_Given = TypeVar("_Given")
+
+
+@api_boundary
+def only_name(function: str, own: object, given: _Given, name: str = "axis") -> _Given:
+    """The argument of a method that takes one of NumPy's names beside its own, given by the former.
+
+    Args:
+        function: The method's name.
+        own: What was given by the argument's own name, or None.
+        given: What was given by NumPy's name.
+        name: That name.
+
+    Returns:
+        `given`.
+
+    Raises:
+        TypeError: both were given.
+    """
+    if own is not None:
+        raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
+    return given
 
 
 class TensorImpl:

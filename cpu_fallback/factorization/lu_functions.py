@@ -235,7 +235,7 @@ def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostKernel | None:
 def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
     """The inverse of the matrix from the last dimensions to the first `ind`."""
     n = math.prod(A.sizes[:ind]) if ind > 0 else 0
-    if not A.is_contiguous or n * n != A.numel:
+    if not A.is_contiguous or n * n != A.numel or ind > A.ndim:
         return None
     made = inv(in_rows(A.dtype, n, n))
     if made is None:

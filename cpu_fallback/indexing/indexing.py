@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.scalars import check_integer
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
@@ -266,6 +267,7 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     narrow = spec.dtype in NARROW
     scaled = "alpha" in call.runtime
+    integral = spec.dtype.is_integral
     constant = constant_cache(FLOAT32 if narrow else spec.np_dtype)
     sizes, checked, places = _rows_of(call, sparse_rows.FROM)
     size = sizes[axis]
@@ -280,6 +282,8 @@ def index_add(call: StructuredCall) -> PlannedKernel:
         if not rows.size or not out.size:
             return
         if scaled:
+            if integral:
+                check_integer(alpha, spec.dtype)
             source = multiply(source.astype(FLOAT32) if narrow else source, constant(alpha))
         if places is not None and not narrow and out.flags.c_contiguous:
             add_at(out.reshape(-1), places(rows), source.reshape(-1))

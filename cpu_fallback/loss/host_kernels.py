@@ -227,7 +227,7 @@ def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> H
     def compute(x: Array, target: Array) -> Any:
         valid = np.logical_and.accumulate(np.greater_equal(target, 0), 1)
         flat = np.multiply(target, valid)
-        if flat.item(flat.argmax()) >= classes:
+        if flat.item(flat.argmax()) >= classes or target.item(target.argmin()) < -1:
             return None
         np.add(flat, starts, flat)
         wrong = np.ones((rows, classes), np.bool_)
@@ -251,6 +251,8 @@ def cosine_similarity(x1: TensorSpec, x2: TensorSpec, dim: int, eps: Any) -> Hos
     out_np = x1.np_dtype
 
     def compute(x1: Array, x2: Array, eps: float) -> Any:
+        if not eps >= 0:
+            return None
         a, b = x1.astype(np.float64), x2.astype(np.float64)
         made = np.vecdot(a, b, axis=dim)
         for x in (a, b):

@@ -129,6 +129,11 @@ class _Body:
         self.is_flat = bool(not operator and not self.variadic and (self.numpy_names or has_options))
         self.beyond = ["beyond"] if self.is_flat and has_options else []
 
+    @property
+    def check(self) -> str:
+        """The check of a factory's `requires_grad`."""
+        return f'check_requires_grad("{self.signature.name}", requires_grad)'
+
     def _numpy_names(self) -> list[str]:
         """The names of NumPy's that stand for parameters; a method's object has no name."""
         own = [self.name_of(p) for p in self.parameters]
@@ -255,7 +260,12 @@ class _Body:
             f"    plan = {packet}.{miss}({name}{self.all_arguments()})",
         ]
         if self.signature.is_factory:
-            lines += ["if requires_grad:", f"    return plan({call}).requires_grad_()"]
+            lines += [
+                "if requires_grad is not False:",
+                f"    {self.check}",
+                "    if requires_grad:",
+                f"        return plan({call}).requires_grad_()",
+            ]
         return [*lines, f"return plan({call})"]
 
     def statements(self) -> list[str]:
@@ -279,7 +289,7 @@ class _Body:
                 lines += ["    else:", f"        made = {call}"]
             else:
                 lines += [f"    made = {call}"]
-            lines += ["    return made.requires_grad_() if requires_grad else made"]
+            lines += [f"    {self.check}", "    return made.requires_grad_() if requires_grad else made"]
         elif self.has_out:
             lines += [f"    if modes{rare}:", f"        return {call}"]
             lines += ["    " + line for line in self.lookup_out()]
@@ -290,11 +300,13 @@ class _Body:
             lines = [
                 f"if {variadic} is None:",
                 f"    {variadic} = sizes",
-                "    if len(sizes) == 1 and (",
-                "        sizes[0].__class__ is tuple",
-                "        or (sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__'))",
-                "    ):",
-                f"        {variadic} = sizes[0]",
+                "    if len(sizes) == 1:",
+                "        if sizes[0].__class__ is tuple or (",
+                "            sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__')",
+                "        ):",
+                f"            {variadic} = sizes[0]",
+                "    elif not sizes:",
+                f"        {variadic} = REQUIRED",
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]
@@ -410,6 +422,8 @@ def function_text(signature: PythonSignature, docstring: str | None, method: boo
         if signature.is_factory:
             definition = f"{leading}, requires_grad: bool = False, **kwargs: Any"
             body = [
+                "if requires_grad is not False:",
+                f'    check_requires_grad("{signature.name}", requires_grad)',
                 "if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:",
                 f"    plan = {signature.name}_short.get(args[0])",
                 "    if plan is not None:",
@@ -618,6 +632,8 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     absent = [each for each in ("NOT_GIVEN", "REQUIRED") if each in names]
     if absent:
         lines.append(f"from ...core.call_parts import {', '.join(absent)}")
+    if "check_requires_grad" in names:
+        lines.append("from ...core.factory_options import check_requires_grad")
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
     if from_packet:
         lines.append(f"from ...core.overload_packet import {', '.join(from_packet)}")

@@ -16,9 +16,9 @@ def isclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bo
     """`torch.isclose`: ``|self - other| <= atol + rtol * |other|``; equal elements are close, infinities too."""
     if self.dtype is not other.dtype:
         raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
-    if rtol < 0:
+    if not rtol >= 0:
         raise RuntimeError(f"rtol must be greater than or equal to zero, but got {rtol:g}")
-    if atol < 0:
+    if not atol >= 0:
         raise RuntimeError(f"atol must be greater than or equal to zero, but got {atol:g}")
     close = ops.eq(self, other)
     inexact = self.dtype.is_floating_point or self.dtype.is_complex

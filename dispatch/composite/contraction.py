@@ -102,6 +102,8 @@ def trace(self: Tensor) -> Tensor:
     """`torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
+    if self.dtype is bool_:
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
     return ops.sum(ops.diagonal(self))
 
 
@@ -111,6 +113,11 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
     for name, x in (("vec1", vec1), ("vec2", vec2)):
         if x._spec.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {x._spec.ndim}-D")
+    if self._spec.ndim > 2:
+        raise RuntimeError(
+            f"addr: input of sizes {list(self._spec.sizes)} cannot be expanded to "
+            f"{[vec1._spec.sizes[0], vec2._spec.sizes[0]]}"
+        )
     wanted = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
     if wanted is bool_:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
@@ -135,6 +142,11 @@ def linalg_vecdot(x: Tensor, y: Tensor, dim: int) -> Tensor:
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(
             f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.scalar_name}"
+        )
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {x.dtype.scalar_name} and y "
+            f"of type {y.dtype.scalar_name} instead"
         )
     return ops.sum(ops.mul(x.conj() if x.dtype.is_complex else x, y), dim)
 
@@ -216,7 +228,11 @@ def linalg_cross(self: Tensor, other: Tensor, dim: int) -> Tensor:
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {self._spec.sizes[axis]} and "
             f"{other._spec.sizes[axis]}"
         )
-    if self.dtype is bool_ and other.dtype is bool_:
+    if self.dtype is not other.dtype:
+        raise RuntimeError(
+            f"linalg.cross: expected scalar type {self.dtype.scalar_name} but found {other.dtype.scalar_name}"
+        )
+    if self.dtype is bool_:
         raise NotImplementedError("\"cross\" not implemented for 'Bool'")
     a, b = ops.unbind(self, axis), ops.unbind(other, axis)
     return ops.stack(

@@ -189,6 +189,10 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
     first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
+    if len(form) != 3:
+        raise IndexError(
+            f"bilinear(): weight must have 3 dimensions (outputs, in1, in2), but has {len(form)}"
+        )
     if len(first) != len(second):
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {len(first)} and {len(second)}")
     for i, (a, b) in enumerate(zip(first[:-1], second[:-1], strict=True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -316,6 +317,22 @@ def fft_ifftshift(self: Tensor, dim: Sequence[int] | None) -> Tensor:
     return ops.roll(self, [(self.shape[d] + 1) // 2 for d in dims], dims)
 
 
+def _frequency_dtype(name: str, dtype: ScalarType | None) -> ScalarType:
+    """The dtype of frequencies: the default one, or another that has fractions."""
+    if dtype is None:
+        return get_default_dtype()
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"{name} requires a floating point or complex dtype, got {dtype.scalar_name}")
+    return dtype
+
+
+def _step(n: int, d: float) -> float:
+    """The distance of two frequencies; infinite where the samples have none, in which 0 becomes nan."""
+    if not n:
+        return math.nan
+    return 1.0 / (n * d) if d else math.copysign(math.inf, d)
+
+
 def fft_fftfreq(
     n: int,
     d: float,
@@ -325,11 +342,12 @@ def fft_fftfreq(
     pin_memory: bool | None,
 ) -> Tensor:
     """`torch.fft.fftfreq`: the frequencies of `n` samples at a distance of `d`."""
-    made = ops.arange(n, dtype=dtype or get_default_dtype(), device=device)
+    dtype = _frequency_dtype("fftfreq", dtype)
+    made = ops.arange(n, dtype=dtype, device=device)
     if n > 0:
         half = (n + 1) // 2
         made = ops.where(ops.arange(n, device=device) >= half, made - n, made)
-    return made * (1.0 / (n * d) if n else float("nan"))
+    return made * _step(n, d)
 
 
 def fft_rfftfreq(
@@ -341,5 +359,6 @@ def fft_rfftfreq(
     pin_memory: bool | None,
 ) -> Tensor:
     """`torch.fft.rfftfreq`: the frequencies that `rfft` has."""
-    made = ops.arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device)
-    return made * (1.0 / (n * d) if n else float("nan"))
+    dtype = _frequency_dtype("rfftfreq", dtype)
+    made = ops.arange(n // 2 + 1, dtype=dtype, device=device)
+    return made * _step(n, d)

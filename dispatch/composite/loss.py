@@ -248,6 +248,8 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
     """target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
     if self._spec.dtype.is_complex or target._spec.dtype.is_complex:
         raise RuntimeError("kl_div: Complex inputs not supported.")
+    if not (self._spec.dtype.is_floating_point and target._spec.dtype.is_floating_point):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         loss = ops.mul(ops.exp(target), ops.sub(target, self))
     else:
@@ -362,10 +364,18 @@ def triplet_margin_loss(
 def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
     """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
     check_dtype("binary_cross_entropy", self._spec.dtype, self._spec.device)
+    if target._spec.dtype is not self._spec.dtype:
+        raise RuntimeError(
+            f"binary_cross_entropy: Found dtype {target._spec.dtype.scalar_name} of target but expected "
+            f"{self._spec.dtype.scalar_name}"
+        )
     if self._spec.device.type == "cpu" and self.numel():
         inside = ops.logical_and(ops.ge(self, 0), ops.le(self, 1))
         if not bool(ops.all(inside).item()):
             raise RuntimeError("all elements of input should be between 0 and 1")
+        inside = ops.logical_and(ops.ge(target, 0), ops.le(target, 1))
+        if not bool(ops.all(inside).item()):
+            raise RuntimeError("all elements of target should be between 0 and 1")
     loss = ops._binary_cross_entropy_terms(self, target)
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)
 
@@ -411,6 +421,8 @@ def multi_margin_loss(
     rows, classes = x._spec.sizes
     if target.numel() != rows or target._spec.ndim > 1:
         raise RuntimeError(f"inconsistent target size, expected {rows} but got {list(target._spec.sizes)}")
+    if weight is not None and weight.numel() != classes:
+        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight._spec.sizes)}")
     check_dtype("multi_margin_loss", self._spec.dtype, self._spec.device)
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
@@ -444,6 +456,8 @@ def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tens
     check_dtype("multilabel_margin_loss", self._spec.dtype, self._spec.device)
     x = self.reshape((1, -1)) if rank < 2 else self
     labels = target.reshape(x._spec.sizes)
+    if x._spec.device.type == "cpu" and bool(ops.any(ops.lt(labels, -1)).item()):
+        raise RuntimeError("multilabel_margin_loss: an element of 'target' is out of range")
     valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
     places = ops.where(valid, labels, 0)
     right = ops.scatter_add(ops.zeros_like(labels), 1, places, valid.to(labels._spec.dtype)) > 0

@@ -280,6 +280,8 @@ def linalg_tensorinv(self: Tensor, ind: int) -> Tensor:
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     sizes = self._spec.sizes
+    if ind > len(sizes):
+        raise RuntimeError(f"linalg.tensorinv: ind is {ind}, but the input has {len(sizes)} dimensions")
     first, last = sizes[:ind], sizes[ind:]
     if math.prod(first) != math.prod(last):
         raise RuntimeError(

@@ -30,9 +30,12 @@ def linalg_vector_norm(
     """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
     name = "linalg.vector_norm"
     check_floating(name, self._spec)
+    if isinstance(ord, complex):
+        raise RuntimeError(f"{name}: Expected a non-complex scalar as the order of norm.")
     if dtype is not None:
         if not (dtype.is_floating_point or dtype.is_complex):
             raise RuntimeError(f"{name}: dtype should be floating point or complex. Got {dtype.scalar_name}")
+        _check_conversion(name, self.dtype, dtype)
         self = self.to(dtype)
     wanted = self.dtype.to_real() if self.dtype.is_complex else self.dtype
     dims = reduced_dims(dim, self._spec.ndim)
@@ -58,6 +61,18 @@ def linalg_vector_norm(
     x = ops.abs(x.to(float32) if wanted in (float16, bfloat16) else x)
     result = ops.pow(ops.sum(ops.pow(x, ord), dims, keepdim), 1.0 / ord)
     return result if result.dtype is wanted else result.to(wanted)
+
+
+def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
+    """Refuse to compute a norm in a dtype of another kind than the input's, or in a narrower one."""
+    if wanted.is_complex != given.is_complex:
+        kind = "complex" if given.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.scalar_name}")
+    if promote_types(given, wanted) is not wanted:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({given.scalar_name}) should be convertible without narrowing to the "
+            f"specified dtype ({wanted.scalar_name})"
+        )
 
 
 @host_kernel("linalg_matrix_norm", "linalg_vector_norm", "_vector_norm")
@@ -97,6 +112,8 @@ def _norm_of_singular_values(
     self: Tensor, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any
 ) -> Tensor:
     """The sum, the largest or the smallest of the singular values of matrices in two dimensions."""
+    if dtype is not None:
+        _check_conversion("linalg.matrix_norm", self.dtype, dtype)
     x = ops.movedim(self if dtype is None else self.to(dtype), [rows, columns], [-2, -1])
     values = ops.linalg_svdvals(x)
     if ord == "nuc":
@@ -161,6 +178,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
         raise RuntimeError(
             f"expected common dtype to be floating point, yet common dtype is {common.scalar_name}"
         )
+    if not eps >= 0:
+        raise RuntimeError(f"cosine_similarity: eps must be non-negative, got {eps}")
     a, b = ops.broadcast_tensors([x1.to(common), x2.to(common)])
     lengths = [ops.linalg_vector_norm(x, 2, [dim], True) for x in (a, b)]
     # Each divided by its own length: their product would overflow where the quotient does not.

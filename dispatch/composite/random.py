@@ -151,6 +151,13 @@ def randint_out(high: int, size: Sequence[int], out: Tensor) -> Tensor:
     return randint_low_generator_out(0, high, size, None, out)
 
 
+def _bound_of(high: Any) -> int:
+    """The bound of random integers, which may be a tensor of one element without dimensions."""
+    if isinstance(high, TensorImpl) and high._spec.ndim:
+        raise RuntimeError(f"randint_like: high must be a scalar tensor, got sizes {list(high._spec.sizes)}")
+    return int(high)
+
+
 @_filling_new_memory(_integers_like(1, 2, 3))
 def randint_like_low_generator(
     self: Tensor,
@@ -168,7 +175,7 @@ def randint_like_low_generator(
     made = empty_like(
         self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=memory_format
     )
-    return made.random_(low, int(high), generator=generator)
+    return made.random_(low, _bound_of(high), generator=generator)
 
 
 @_filling_new_memory(_integers_like(1, 2, None))

@@ -122,6 +122,13 @@ def holds_tensor(value: Any) -> bool:
     return isinstance(value, TensorImpl)
 
 
+def has_names(bound: Sequence[Any]) -> bool:
+    """Whether some tensor of a call has named dimensions, or there is none that could have."""
+    tensors = [v for value in bound for v in (value if isinstance(value, list | tuple) else (value,))]
+    tensors = [v for v in tensors if isinstance(v, TensorImpl) and v.__class__ is not WrappedNumber]
+    return not tensors or any(name is not None for v in tensors for name in v._spec.names)
+
+
 def all_ints(values: Sequence[Any]) -> bool:
     """Whether a static argument is a list of sizes or dimensions, of which others may stand in its place."""
     for value in values:  # noqa: SIM110 - a generator would take twice the time

@@ -1,4 +1,7 @@
-"""What a factory is told about its result beside ``out=``: PyTorch's `check_out_type_matches`."""
+"""What a factory is told about its result: ``requires_grad``, and options beside ``out=``.
+
+Source: `check_out_type_matches` in torch/csrc/autograd/utils/python_arg_parsing.h.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,17 @@ from typing import Any
 
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.traceback_filter import api_boundary
 
 OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
+
+
+@api_boundary
+def check_requires_grad(name: str, requires_grad: object) -> None:
+    """Raise TypeError for an option `requires_grad` of a factory that is neither a bool nor None."""
+    if requires_grad is not None and requires_grad.__class__ is not bool:
+        kind = type(requires_grad).__name__
+        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {kind}")
 
 
 def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,17 +42,14 @@ class FlatSignature:
         while _stands_for_another(parameters[-1].name, flat.parameters):
             parameters.pop()
         shown = []
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        by_keyword = False
         for parameter in parameters:
             if parameter.name == "beyond":
-                kind = inspect.Parameter.KEYWORD_ONLY
+                by_keyword = True
                 continue
-            default = parameter.default
-            shown.append(
-                parameter.replace(
-                    kind=kind, default=inspect.Parameter.empty if default is REQUIRED else default
-                )
-            )
+            default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
+            kind = parameter.KEYWORD_ONLY if by_keyword else parameter.kind
+            shown.append(parameter.replace(kind=kind, default=default))
         return flat.replace(parameters=shown)
 
 

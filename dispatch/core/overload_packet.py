@@ -29,6 +29,7 @@ from .call_parts import (
     Parameter,
     all_ints,
     general_part,
+    has_names,
     holds_tensor,
     is_absent,
     is_hashable,
@@ -191,6 +192,12 @@ class OverloadPacket:
             is_factory = any(a.name == "pin_memory" for schema in schemas for a in schema.arguments)
             kwargs = without_options(kwargs) if is_factory else kwargs
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
+        signature = schema.signature
+        if signature.takes_names and not has_names(bound):
+            # Without names to look among, a string is no dimension but a value of the wrong type.
+            plain = [each for each in schemas if not each.signature.takes_names]
+            schema, bound = resolve(plain or schemas, tuple(args), kwargs, self.name)
+        signature.check_range(bound)
         return entries[id(schema)], unwrap_numbers(bound)
 
     def miss(self, *args: Any) -> Plan:
@@ -289,8 +296,14 @@ class OverloadPacket:
             elif role == "scale":
                 if scaled:
                     parts.append(None if value is default else cls)
+                    keep = keep and not isinstance(value, TensorImpl)
             elif role != "rare":
-                part = cls if role == "number" else part_of(value)
+                if role == "number":
+                    # A class says nothing of a tensor, of which the next one may stand for no number.
+                    part = cls
+                    keep = keep and not isinstance(value, TensorImpl)
+                else:
+                    part = part_of(value)
                 parts.append(part)
                 if part is bool or part is complex:
                     has_lists = has_lists or role == "operand"
@@ -319,7 +332,7 @@ class OverloadPacket:
                     table[first] = {rest: plan}
                 else:
                     found[rest] = plan
-                if rest == self.unset:
+                if rest == self.unset and first != ():  # A call without arguments is none with the sizes ().
                     self.short[first] = self.short[first,] = plan
             else:
                 table[first] = plan
@@ -458,8 +471,9 @@ class OverloadPacket:
         for (name, role, default, _), value in zip(self.parameters, args, strict=True):
             if role == "rare":
                 continue
-            if role == "static":
+            if role in ("static", "number", "scale"):
                 keep = keep and not holds_tensor(value)
+            if role == "static":
                 key.append(tuple(value) if value.__class__ is list else value)
                 continue
             if role == "scale":
@@ -592,7 +606,11 @@ class OverloadPacket:
                     key.append(value.__class__)
                     key.append(tuple(value) if value.__class__ is list else value)
                 elif role != "scale" and role != "rare":
-                    key.append(value.__class__ if role == "number" else part_of(value))
+                    key.append(
+                        (value if holds_tensor(value) else value.__class__)
+                        if role == "number"
+                        else part_of(value)
+                    )
                     runtime.append(tuple(value) if value.__class__ is list else value)
                 elif value is not default:
                     break
@@ -657,6 +675,7 @@ class OverloadPacket:
     ) -> NoReturn:
         """Raise TypeError for names of NumPy's of which one is unknown, or gives an argument that is there."""
         first = next(iter(numpy_names))
+        positional: Sequence[Any]
         if first in given and not any(is_absent(value) for value in args):
             positional, named = self._moved(args, given[first], out, {**numpy_names, first: None})
         else:

@@ -354,7 +354,7 @@ def numpy_named(public: Function) -> Function:
         >>> size((2, 3), axis=1)
         3
     """
-    names: dict[str, Any] = public.__globals__  # type: ignore[attr-defined]
+    names: dict[str, Any] = public.__globals__
     code = names["_function"].__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names["_numpy_names"] = {

@@ -14,6 +14,7 @@ from ...runtime.storage import Storage
 from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
+from ..schema import bind, parse_schema
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -323,8 +324,12 @@ def detach_(input: Tensor) -> Tensor:
     return _checked("detach_", input).detach_()
 
 
+_TRIANGLE = parse_schema("triangle(int row, int col, int offset, ScalarType dtype) -> Tensor")
+
+
 def _triangle(row: int, col: int, offset: int, dtype: ScalarType, device: DeviceLike, upper: bool) -> Tensor:
     name = "triu_indices" if upper else "tril_indices"
+    row, col, offset, dtype = bind(_TRIANGLE, (row, col, offset, dtype), name=name)
     for side, size in (("row", row), ("col", col)):
         if size < 0:
             raise RuntimeError(f"{side} must be non-negative, got{size}")

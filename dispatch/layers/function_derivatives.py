@@ -349,7 +349,7 @@ def jacobian(
         rows_of = _rows_at_once if vectorize else _rows
         found = tuple(
             tuple(
-                rows.reshape(*output.shape, *source.shape)
+                rows.reshape((*output.shape, *source.shape))
                 for rows, source in zip(rows_of(call, number), call.inputs, strict=True)
             )
             for number, output in enumerate(call.outputs)
@@ -436,7 +436,7 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
     nested = []
     for each in columns:
         parts = tuple(
-            part.movedim(0, -1).reshape(*each.shape[1:], *source.shape)
+            part.movedim(0, -1).reshape((*each.shape[1:], *source.shape))
             for part, source in zip(each.split(counts), given, strict=True)
         )
         nested.append(parts if takes_tuple else parts[0])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...runtime.errors import not_a_tensor, only_name
+from ...runtime.errors import not_a_tensor
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_impl import TensorImpl, only_name
 from ...runtime.traceback_filter import hide_inner_frames
 from ..core.dispatcher import Dispatcher
 

@@ -8,6 +8,7 @@ from ...runtime.errors import not_a_tensor
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..core.dispatcher import Dispatcher
+from ..schema import bind
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -20,7 +21,8 @@ else:
 def _call(operator: str, *args: Any) -> Any:
     if not isinstance(args[0], TensorImpl):
         raise not_a_tensor(args[0], operator)
-    return Dispatcher.singleton().find_schema_or_throw(f"aten::{operator}").call(*args)
+    entry = Dispatcher.singleton().find_schema_or_throw(f"aten::{operator}")
+    return entry.call(*bind(entry.schema, args, name=operator))
 
 
 def _asked(

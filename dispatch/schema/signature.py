@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from .function_schema import FunctionSchema
 from .numpy_names import NUMPY_NAMES
 from .type_check import MISMATCH, CompiledCheck, Converter, compile_check, default_value
+from .types import BaseType, ListType, OptionalType, Type, base_type
 
 REQUIRED: Final = object()
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1
 
 
 class Signature:
@@ -19,7 +22,18 @@ class Signature:
     `keepdims`, `x`, `a`, `x1`, `x2` where no argument of theirs has that name.
     """
 
-    __slots__ = ("_checks", "_defaults", "_least", "_positional", "_tails", "index_of", "schema")
+    __slots__ = (
+        "_checks",
+        "_defaults",
+        "_integers",
+        "_least",
+        "_positional",
+        "_scalars",
+        "_tails",
+        "index_of",
+        "schema",
+        "takes_names",
+    )
 
     def __init__(self, schema: FunctionSchema) -> None:
         arguments = schema.arguments
@@ -34,6 +48,10 @@ class Signature:
                 convert = _or_empty(convert)
             self._checks.append((exact, convert))
         self._defaults = [default_value(a) if a.has_default else REQUIRED for a in arguments]
+        # Beyond 64 bits, lists of integers do not match, and single ones are refused by `check_range`.
+        self._integers = [i for i, a in enumerate(arguments) if _is_integer(a.type)]
+        self._scalars = [i for i, a in enumerate(arguments) if base_type(a.type).name == "Scalar"]
+        self.takes_names = any(base_type(a.type).name == "Dimname" for a in arguments)
         self._positional = len(schema.positional_arguments)
         self._least = max((i + 1 for i, a in enumerate(arguments) if not a.has_default), default=0)
         # What a call without keywords and with n positional arguments is completed by.
@@ -86,10 +104,45 @@ class Signature:
             return None
         return (*values, *args[given:])
 
+    def check_range(self, bound: Sequence[Any]) -> None:
+        """Refuse integers among bound values that do not fit into 64 bits.
+
+        Raises:
+            ValueError: for one in an integer's place.
+            OverflowError: for one in a number's place, where it may be as large as an unsigned one.
+        """
+        for index in self._integers:
+            value = bound[index]
+            if value.__class__ is tuple and value:
+                value = value[0]
+            if value.__class__ is int and not _LEAST <= value <= _MOST:
+                name = self.schema.arguments[index].name
+                raise ValueError(
+                    f"Overflow when unpacking long long: {self.schema.operator_name.base_name}(): argument "
+                    f"'{name}' must be in [{_LEAST}, {_MOST}], not {value}"
+                )
+
+        for index in self._scalars:
+            value = bound[index]
+            if value.__class__ is int and not _LEAST <= value <= 2 * _MOST + 1:
+                name = self.schema.arguments[index].name
+                raise OverflowError(
+                    f"{self.schema.operator_name.base_name}(): argument '{name}': {value} does not fit into 64 bits"
+                )
+
     def accepts(self, index: int, value: object) -> bool:
         """Whether a value fits the argument at `index`; a fitting tensor may stand for a number."""
         exact, convert = self._checks[index]
         return value.__class__ in exact or convert(value, True) is not MISMATCH
+
+
+def _is_integer(type: Type) -> bool:
+    """Whether an argument is one integer, or may be one for a list of equal ones, or None."""
+    if isinstance(type, OptionalType):
+        return _is_integer(type.elem)
+    if isinstance(type, ListType) and type.size is not None:
+        return _is_integer(type.elem)
+    return isinstance(type, BaseType) and type.name in ("int", "SymInt", "DeviceIndex")
 
 
 def _or_none(convert: Converter) -> Converter:

@@ -303,5 +303,6 @@ def test_logspace_of_whole_numbers_goes_from_a_whole_exponent_to_a_whole_one(
 
 @pytest.mark.parametrize("bounds", [(2**63,), (0, 2**64, 2**63), (-(2**63) - 1, 0)])
 def test_ranges_of_integers_beyond_64_bits_are_refused(bounds):
-    with pytest.raises(RuntimeError, match="cannot be converted to type int64_t without overflow"):
+    held = all(-(2**63) <= bound < 2**64 for bound in bounds)
+    with pytest.raises(RuntimeError if held else OverflowError, match=r"overflow|does not fit into 64 bits"):
         tt.arange(*bounds)

@@ -578,10 +578,10 @@ def test_complex():
 
 SHAPES = ((), (1,), (2,), (1, 1), (1, 2), (3, 1), (3, 2), (1, 1, 2))
 LAYOUTS = {
-    "contiguous": lambda sizes: tt.randn(*sizes),
-    "one element": lambda sizes: tt.randn(()).expand(*sizes),
-    "transposed": lambda sizes: tt.randn(*reversed(sizes)).permute(*reversed(range(len(sizes)))),
-    "every second": lambda sizes: tt.randn(*(2 * n for n in sizes))[
+    "contiguous": lambda sizes: tt.randn(sizes),
+    "one element": lambda sizes: tt.randn(()).expand(sizes),
+    "transposed": lambda sizes: tt.randn(sizes[::-1]).permute(tuple(reversed(range(len(sizes))))),
+    "every second": lambda sizes: tt.randn([2 * n for n in sizes])[
         tuple(slice(None, None, 2) for _ in sizes)
     ],
 }

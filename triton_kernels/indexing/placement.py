@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...dispatch.scalars import check_integer
 from ...runtime.allocator import storage_size
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, type_name
@@ -294,6 +295,8 @@ def combining(
         number = number_for(type_)
 
         def run(out: Any, values: Any, keys: Any, *alpha: Any) -> None:
+            if alpha and p.out.dtype.is_integral:
+                check_integer(alpha[0], p.out.dtype)
             keys, order = sort(keys)
             write(values.address, keys.address, order.address, out.address, *map(number, alpha))
 

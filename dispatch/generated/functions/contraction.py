@@ -634,8 +634,8 @@ def linalg_vecdot(
         A tensor of the broadcast shape without the dimension `dim`, of the operands' dtype.
 
     Raises:
-        RuntimeError: The operands are neither floating nor complex, or their shapes cannot be
-            broadcast.
+        RuntimeError: The operands are neither floating nor complex, their dtypes differ, or their
+            shapes cannot be broadcast.
 
     Example:
         >>> import triten as tt

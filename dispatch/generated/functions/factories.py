@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_form import FUNCTION
 
@@ -484,22 +485,27 @@ def _empty(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
         )
+        check_requires_grad("empty", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format, names)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -607,13 +613,16 @@ def empty_strided(
             )
         else:
             made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
+        check_requires_grad("empty_strided", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty_strided", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -671,13 +680,16 @@ def full(
             made = full_packet.call_parameters(
                 size, fill_value, dtype, layout, device, pin_memory, names, out=out
             )
+        check_requires_grad("full", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
-    if requires_grad:
-        return plan(fill_value).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("full", requires_grad)
+        if requires_grad:
+            return plan(fill_value).requires_grad_()
     return plan(fill_value)
 
 
@@ -694,20 +706,25 @@ def _zeros(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
+        check_requires_grad("zeros", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_packet.miss(size, dtype, layout, device, pin_memory, names)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("zeros", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -776,20 +793,25 @@ def _ones(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
+        check_requires_grad("ones", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = ones_packet.miss(size, dtype, layout, device, pin_memory, names)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("ones", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -901,13 +923,16 @@ def empty_like(
             )
         else:
             made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        check_requires_grad("empty_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = empty_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty_like", requires_grad)
+        if requires_grad:
+            return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -964,13 +989,16 @@ def zeros_like(
             )
         else:
             made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        check_requires_grad("zeros_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = zeros_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("zeros_like", requires_grad)
+        if requires_grad:
+            return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -1027,13 +1055,16 @@ def ones_like(
             )
         else:
             made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
+        check_requires_grad("ones_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
         plan = ones_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("ones_like", requires_grad)
+        if requires_grad:
+            return plan(input).requires_grad_()
     return plan(input)
 
 
@@ -1098,6 +1129,7 @@ def full_like(
             made = full_like_packet.call_parameters(
                 input, fill_value, dtype, layout, device, pin_memory, memory_format
             )
+        check_requires_grad("full_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_like_plans[input._spec][
@@ -1105,8 +1137,10 @@ def full_like(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = full_like_packet.miss(input, fill_value, dtype, layout, device, pin_memory, memory_format)
-    if requires_grad:
-        return plan(input, fill_value).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("full_like", requires_grad)
+        if requires_grad:
+            return plan(input, fill_value).requires_grad_()
     return plan(input, fill_value)
 
 
@@ -1280,13 +1314,16 @@ def scalar_tensor(
             made = scalar_tensor_packet.call_named(FUNCTION, beyond, {}, s, dtype, layout, device, pin_memory)
         else:
             made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
+        check_requires_grad("scalar_tensor", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = scalar_tensor_packet.miss(s, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(s).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("scalar_tensor", requires_grad)
+        if requires_grad:
+            return plan(s).requires_grad_()
     return plan(s)
 
 
@@ -1339,6 +1376,8 @@ def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
         arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
+    if requires_grad is not False:
+        check_requires_grad("arange", requires_grad)
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = arange_short.get(args[0])
         if plan is not None:
@@ -1411,13 +1450,16 @@ def range(
             )
         else:
             made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
+        check_requires_grad("range", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = range_packet.miss(start, end, step, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(start, end, step).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("range", requires_grad)
+        if requires_grad:
+            return plan(start, end, step).requires_grad_()
     return plan(start, end, step)
 
 
@@ -1509,6 +1551,7 @@ def linspace(
             made = linspace_packet.call_parameters(
                 start, end, steps, dtype, layout, device, pin_memory, out=out
             )
+        check_requires_grad("linspace", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1525,8 +1568,10 @@ def linspace(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = linspace_packet.miss(start, end, steps, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(start, end).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("linspace", requires_grad)
+        if requires_grad:
+            return plan(start, end).requires_grad_()
     return plan(start, end)
 
 
@@ -1604,13 +1649,16 @@ def eye(
             )
         else:
             made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
+        check_requires_grad("eye", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = eye_packet.miss(n, m, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("eye", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -1683,6 +1731,7 @@ def logspace(
             made = logspace_packet.call_parameters(
                 start, end, steps, base, dtype, layout, device, pin_memory, out=out
             )
+        check_requires_grad("logspace", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1700,8 +1749,10 @@ def logspace(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = logspace_packet.miss(start, end, steps, base, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(start, end, base).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("logspace", requires_grad)
+        if requires_grad:
+            return plan(start, end, base).requires_grad_()
     return plan(start, end, base)
 
 
@@ -1752,11 +1803,14 @@ def empty_permuted(
             made = empty_permuted_packet.call_parameters(
                 size, physical_layout, dtype, layout, device, pin_memory
             )
+        check_requires_grad("empty_permuted", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = empty_permuted_packet.miss(size, physical_layout, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("empty_permuted", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_form import FUNCTION
 
@@ -2256,13 +2257,16 @@ def fft_fftfreq(
             )
         else:
             made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+        check_requires_grad("fft_fftfreq", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = fft_fftfreq_packet.miss(n, d, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(d).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("fft_fftfreq", requires_grad)
+        if requires_grad:
+            return plan(d).requires_grad_()
     return plan(d)
 
 
@@ -2309,13 +2313,16 @@ def fft_rfftfreq(
             )
         else:
             made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+        check_requires_grad("fft_rfftfreq", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = fft_rfftfreq_packet.miss(n, d, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(d).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("fft_rfftfreq", requires_grad)
+        if requires_grad:
+            return plan(d).requires_grad_()
     return plan(d)
 
 
@@ -2601,13 +2608,16 @@ def hann_window(
             made = hann_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
+        check_requires_grad("hann_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hann_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = hann_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("hann_window", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -2667,13 +2677,16 @@ def bartlett_window(
             made = bartlett_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
+        check_requires_grad("bartlett_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = bartlett_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = bartlett_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("bartlett_window", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -2733,13 +2746,16 @@ def blackman_window(
             made = blackman_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
+        check_requires_grad("blackman_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = blackman_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = blackman_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan().requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("blackman_window", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 
@@ -2807,6 +2823,7 @@ def hamming_window(
             made = hamming_window_packet.call_parameters(
                 window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
             )
+        check_requires_grad("hamming_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hamming_window_plans[window_length][
@@ -2816,8 +2833,10 @@ def hamming_window(
         plan = hamming_window_packet.miss(
             window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
         )
-    if requires_grad:
-        return plan(alpha, beta).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("hamming_window", requires_grad)
+        if requires_grad:
+            return plan(alpha, beta).requires_grad_()
     return plan(alpha, beta)
 
 
@@ -2881,11 +2900,14 @@ def kaiser_window(
             made = kaiser_window_packet.call_parameters(
                 window_length, periodic, beta, dtype, layout, device, pin_memory
             )
+        check_requires_grad("kaiser_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = kaiser_window_plans[window_length][periodic, beta.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
         plan = kaiser_window_packet.miss(window_length, periodic, beta, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(beta).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("kaiser_window", requires_grad)
+        if requires_grad:
+            return plan(beta).requires_grad_()
     return plan(beta)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.scalar_type import int64
 from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_form import FUNCTION
 
@@ -684,20 +685,25 @@ def rand(
     """
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
+        check_requires_grad("rand", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = rand_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
-    if requires_grad:
-        return plan(generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("rand", requires_grad)
+        if requires_grad:
+            return plan(generator).requires_grad_()
     return plan(generator)
 
 
@@ -769,6 +775,7 @@ def rand_like(
             made = rand_like_packet.call_parameters(
                 input, dtype, layout, device, pin_memory, memory_format, generator
             )
+        check_requires_grad("rand_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_like_plans[input._spec][
@@ -776,8 +783,10 @@ def rand_like(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = rand_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format, generator)
-    if requires_grad:
-        return plan(input, generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("rand_like", requires_grad)
+        if requires_grad:
+            return plan(input, generator).requires_grad_()
     return plan(input, generator)
 
 
@@ -837,22 +846,27 @@ def randn(
     """
     if size is None:
         size = sizes
-        if len(sizes) == 1 and (
-            sizes[0].__class__ is tuple
-            or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-        ):
-            size = sizes[0]
+        if len(sizes) == 1:
+            if sizes[0].__class__ is tuple or (
+                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            ):
+                size = sizes[0]
+        elif not sizes:
+            size = REQUIRED
     if modes or out is not None or names is not None:
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out
         )
+        check_requires_grad("randn", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = randn_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
-    if requires_grad:
-        return plan(generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("randn", requires_grad)
+        if requires_grad:
+            return plan(generator).requires_grad_()
     return plan(generator)
 
 
@@ -924,6 +938,7 @@ def randn_like(
             made = randn_like_packet.call_parameters(
                 input, dtype, layout, device, pin_memory, memory_format, generator
             )
+        check_requires_grad("randn_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randn_like_plans[input._spec][
@@ -931,8 +946,10 @@ def randn_like(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = randn_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format, generator)
-    if requires_grad:
-        return plan(input, generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("randn_like", requires_grad)
+        if requires_grad:
+            return plan(input, generator).requires_grad_()
     return plan(input, generator)
 
 
@@ -982,6 +999,8 @@ def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
         randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
+    if requires_grad is not False:
+        check_requires_grad("randint", requires_grad)
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_short.get(args[0])
         if plan is not None:
@@ -1042,6 +1061,8 @@ def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tens
         randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
         randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
+    if requires_grad is not False:
+        check_requires_grad("randint_like", requires_grad)
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_like_short.get(args[0])
         if plan is not None:
@@ -1110,13 +1131,16 @@ def randperm(
             )
         else:
             made = randperm_packet.call_parameters(n, dtype, layout, device, pin_memory, generator, out=out)
+        check_requires_grad("randperm", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randperm_plans[n][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
         plan = randperm_packet.miss(n, dtype, layout, device, pin_memory, generator)
-    if requires_grad:
-        return plan(generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("randperm", requires_grad)
+        if requires_grad:
+            return plan(generator).requires_grad_()
     return plan(generator)
 
 
@@ -1189,6 +1213,7 @@ def normal(
             made = normal_packet.call_parameters(
                 mean, std, size, generator, dtype, layout, device, pin_memory, out=out
             )
+        check_requires_grad("normal", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_mean = mean.__class__
     cls_std = std.__class__
@@ -1206,8 +1231,10 @@ def normal(
         ]
     except (KeyError, AttributeError, TypeError):
         plan = normal_packet.miss(mean, std, size, generator, dtype, layout, device, pin_memory)
-    if requires_grad:
-        return plan(mean, std, generator).requires_grad_()
+    if requires_grad is not False:
+        check_requires_grad("normal", requires_grad)
+        if requires_grad:
+            return plan(mean, std, generator).requires_grad_()
     return plan(mean, std, generator)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ...core.call_parts import REQUIRED
+from ...core.factory_options import check_requires_grad
 from ...core.public_form import METHOD
 from ..functions.factories import (
     fill__packet,
@@ -94,13 +96,16 @@ class FactoriesMethods:
                 made = new_empty_strided_packet.call_method_parameters(
                     self, size, stride, dtype, layout, device, pin_memory
                 )
+            check_requires_grad("new_empty_strided", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_empty_strided_packet.miss_method(self, size, stride, dtype, layout, device, pin_memory)
-        if requires_grad:
-            return plan(self).requires_grad_()
+        if requires_grad is not False:
+            check_requires_grad("new_empty_strided", requires_grad)
+            if requires_grad:
+                return plan(self).requires_grad_()
         return plan(self)
 
     def new_empty(
@@ -143,20 +148,25 @@ class FactoriesMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
+            check_requires_grad("new_empty", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_empty_packet.miss_method(self, size, dtype, layout, device, pin_memory)
-        if requires_grad:
-            return plan(self).requires_grad_()
+        if requires_grad is not False:
+            check_requires_grad("new_empty", requires_grad)
+            if requires_grad:
+                return plan(self).requires_grad_()
         return plan(self)
 
     def new_zeros(
@@ -199,20 +209,25 @@ class FactoriesMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
+            check_requires_grad("new_zeros", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_zeros_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_zeros_packet.miss_method(self, size, dtype, layout, device, pin_memory)
-        if requires_grad:
-            return plan(self).requires_grad_()
+        if requires_grad is not False:
+            check_requires_grad("new_zeros", requires_grad)
+            if requires_grad:
+                return plan(self).requires_grad_()
         return plan(self)
 
     def new_ones(
@@ -255,20 +270,25 @@ class FactoriesMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
+            check_requires_grad("new_ones", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_ones_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_ones_packet.miss_method(self, size, dtype, layout, device, pin_memory)
-        if requires_grad:
-            return plan(self).requires_grad_()
+        if requires_grad is not False:
+            check_requires_grad("new_ones", requires_grad)
+            if requires_grad:
+                return plan(self).requires_grad_()
         return plan(self)
 
     def new_full(
@@ -320,13 +340,16 @@ class FactoriesMethods:
                 made = new_full_packet.call_method_parameters(
                     self, size, fill_value, dtype, layout, device, pin_memory
                 )
+            check_requires_grad("new_full", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
             plan = new_full_packet.miss_method(self, size, fill_value, dtype, layout, device, pin_memory)
-        if requires_grad:
-            return plan(self, fill_value).requires_grad_()
+        if requires_grad is not False:
+            check_requires_grad("new_full", requires_grad)
+            if requires_grad:
+                return plan(self, fill_value).requires_grad_()
         return plan(self, fill_value)
 
     def fill_(self, value: Number | Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN
+from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.public_form import METHOD
 from ..functions.storage import (
     is_set_to_packet,
@@ -76,11 +76,13 @@ class StorageMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             return resize__packet.call_method_parameters(self, size, memory_format)
         try:

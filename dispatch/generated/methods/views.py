@@ -159,11 +159,13 @@ class ViewsMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             return view_packet.call_method_parameters(self, size)
         try:
@@ -229,11 +231,13 @@ class ViewsMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             return expand_packet.call_method_parameters(self, size, implicit)
         try:
@@ -245,11 +249,13 @@ class ViewsMethods:
     def permute(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
         if dims is None:
             dims = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                dims = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    dims = sizes[0]
+            elif not sizes:
+                dims = REQUIRED
         if modes:
             return permute_packet.call_method_parameters(self, dims)
         try:
@@ -383,11 +389,13 @@ class ViewsMethods:
     def reshape(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Tensor:
         if shape is None:
             shape = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                shape = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    shape = sizes[0]
+            elif not sizes:
+                shape = REQUIRED
         if modes:
             return reshape_packet.call_method_parameters(self, shape)
         try:
@@ -586,11 +594,13 @@ class ViewsMethods:
     def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
         if size is None:
             size = sizes
-            if len(sizes) == 1 and (
-                sizes[0].__class__ is tuple
-                or (sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__"))
-            ):
-                size = sizes[0]
+            if len(sizes) == 1:
+                if sizes[0].__class__ is tuple or (
+                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+                ):
+                    size = sizes[0]
+            elif not sizes:
+                size = REQUIRED
         if modes:
             return broadcast_to_packet.call_method_parameters(self, size)
         try:

@@ -114,6 +114,10 @@ def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, so
     """`self` with slices of `source` where a vector of numbers says."""
     d = meta.extra["dim"] = wrap_dim(dim, self.ndim)
     _check_index_vector("index_copy_", self, index)
+    if index.dtype is not int64:
+        raise RuntimeError(
+            f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}"
+        )
     if not source.ndim and index.numel != 1:
         raise IndexError(
             f"index_copy_(): When source is scalar, index should have one element (got {index.numel})"

@@ -48,7 +48,7 @@ def nll_loss_forward(
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if self.ndim == 1 and target.ndim == 1 and target.numel != 1:
-        raise RuntimeError(f"For 1D input, 1D target must have size 1, but got target size: {target.numel}")
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.numel}")
     if self.ndim == 2 and (target.ndim != 1 or self.sizes[0] != target.sizes[0]):
         raise RuntimeError(f"size mismatch (got input: {list(self.sizes)}, target: {list(target.sizes)})")
     _check_target("nll_loss", target)

@@ -67,6 +67,10 @@ def _sides(letter: str, sides: str, values: Sequence[int]) -> str:
     return " ".join(f"{letter}{side}: {value}" for side, value in zip(sides, values, strict=True))
 
 
+LARGEST = (1 << 31) - 1
+"""The largest number in a window, as in PyTorch."""
+
+
 def pool_window(
     name: str,
     self: TensorSpec,
@@ -83,6 +87,8 @@ def pool_window(
     steps = _list(name, "stride", stride, rank, omissible=True) if len(stride) else kernel
     border = _list(name, "padding", padding, rank)
     spread = _list(name, "dilation", dilation, rank)
+    if any(not -LARGEST <= v <= LARGEST for values in (kernel, steps, border, spread) for v in values):
+        raise RuntimeError(f"{name}: value cannot be converted to type int without overflow")
     if any(s == 0 for s in steps):
         raise RuntimeError("stride should not be zero")
     if any(p < 0 for p in border):

@@ -267,7 +267,12 @@ def squeeze_all(self: TensorSpec) -> Geometry:
 
 def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
     """Without the named dimensions that are of size 1."""
-    named = {wrap_dim(d, self.ndim) for d in ((dim,) if isinstance(dim, int) else dim)}
+    named: set[int] = set()
+    for d in (dim,) if isinstance(dim, int) else dim:
+        wrapped = wrap_dim(d, self.ndim)
+        if wrapped in named:
+            raise RuntimeError(f"dim {wrapped} appears multiple times in the list of dims")
+        named.add(wrapped)
     kept = [i for i in range(self.ndim) if i not in named or self.sizes[i] != 1]
     return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
 

@@ -1,0 +1,106 @@
+"""What operators refuse of values, dtypes and shapes, with PyTorch's types of exceptions, on every backend."""
+
+import math
+
+import pytest
+
+import triten as tt
+
+F = tt.nn.functional
+INF, NAN = math.inf, math.nan
+
+
+REFUSED = [
+    (ValueError, lambda d: F.nll_loss(d(3), d(3, dtype=tt.int64))),
+    (IndexError, lambda d: F.bilinear(d(2, 3), d(2, 3), d(3, 3))),
+    (RuntimeError, lambda d: F.interpolate(d(1, 1, 2, 2), scale_factor=INF)),
+    (RuntimeError, lambda d: F.interpolate(d(1, 1, 2, 2), scale_factor=(NAN, 1.0))),
+    (TypeError, lambda d: F.interpolate(d(1, 1, 2, 2), scale_factor="x")),
+    (
+        RuntimeError,
+        lambda d: tt.index_add(d(3, dtype=tt.uint8), 0, numbers(d), d(2, dtype=tt.uint8), alpha=300),
+    ),
+    (
+        RuntimeError,
+        lambda d: tt.index_add(d(3, dtype=tt.int8), 0, numbers(d), d(2, dtype=tt.int8), alpha=-129),
+    ),
+    (RuntimeError, lambda d: tt.linalg.cross(d(2, 3), d(2, 3, dtype=tt.float64))),
+    (RuntimeError, lambda d: tt.linalg.tensorinv(d())),
+    (RuntimeError, lambda d: tt.squeeze(d(2, 3), (0, 0))),
+    (RuntimeError, lambda d: d(2, 3).squeeze((0, -2))),
+    (ValueError, lambda d: F.kl_div(d(2), d(2), reduction=[])),
+    (ValueError, lambda d: F.mse_loss(d(2), d(2), reduction=5)),
+    (RuntimeError, lambda d: tt.isclose(d(2), d(2), rtol=NAN)),
+    (RuntimeError, lambda d: tt.isclose(d(2), d(2), atol=NAN)),
+    (RuntimeError, lambda d: tt.allclose(d(2), d(2), rtol=NAN)),
+    (RuntimeError, lambda d: tt.fft.fftfreq(3, dtype=tt.int32)),
+    (RuntimeError, lambda d: tt.fft.rfftfreq(3, dtype=tt.int64)),
+    (RuntimeError, lambda d: tt.index_copy(d(3), 0, numbers(d).int(), d(2))),
+    (RuntimeError, lambda d: tt.linalg.vector_norm(d(3, dtype=tt.float64), dtype=tt.float32)),
+    (RuntimeError, lambda d: tt.linalg.vector_norm(d(3), dtype=tt.complex64)),
+    (RuntimeError, lambda d: tt.linalg.vector_norm(d(3, dtype=tt.complex64), dtype=tt.float32)),
+    (RuntimeError, lambda d: tt.linalg.vector_norm(d(3), 1j)),
+    (RuntimeError, lambda d: tt.linalg.vecdot(d(3), d(3, dtype=tt.float64))),
+    (NotImplementedError, lambda d: tt.trace(d(2, 2, dtype=tt.bool))),
+    (RuntimeError, lambda d: tt.addr(d(4, 2, 3), d(2), d(3))),
+    (RuntimeError, lambda d: F.binary_cross_entropy(d(2) * 0.5, d(2, dtype=tt.int64))),
+    (RuntimeError, lambda d: F.kl_div(d(2, dtype=tt.int64), d(2, dtype=tt.int64))),
+    (RuntimeError, lambda d: F.kl_div(d(2), d(2, dtype=tt.int64))),
+    (RuntimeError, lambda d: F.multi_margin_loss(d(2, 3), d(2, dtype=tt.int64), weight=d(2))),
+    (RuntimeError, lambda d: tt.randint_like(d(2), d(2))),
+    (RuntimeError, lambda d: d(2).new_empty_strided((2, 3), (1,))),
+    (RuntimeError, lambda d: tt.cosine_similarity(d(2, 3), d(2, 3), eps=-1.0)),
+    (RuntimeError, lambda d: F.avg_pool2d(d(1, 1, 4, 4), 2, 1 << 62)),
+    (RuntimeError, lambda d: F.max_pool2d(d(1, 1, 4, 4), 2, dilation=1 << 62)),
+    (TypeError, lambda d: F.max_unpool2d(d(1, 1, 2, 2), d(1, 1, 2, 2, dtype=tt.int64), "x")),
+    (TypeError, lambda d: F.one_hot(numbers(d), "x")),
+    (ValueError, lambda d: F.one_hot(numbers(d), 1 << 64)),
+    (TypeError, lambda d: tt.unique(d(2), sorted=1.5)),
+    (TypeError, lambda d: d(2).unique(return_counts=d(2))),
+    (TypeError, lambda d: tt.tril_indices(d(2), 3)),
+    (TypeError, lambda d: tt.triu_indices(2, 3, dtype="int64")),
+]
+ON_THE_CPU = [
+    (RuntimeError, lambda d: F.binary_cross_entropy(d(2) * 0.5, d(2) * 2)),
+    (RuntimeError, lambda d: F.binary_cross_entropy(d(2) * 0.5, d(2) * -1)),
+    (RuntimeError, lambda d: F.multilabel_margin_loss(d(2, 3), d(2, 3, dtype=tt.int64) * -2)),
+    (RuntimeError, lambda d: F.multilabel_margin_loss(d(3), d(3, dtype=tt.int64) * -2)),
+    (RuntimeError, lambda d: tt.lu_unpack(d(3, 3), d(3, dtype=tt.int32) * 0)),
+    (RuntimeError, lambda d: tt.lu_unpack(d(3, 3), d(3, dtype=tt.int32) * 9)),
+    (RuntimeError, lambda d: tt.lu_unpack(d(2, 3, 3), d(2, 3, dtype=tt.int32) * 0)),
+]
+
+
+def numbers(d):
+    return d(2, dtype=tt.int64)
+
+
+@pytest.mark.parametrize(("error", "call"), REFUSED)
+def test_refused(device, error, call):
+    def made(*sizes, dtype=tt.float32):
+        return tt.ones(*(sizes or ((),)), dtype=dtype, device=device)
+
+    for _ in range(2):
+        with pytest.raises(error):
+            call(made)
+
+
+@pytest.mark.parametrize(("error", "call"), ON_THE_CPU)
+def test_values_are_refused_on_the_cpu(error, call):
+    for _ in range(2):
+        with pytest.raises(error):
+            call(lambda *sizes, dtype=tt.float32: tt.ones(*sizes, dtype=dtype))
+
+
+def test_what_is_at_the_border_is_taken(device):
+    def made(*sizes, dtype=tt.float32):
+        return tt.ones(*sizes, dtype=dtype, device=device)
+
+    assert tt.squeeze(made(1, 2, 1), (0, -1)).shape == (2,)
+    added = tt.index_add(made(2, dtype=tt.uint8), 0, numbers(made)[:1], made(1, dtype=tt.uint8), alpha=-1)
+    assert added.tolist() == [1, 0]
+    assert tt.linalg.vector_norm(made(4), dtype=tt.float64).item() == 2.0
+    assert tt.isclose(made(1), made(1), rtol=0.0).item()
+    assert F.binary_cross_entropy(made(2), made(2)).item() == 0.0
+    found = tt.fft.fftfreq(3, d=0, device=device).tolist()
+    assert math.isnan(found[0]) and found[1:] == [INF, -INF]
