@@ -12,7 +12,6 @@ BEGIN = tl.constexpr(-3.6)
 STEP = tl.constexpr(7.8 / 72)
 NEWTON_STEPS = tl.constexpr(5)
 INFINITY = tl.constexpr(float("inf"))
-NAN = tl.constexpr(float("nan"))
 
 
 @triton.jit
@@ -42,7 +41,7 @@ def standard_gamma_grad(a, x):
         total += tl.where(height > 0.0, term, 0.0)
     found = tl.where(low, -x, 1.0) * total * scale
     found = tl.where((x == 0.0) & (a > 0.0), 0.0, found)
-    return tl.where((a > 0.0) & (x < INFINITY) & (a < INFINITY), found, NAN)
+    return tl.where((a > 0.0) & (x < INFINITY) & (a < INFINITY), found, float("nan"))
 
 
 @triton.jit
@@ -76,7 +75,7 @@ def dirichlet_grad(x, a, both):
     found = sign * x * total * scale
     found = tl.where((x == 0.0) & (a > 0.0), 0.0, found)
     found = tl.where((x == 1.0) & (b > 0.0), ends / b, found)
-    return tl.where((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0), found, NAN)
+    return tl.where((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0), found, float("nan"))
 
 
 HEAVY.update((standard_gamma_grad, dirichlet_grad))
