@@ -17,6 +17,7 @@ from . import amp as amp
 from . import autograd as autograd
 from . import backends as backends
 from . import cuda as cuda
+from . import distributions as distributions
 from . import fft as fft
 from . import func as func
 from . import functional as functional
@@ -178,14 +179,12 @@ ops = _Ops()
 # The first stands above the root, which does not import it; the second is for tests alone.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
-    from . import distributions as distributions
     from . import random as random
     from . import signal as signal
     from . import testing as testing
     from . import triton_kernels as triton_kernels
     from . import types as types
 else:
-    distributions = _LazyModule(f"{__package__}.distributions")
     testing = _LazyModule(f"{__package__}.testing")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")

@@ -57,7 +57,7 @@ def standard_gamma_grad(alpha: Array, sample: Array) -> Array:
             scale = scale - np.where(low, below, beyond)
         scale = np.where(low | (a > 1.0), scale, 1.0)
         base = np.log(x) - _digamma()(a)
-        total = np.zeros_like(x)
+        total = np.zeros(np.broadcast(a, x).shape)
         for place, weight in TABLE:
             s = scale * place
             rise = np.where(low, -s, np.log1p(s / x))

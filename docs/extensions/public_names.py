@@ -18,7 +18,8 @@ from typing import Any
 _NAMESPACES = (
     "triten triten.nn triten.nn.functional triten.nn.init triten.nn.utils triten.nn.utils.parametrizations "
     "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention triten.optim triten.optim.lr_scheduler "
-    "triten.optim.swa_utils triten.linalg triten.fft triten.special triten.signal.windows triten.autograd "
+    "triten.optim.swa_utils triten.distributions triten.distributions.constraints triten.linalg triten.fft "
+    "triten.special triten.signal.windows triten.autograd "
     "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
     "triten.utils triten.utils.data triten.utils.checkpoint triten.perf triten.triton_kernels triten.dispatch"
@@ -27,6 +28,7 @@ NAMESPACES = _NAMESPACES.split()
 
 # Namespaces that declare no `__all__`: what of them is public.
 DECLARED_HERE = {
+    "triten.distributions.constraints": "Constraint MixtureSameFamilyConstraint is_dependent",
     "triten.testing": "assert_close make_tensor",
     "triten.random": "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
     "triten.nn.attention": "SDPBackend sdpa_kernel",

@@ -159,8 +159,11 @@ def random_numbers(capability: int) -> Iterator[Sample]:
         yield Sample(f"standard_gamma {dtype}", lambda x=x: tt._standard_gamma(x), rejection)
         yield Sample(f"poisson {dtype}", lambda x=x: tt.poisson(x), rejection)
         yield Sample(f"binomial {dtype}", lambda x=x: tt.binomial(x, x), rejection)
-        yield Sample(f"standard_gamma_grad {dtype}", lambda x=x: tt._standard_gamma_grad(x, x))
-        yield Sample(f"dirichlet_grad {dtype}", lambda x=x: tt._dirichlet_grad(x, x, x))
+        gradients_of_shapes = ("shape_gradients",)
+        yield Sample(
+            f"standard_gamma_grad {dtype}", lambda x=x: tt._standard_gamma_grad(x, x), gradients_of_shapes
+        )
+        yield Sample(f"dirichlet_grad {dtype}", lambda x=x: tt._dirichlet_grad(x, x, x), gradients_of_shapes)
         rows = empty(256, 256, dtype=dtype)
         yield Sample(f"sample_dirichlet {dtype}", lambda x=rows: tt._sample_dirichlet(x), ("normalize_rows",))
     for dtype in (*FLOATING, *INTEGRAL):

@@ -271,6 +271,14 @@ def test_gradient_flows_to_the_shapes(dtype, device):
     assert alpha.grad.tolist() == expected.tolist() and (alpha.grad > 0).all()
 
 
+def test_derivatives_of_operands_that_broadcast_and_are_strided(device):
+    alpha = tt.tensor([[0.5, 2.0, 40.0], [1.0, 3.0, 7.0]], dtype=tt.float64, device=device)
+    x = tt.tensor([[0.4], [2.5], [30.0]], dtype=tt.float64, device=device)
+    made = tt._standard_gamma_grad(alpha.t(), x)
+    apart = tt._standard_gamma_grad(alpha.t().contiguous(), x.expand(3, 2).contiguous())
+    np.testing.assert_allclose(made.tolist(), apart.tolist(), rtol=1e-14)
+
+
 def test_gradients_of_counts_are_zero(device):
     rate = tt.full((3,), 4.0, device=device, requires_grad=True)
     prob = tt.full((3,), 0.5, device=device, requires_grad=True)

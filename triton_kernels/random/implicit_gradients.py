@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
-from ..elementwise.elementwise import HEAVY, elementwise
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration, declare
+from ..conversion import convert
+from ..elementwise.copy import copy_kernel
+from ..elementwise.elementwise import check_devices, check_dtypes
+from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..special.gamma import digamma
+from .rejection import laid_out
 
 NODES = tl.constexpr(72)
 BEGIN = tl.constexpr(-3.6)
 STEP = tl.constexpr(7.8 / 72)
 NEWTON_STEPS = tl.constexpr(5)
 INFINITY = tl.constexpr(float("inf"))
-NAN = tl.constexpr(float("nan"))
 
 
 @triton.jit
-def standard_gamma_grad(a, x):
+def standard_gamma_grad(a, x, unused):
     """dx/da of a gamma number x of shape a."""
     low = x <= a
     above = a - 1.0
@@ -42,7 +51,7 @@ def standard_gamma_grad(a, x):
         total += tl.where(height > 0.0, term, 0.0)
     found = tl.where(low, -x, 1.0) * total * scale
     found = tl.where((x == 0.0) & (a > 0.0), 0.0, found)
-    return tl.where((a > 0.0) & (x < INFINITY) & (a < INFINITY), found, NAN)
+    return tl.where((a > 0.0) & (x < INFINITY) & (a < INFINITY), found, float("nan"))
 
 
 @triton.jit
@@ -76,23 +85,77 @@ def dirichlet_grad(x, a, both):
     found = sign * x * total * scale
     found = tl.where((x == 0.0) & (a > 0.0), 0.0, found)
     found = tl.where((x == 1.0) & (b > 0.0), ends / b, found)
-    return tl.where((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0), found, NAN)
+    return tl.where((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0), found, float("nan"))
 
 
-HEAVY.update((standard_gamma_grad, dirichlet_grad))
+@triton.jit
+def shape_gradients(out, a, b, c, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
+    """A function of up to three parameters, one element for each thread: the sums need its registers."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    one = convert(tl.load(a + index, mask=inside, other=0.5), tl.float64)
+    two = convert(tl.load(b + index, mask=inside, other=0.5), tl.float64)
+    three = convert(tl.load(c + index, mask=inside, other=1.0), tl.float64)
+    tl.store(out + index, convert(FUNCTION(one, two, three), out.dtype.element_ty), mask=inside)
 
 
-def standard_gamma_grad_kernel(call: StructuredCall) -> PlannedKernel:
-    """The derivative of gamma numbers."""
-    inputs = [call.args[name] for name in call.runtime]
-    return elementwise(call, standard_gamma_grad, inputs, [tl.float64] * 2)
+ELEMENTS = 128
 
 
-def dirichlet_grad_kernel(call: StructuredCall) -> PlannedKernel:
-    """The derivative of beta numbers."""
-    inputs = [call.args[name] for name in call.runtime]
-    return elementwise(call, dirichlet_grad, inputs, [tl.float64] * 3)
+def gradient_of(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel of a function of two or three parameters."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        inputs = [call.args[name] for name in call.runtime]
+        out = call.outputs[0]
+        check_dtypes(call, [out, *inputs])
+        check_devices(out, inputs)
+        n = out.numel
+        if n == 0:
+            return PlannedKernel(launch_nothing)
+        laid = [laid_out(call, given) for given in inputs]
+        specs, gathers = [spec for spec, _ in laid], [gather for _, gather in laid]
+        block = min(max(next_power_of_2(n), 16), 4096) if interpreted() else ELEMENTS
+        launch = Launch(
+            call.device,
+            shape_gradients,
+            {
+                "out": f"*{out.dtype.triton_name}",
+                "a": f"*{specs[0].dtype.triton_name}",
+                "b": f"*{specs[1].dtype.triton_name}",
+                "c": f"*{specs[-1].dtype.triton_name}",
+                "n": "i64",
+            },
+            {"FUNCTION": function, "BLOCK": block},
+        )
+        grid = (cdiv(n, block), 1, 1)
+        gapless = TensorSpec.contiguous(out.sizes, out.dtype, out.device)
+        scatter = None if out.is_contiguous else copy_kernel(out, gapless)
+        allocate = get_allocator("cuda").allocate
+
+        def into(data: Any, *given: Any) -> None:
+            target = data if scatter is None else allocate(gapless.nbytes, gapless.device)
+            # Held until the launch: what was gathered has no other owner.
+            held = [gather(value) for gather, value in zip(gathers, given, strict=True)]
+            addresses = held[0].address, held[1].address, held[-1].address
+            launch(grid, target.address, *addresses, n)
+            if scatter is not None:
+                scatter(data, target)
+
+        return PlannedKernel(into)
+
+    return factory
 
 
-register_stub("_standard_gamma_grad_stub", "cuda", standard_gamma_grad_kernel)
-register_stub("_dirichlet_grad_stub", "cuda", dirichlet_grad_kernel)
+register_stub("_standard_gamma_grad_stub", "cuda", gradient_of(standard_gamma_grad))
+register_stub("_dirichlet_grad_stub", "cuda", gradient_of(dirichlet_grad))
+
+declare(
+    shape_gradients,
+    warps=16,
+    why="16 warps, four for each scheduler, hide the latency of float64 arithmetic: seventy exponentials an element",
+    dtypes=("fp32", "fp64", "fp16", "bf16"),
+    configurations=(Configuration((128,)),),
+    operations="for each element 73 nodes of three or four exponentials and logarithms in float64",
+    traffic="n (itemsize + parameters' itemsizes)",
+)

@@ -13,7 +13,6 @@ MOST_STEPS = tl.constexpr(256)
 SEARCHED = tl.constexpr(10.0)
 SMALL_COUNT = tl.constexpr(16.0)
 INFINITY = tl.constexpr(float("inf"))
-NAN = tl.constexpr(float("nan"))
 
 
 @triton.jit
@@ -58,7 +57,7 @@ def four(seed, counter, attempt, WIDE: tl.constexpr):
 @triton.jit
 def gamma_numbers(alpha, seed, counter, inside, WIDE: tl.constexpr, LOGARITHM: tl.constexpr):
     """Marsaglia and Tsang's method; a shape below 1 is raised by 1, and scaled back."""
-    value = tl.full(alpha.shape, NAN, tl.float64)
+    value = tl.full(alpha.shape, float("nan"), tl.float64)
     value = tl.where(alpha == INFINITY, INFINITY, value)
     if LOGARITHM:
         value = tl.where(alpha == 0.0, -INFINITY, value)
@@ -180,7 +179,7 @@ def binomial(count, prob, seed, counter, inside, WIDE: tl.constexpr):
     n = libdevice.floor(count)
     flipped = prob > 0.5
     p = tl.where(flipped, 1.0 - prob, prob)
-    value = tl.where((count != count) | (prob != prob), NAN, p * 0.0)
+    value = tl.where((count != count) | (prob != prob), float("nan"), p * 0.0)
     value = tl.where(value == 0.0, 0.0, value)
     drawn = inside & (n > 0.0) & (p > 0.0) & (n < INFINITY)
     few = drawn & (n * p < SEARCHED)
