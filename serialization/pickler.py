@@ -79,8 +79,9 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         spec, kind = obj._spec, type(obj)
         if spec.unnamed is not spec or hasattr(kind, "__tensor_dispatch__"):
             return NotImplemented
-        own = kind.__reduce_ex__
-        if own is not Tensor.__reduce_ex__ and own is not Parameter.__reduce_ex__:
+        # What asks the handlers of a subclass is no subclass itself.
+        owner = next(each for each in kind.__mro__ if "__reduce_ex__" in vars(each))
+        if issubclass(owner, Tensor) and owner not in (Tensor, Parameter):
             return NotImplemented
         state: dict[str, Any] = getattr(obj, "__dict__", {})
         if kind is Parameter:

@@ -218,7 +218,8 @@ def rebuild_parameter(load: Load, args: tuple[Any, ...]) -> Parameter:
     """``torch._utils._rebuild_parameter``, and with a state. Hooks are not loaded."""
     name = "_rebuild_parameter"
     data, requires_grad, *rest = arguments(name, args, 2, 3, 4)
-    of_kind(name, "data", data, Tensor)
+    if not isinstance(data, Tensor):
+        of_kind(name, "data", data, Tensor)
     made = Parameter(data, of_kind(name, "requires_grad", requires_grad, bool))
     if len(rest) == 2:
         set_attributes(load, made, rest[1])
@@ -260,10 +261,9 @@ def _of_class(load: Load, name: str, made: Tensor, kind: Any) -> Tensor:
     own = kind is Parameter or kind is Buffer
     allowed = own or load.classes is None or any(kind is each for each in load.classes)
     if not allowed or not isinstance(kind, type) or not issubclass(kind, Tensor):
-        raise UnpicklingError(
-            f"{name}: a class of tensors that is allowed is expected, got {type(kind).__name__}"
-        )
-    turned = detached_subclass(made.detach(), kind)
+        given = kind.__qualname__ if isinstance(kind, type) else f"a {type(kind).__name__}"
+        raise UnpicklingError(f"{name}: a class of tensors that is allowed is expected, got {given}")
+    turned = Buffer(made.detach()) if kind is Buffer else detached_subclass(made.detach(), kind)
     return turned.requires_grad_() if made.requires_grad else turned
 
 

@@ -47,6 +47,13 @@ def tensor(offset, size, stride, rest=b"\x89N", **options):
     return PROTO + name("torch._utils", "_rebuild_tensor_v2") + b"(" + arguments + b"tR."
 
 
+def of_type(kind):
+    """The call that rebuilds a tensor of a class, of one on Meta."""
+    function = name("torch._utils", "_rebuild_meta_tensor_no_storage")
+    arguments = b"(" + name("torch", "float32") + numbers([2]) + numbers([1]) + b"\x89t"
+    return name("torch._tensor", "_rebuild_from_type_v2") + b"(" + function + kind + arguments + b"Nt"
+
+
 def refused(data, message, error=pickle.UnpicklingError):
     with pytest.raises(error, match=message):
         tt.load(io.BytesIO(data))
@@ -171,6 +178,8 @@ def test_blocked_modules_stay_so_when_they_are_allowed(archive):
         ),
         (name("torch._utils", "_rebuild_tensor_v2") + b"]", "arguments expected, got 'list'"),
         (name("torch._utils", "_rebuild_parameter") + b"N\x88)\x87", "'data' must be Tensor, not NoneType"),
+        (of_type(name("torch", "Size")), "a class of tensors that is allowed is expected, got Size"),
+        (of_type(b"N"), "a class of tensors that is allowed is expected, got a NoneType"),
         (
             name("torch._tensor", "_rebuild_from_type_v2") + b"(NNNNt",
             "must be a function that rebuilds a tensor",
@@ -527,6 +536,13 @@ def test_tensors_of_allowed_classes(archive):
                 "is rebuilt by",
             )
     refused(archive(PROTO + made + b"NtR.", {"0": bytes(16)}), "GLOBAL user.Kind was not an allowed global")
+
+
+def test_a_buffer_by_our_own_name_is_whole(archive):
+    found = tt.load(
+        io.BytesIO(archive(PROTO + of_type(name("triten.nn.modules.parameter", "Buffer")) + b"R."))
+    )
+    assert type(found) is tt.nn.Buffer and found.persistent is True and found.shape == (2,)
 
 
 def test_an_allowed_function_makes_no_class_allowed(archive):

@@ -145,6 +145,14 @@ def check_attributes(found, library, scaled, trained):
     assert found["meta"].is_meta and tuple(found["meta"].shape) == (2, 3)
 
 
+def test_names_that_pytorch_has():
+    """So that PyTorch reads classes of tensors too."""
+    names = tt.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(saved(with_attributes())))
+    assert names == [f"{kind.__module__}.{kind.__qualname__}" for kind in (Scaled, Trained)]
+    pickled = zipfile.ZipFile(io.BytesIO(saved(with_attributes()))).read("archive/data.pkl")
+    assert b"triten" not in pickled.replace(Scaled.__module__.encode(), b"")
+
+
 @pytest.mark.parametrize("protocol", range(1, 6))
 def test_classes_and_attributes(protocol):
     file = io.BytesIO()
