@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from .core.tensor_function import HANDLER, disabled_tensor_function
+from typing import Any, Final
+
+from .core.tensor_function import HANDLER, disabled_tensor_function, other_handlers
+
+PYTORCH_NAMES: Final = {HANDLER: "__torch_function__", "__tensor_dispatch__": "__torch_dispatch__"}
+"""What PyTorch calls the handlers."""
 
 
 class TensorMeta(type):
@@ -10,7 +15,27 @@ class TensorMeta(type):
 
     So what a subclass and its mixins define comes first, ``super()`` finds the overridden attributes, and `Tensor`'s
     own do not ask whose they are.
+
+    A subclass that defines a handler under PyTorch's name alone is refused, since nothing would call it. Where
+    `triten.as_torch` serves PyTorch's programs, it is a handler.
     """
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> TensorMeta:
+        """Make a class, with PyTorch's names of handlers understood or refused."""
+        for own, theirs in PYTORCH_NAMES.items():
+            handler = _defined_as(own, theirs, bases, namespace)
+            if handler is None:
+                continue
+            if PYTORCH_NAMES[HANDLER] not in other_handlers:
+                raise TypeError(
+                    f"{name}: a subclass of Tensor defines {theirs}, which is called {own} here. Rename it, or have "
+                    f"both names for one method ({own} = {theirs}); programs that import torch run as they are under "
+                    f"`python -m {__name__.partition('.')[0]}.as_torch`"
+                )
+            namespace[own] = handler
+        return super().__new__(mcs, name, bases, namespace, **options)
 
     def mro(cls) -> list[type]:
         """The usual order; with `OverriddenAttributes` in it for a class that takes part in ``__tensor_function__``."""
@@ -29,3 +54,14 @@ class TensorMeta(type):
         if handler is not disabled_tensor_function:
             order.insert(order.index(tensor), overridden)
         return order
+
+
+def _defined_as(own: str, theirs: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+    """The handler that a new class or its mixins define as `theirs` and not as `own`; None if there is none."""
+    mixins = (vars(each) for base in bases for each in base.__mro__ if not isinstance(each, TensorMeta))
+    for attributes in (namespace, *mixins):
+        if own in attributes:
+            return None
+        if theirs in attributes:
+            return attributes[theirs]
+    return None

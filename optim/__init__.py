@@ -11,31 +11,43 @@ from typing import TYPE_CHECKING
 from ..runtime.lazy_import import lazy_names
 
 _MODULES = {
+    ".adadelta": "Adadelta",
     ".adafactor": "Adafactor",
+    ".adagrad": "Adagrad",
     ".adam": "Adam AdamW",
-    ".adam_kin": "Adamax NAdam RAdam",
-    ".adaptive": "Adadelta Adagrad RMSprop",
-    ".averaged_sgd": "ASGD",
+    ".adamax": "Adamax",
+    ".asgd": "ASGD",
     ".lbfgs": "LBFGS",
     ".muon": "Muon",
+    ".nadam": "NAdam",
     ".optimizer": "Optimizer",
-    ".resilient": "Rprop",
+    ".radam": "RAdam",
+    ".rmsprop": "RMSprop",
+    ".rprop": "Rprop",
     ".sgd": "SGD",
 }
-_SUBMODULES = ("lr_scheduler", "swa_utils")
+_SUBMODULES = ("adamw", "lr_scheduler", "swa_utils")
+
 
 if TYPE_CHECKING:
+    from . import adamw as adamw
     from . import lr_scheduler as lr_scheduler
     from . import swa_utils as swa_utils
+    from .adadelta import *
     from .adafactor import *
+    from .adagrad import *
     from .adam import *
-    from .adam_kin import *
-    from .adaptive import *
-    from .averaged_sgd import *
+    from .adamax import *
+    from .asgd import *
     from .lbfgs import *
     from .muon import *
+    from .nadam import *
     from .optimizer import *
-    from .resilient import *
+    from .radam import *
+    from .rmsprop import *
+    from .rprop import *
     from .sgd import *
 else:
-    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__, _MODULES, (*(place[1:] for place in _MODULES), *_SUBMODULES)
+    )

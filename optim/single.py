@@ -102,6 +102,14 @@ def check_betas(betas: tuple[float, float]) -> None:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
+def check_moments(lr: Rate, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+    """Raises ValueError for options of Adam's kin that are out of range."""
+    check_rate(lr)
+    check_number("epsilon value", eps)
+    check_betas(betas)
+    check_number("weight_decay value", weight_decay)
+
+
 def descend(parameter: Tensor, numerator: Tensor, denominator: Tensor, size: Rate) -> None:
     """Take ``size * numerator / denominator`` off a parameter; a size that was captured is a tensor."""
     if isinstance(size, Tensor):

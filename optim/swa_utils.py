@@ -15,8 +15,8 @@ from typing import Any
 from ..autograd import no_grad
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from ..nn.modules.module import Module
-from ..nn.modules.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from ..runtime.device import DeviceLike
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import dtype as ScalarType

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from . import public_name
+
 
 class layout:
     """A storage layout, such as ``tt.strided``; compared by identity."""
@@ -12,7 +14,7 @@ class layout:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"triten.{self.name}"
+        return f"{public_name.shown}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

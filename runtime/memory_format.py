@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from . import public_name
+
 
 class memory_format:
     """A memory format, such as ``tt.channels_last``; compared by identity."""
@@ -14,7 +16,7 @@ class memory_format:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"triten.{self.name}"
+        return f"{public_name.shown}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

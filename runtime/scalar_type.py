@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from . import public_name
+
 Number: TypeAlias = bool | int | float | complex
 """A Python number, as operators take it for a scalar."""
 
@@ -53,7 +55,7 @@ class dtype:
         self.triton_name = triton_name
 
     def __repr__(self) -> str:
-        return f"triten.{self.name}"
+        return f"{public_name.shown}.{self.name}"
 
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from operator import index as as_index
 from typing import Any, SupportsIndex, overload
 
+from . import public_name
+
 
 class Size(tuple[int, ...]):
     """A tuple of sizes that prints itself and knows its number of elements; slices and sums stay sizes.
@@ -55,7 +57,7 @@ class Size(tuple[int, ...]):
         return Size, (tuple(self),)
 
     def __repr__(self) -> str:
-        return f"triten.Size([{', '.join(map(str, self))}])"
+        return f"{public_name.shown}.Size([{', '.join(map(str, self))}])"
 
 
 _made = tuple.__new__

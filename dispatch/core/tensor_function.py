@@ -25,6 +25,9 @@ Result = TypeVar("Result")
 
 HANDLER: Final = "__tensor_function__"
 
+other_handlers: list[str] = []
+"""Other names of `HANDLER` in classes that are no tensors; `triten.as_torch` adds PyTorch's."""
+
 ENABLED, SUBCLASSES_DISABLED, ALL_DISABLED = 0, 1, 2
 """How much of the protocol is off in a thread."""
 
@@ -113,8 +116,17 @@ def handles(cls: type) -> bool:
     """Whether instances of a class take part: it has a handler, is not `Tensor` itself and not disabled."""
     if cls in plain_classes:
         return False
-    handler = getattr(cls, HANDLER, None)
+    handler = handler_of(cls)
     return handler is not None and handler is not disabled_tensor_function
+
+
+def handler_of(value: object) -> Any:
+    """The handler of a class or of an object; None where there is none."""
+    handler = getattr(value, HANDLER, None)
+    if handler is None:
+        for name in other_handlers:
+            handler = getattr(value, name, None)
+    return handler
 
 
 def overloaded_in(values: Iterable[Any]) -> list[Any]:
@@ -210,7 +222,7 @@ def handle(
         if result is not NotImplemented:
             return result
     for asked in askers:
-        handler = getattr(asked, HANDLER)
+        handler = handler_of(asked)
         if getattr(handler, "__self__", None) is asked:
             warnings.warn(
                 f"Defining your `{HANDLER}` as a plain method is deprecated and will be an error in future, please "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime import public_name
 from ...runtime import scalar_type as st
 from ...runtime.device import device as Device
 from ...runtime.device import set_default_device
@@ -95,7 +96,7 @@ class TensorType:
 
 def type_name(dtype: st.dtype, device_type: str) -> str:
     """The name of a type, such as ``triten.cuda.HalfTensor``."""
-    return f"triten.{'' if device_type == 'cpu' else device_type + '.'}{dtype.scalar_name}Tensor"
+    return f"{public_name.shown}.{'' if device_type == 'cpu' else device_type + '.'}{dtype.scalar_name}Tensor"
 
 
 def constructed(

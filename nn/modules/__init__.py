@@ -1,5 +1,62 @@
-"""`Module` and the layers: a file is a family, a layer has parameters and a `forward` of one call.
+"""`Module` and the layers: a file is a family, a layer has parameters and a `forward` of one call (`torch.nn.modules`).
 
 `module.py` is the base with its parts beside it (hooks, conversion, state). What computes is an operator, or a
-function of `nn.functional`; nothing here does.
+function of `nn.functional`; nothing here does. A name's module is imported with its first use.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...runtime.lazy_import import lazy_names
+
+if TYPE_CHECKING:
+    from . import utils as utils
+    from .activation import *
+    from .adaptive import *
+    from .batchnorm import *
+    from .channelshuffle import *
+    from .container import *
+    from .conv import *
+    from .distance import *
+    from .dropout import *
+    from .flatten import *
+    from .fold import *
+    from .instancenorm import *
+    from .lazy import LazyBatchNorm1d as LazyBatchNorm1d
+    from .lazy import LazyBatchNorm2d as LazyBatchNorm2d
+    from .lazy import LazyBatchNorm3d as LazyBatchNorm3d
+    from .lazy import LazyConv1d as LazyConv1d
+    from .lazy import LazyConv2d as LazyConv2d
+    from .lazy import LazyConv3d as LazyConv3d
+    from .lazy import LazyConvTranspose1d as LazyConvTranspose1d
+    from .lazy import LazyConvTranspose2d as LazyConvTranspose2d
+    from .lazy import LazyConvTranspose3d as LazyConvTranspose3d
+    from .lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
+    from .lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
+    from .lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
+    from .lazy import LazyLinear as LazyLinear
+    from .linear import Bilinear as Bilinear
+    from .linear import Identity as Identity
+    from .linear import Linear as Linear
+    from .linear_cross_entropy import *
+    from .loss import *
+    from .module import *
+    from .normalization import *
+    from .padding import *
+    from .parameter import *
+    from .pixelshuffle import *
+    from .pooling import *
+    from .rnn import *
+    from .sparse import *
+    from .transformer import *
+    from .uninitialized import UninitializedBuffer as UninitializedBuffer
+    from .uninitialized import UninitializedParameter as UninitializedParameter
+    from .upsampling import *
+else:
+    from .. import _MODULES
+
+    _NAMES = {place.removeprefix(".modules"): names for place, names in _MODULES.items()}
+    _SUBMODULES = (*(place[1:] for place in _NAMES), "utils")
+    __getattr__, __dir__, __all__ = lazy_names(__name__, _NAMES, _SUBMODULES)
+    __all__ = [name for name in __all__ if name not in _SUBMODULES]

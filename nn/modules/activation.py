@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dispatch.generated import functions as _ops
 from .. import functional as F
+from .attention import MultiheadAttention
 from .module import Module
 from .parameter import Parameter
 
@@ -29,6 +30,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "MultiheadAttention",
     "PReLU",
     "RReLU",
     "ReLU",

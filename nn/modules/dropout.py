@@ -13,7 +13,21 @@ if TYPE_CHECKING:
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
-class Dropout(Module):
+class _DropoutNd(Module):
+    """The probability of zeros, and whether they are written into the input."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_DropoutNd):
     """Elements set to zero with probability `p` while training, the others scaled by 1 / (1 - p) (`torch.nn.Dropout`).
 
     Raises ValueError for a probability outside [0, 1].
@@ -24,22 +38,12 @@ class Dropout(Module):
         [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         """As many elements as the input."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
 
-
-class Dropout1d(Dropout):
+class Dropout1d(_DropoutNd):
     """Whole channels of (N, C, L) or (C, L) set to zero while training (`torch.nn.Dropout1d`).
 
     Example:
@@ -53,7 +57,7 @@ class Dropout1d(Dropout):
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(Dropout):
+class Dropout2d(_DropoutNd):
     """Whole channels of (N, C, H, W) set to zero while training (`torch.nn.Dropout2d`).
 
     Example:
@@ -67,7 +71,7 @@ class Dropout2d(Dropout):
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(Dropout):
+class Dropout3d(_DropoutNd):
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) set to zero while training (`torch.nn.Dropout3d`).
 
     Example:
@@ -81,7 +85,7 @@ class Dropout3d(Dropout):
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(Dropout):
+class AlphaDropout(_DropoutNd):
     """Elements dropped while training such that mean and variance stay, for `SELU` (`torch.nn.AlphaDropout`).
 
     Example:
@@ -95,7 +99,7 @@ class AlphaDropout(Dropout):
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
-class FeatureAlphaDropout(Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """`AlphaDropout` of whole channels (`torch.nn.FeatureAlphaDropout`).
 
     Example:

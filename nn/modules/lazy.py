@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
 from ...runtime.scalar_type import int64
-from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .linear import Linear
 from .module import Module
-from .normalization import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-)
 from .uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
 
 if TYPE_CHECKING:

@@ -40,13 +40,17 @@ __all__ = [
 NAMES = {number: name for name, number in REDUCTIONS.items()}
 
 
-class _Criterion(Module):
+class _Loss(Module):
     """A function of operands and of options, which are attributes, with a reduction."""
 
     function: Callable[..., Tensor]
 
     def __init__(
-        self, size_average: bool | None, reduce: bool | None, reduction: str, **options: Any
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        **options: Any,
     ) -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
@@ -61,25 +65,40 @@ class _Criterion(Module):
         return type(self).function(*operands, **options, reduction=self.reduction)
 
 
-class _Loss(_Criterion):
+class _InputLoss(_Loss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return self._loss(input, target)
 
 
-class _PairLoss(_Criterion):
+class _WeightedLoss(_InputLoss):
+    """A loss with a weight for each class or element, which is a buffer."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        **options: Any,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction, **options)
+        self.register_buffer("weight", weight)
+
+
+class _PairLoss(_Loss):
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return self._loss(input1, input2, target)
 
 
-class _TripletLoss(_Criterion):
+class _TripletLoss(_Loss):
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss, reduced."""
         return self._loss(anchor, positive, negative)
 
 
-class L1Loss(_Loss):
+class L1Loss(_InputLoss):
     """abs(input - target) (`torch.nn.L1Loss`)."""
 
     function = staticmethod(F.l1_loss)
@@ -93,7 +112,7 @@ class L1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
 
 
-class MSELoss(_Loss):
+class MSELoss(_InputLoss):
     """(input - target) ** 2 (`torch.nn.MSELoss`)."""
 
     function = staticmethod(F.mse_loss)
@@ -107,7 +126,7 @@ class MSELoss(_Loss):
         super().__init__(size_average, reduce, reduction)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(_InputLoss):
     """Squared error below `beta`, absolute error above (`torch.nn.SmoothL1Loss`)."""
 
     function = staticmethod(F.smooth_l1_loss)
@@ -122,7 +141,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction, beta=beta)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(_InputLoss):
     """Squared error up to `delta`, linear above (`torch.nn.HuberLoss`)."""
 
     function = staticmethod(F.huber_loss)
@@ -137,7 +156,7 @@ class HuberLoss(_Loss):
         super().__init__(None, None, reduction, delta=delta)
 
 
-class NLLLoss(_Loss):
+class NLLLoss(_WeightedLoss):
     """The negative logarithm of the probability of a class, from logarithms (`torch.nn.NLLLoss`)."""
 
     function = staticmethod(F.nll_loss)
@@ -150,11 +169,10 @@ class NLLLoss(_Loss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(size_average, reduce, reduction, ignore_index=ignore_index)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction, ignore_index=ignore_index)
 
 
-class CrossEntropyLoss(_Loss):
+class CrossEntropyLoss(_WeightedLoss):
     """The negative logarithm of the probability of a class, from logits (`torch.nn.CrossEntropyLoss`)."""
 
     function = staticmethod(F.cross_entropy)
@@ -169,12 +187,16 @@ class CrossEntropyLoss(_Loss):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(
-            size_average, reduce, reduction, ignore_index=ignore_index, label_smoothing=label_smoothing
+            weight,
+            size_average,
+            reduce,
+            reduction,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
         )
-        self.register_buffer("weight", weight)
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(_InputLoss):
     """The divergence of Kullback and Leibler from the target, of logarithms (`torch.nn.KLDivLoss`)."""
 
     function = staticmethod(F.kl_div)
@@ -189,7 +211,7 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction, log_target=log_target)
 
 
-class BCELoss(_Loss):
+class BCELoss(_WeightedLoss):
     """The cross entropy of probabilities of two classes (`torch.nn.BCELoss`)."""
 
     function = staticmethod(F.binary_cross_entropy)
@@ -201,11 +223,10 @@ class BCELoss(_Loss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(_WeightedLoss):
     """The cross entropy of two classes, from logits (`torch.nn.BCEWithLogitsLoss`)."""
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
@@ -218,12 +239,11 @@ class BCEWithLogitsLoss(_Loss):
         reduction: str = "mean",
         pos_weight: Tensor | None = None,
     ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
 
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(_InputLoss):
     """log(1 + exp(-target * input)) (`torch.nn.SoftMarginLoss`)."""
 
     function = staticmethod(F.soft_margin_loss)
@@ -237,7 +257,7 @@ class SoftMarginLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
 
 
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(_InputLoss):
     """The input where the target is 1, what it lacks of the margin where it is -1 (`torch.nn.HingeEmbeddingLoss`)."""
 
     function = staticmethod(F.hinge_embedding_loss)
@@ -252,7 +272,7 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction, margin=margin)
 
 
-class PoissonNLLLoss(_Loss):
+class PoissonNLLLoss(_InputLoss):
     """The negative logarithm of a count's probability (`torch.nn.PoissonNLLLoss`)."""
 
     function = staticmethod(F.poisson_nll_loss)
@@ -269,7 +289,7 @@ class PoissonNLLLoss(_Loss):
         super().__init__(size_average, reduce, reduction, log_input=log_input, full=full, eps=eps)
 
 
-class MultiMarginLoss(_Loss):
+class MultiMarginLoss(_WeightedLoss):
     """The hinges of all classes against the right one (`torch.nn.MultiMarginLoss`)."""
 
     function = staticmethod(F.multi_margin_loss)
@@ -283,11 +303,10 @@ class MultiMarginLoss(_Loss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(size_average, reduce, reduction, p=p, margin=margin)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction, p=p, margin=margin)
 
 
-class MultiLabelMarginLoss(_Loss):
+class MultiLabelMarginLoss(_InputLoss):
     """The hinges of all classes against the right ones, listed up to -1 (`torch.nn.MultiLabelMarginLoss`)."""
 
     function = staticmethod(F.multilabel_margin_loss)
@@ -301,7 +320,7 @@ class MultiLabelMarginLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
 
 
-class CTCLoss(_Loss):
+class CTCLoss(_InputLoss):
     """The loss of connectionist temporal classification (`torch.nn.CTCLoss`)."""
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
@@ -322,7 +341,7 @@ class CTCLoss(_Loss):
         )
 
 
-class MultiLabelSoftMarginLoss(_Loss):
+class MultiLabelSoftMarginLoss(_WeightedLoss):
     """The cross entropies of labels, of which several may hold (`torch.nn.MultiLabelSoftMarginLoss`)."""
 
     function = staticmethod(F.multilabel_soft_margin_loss)
@@ -334,8 +353,7 @@ class MultiLabelSoftMarginLoss(_Loss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, size_average, reduce, reduction)
 
 
 class MarginRankingLoss(_PairLoss):
@@ -409,7 +427,7 @@ class TripletMarginWithDistanceLoss(_TripletLoss):
         super().__init__(None, None, reduction, distance_function=distance, margin=margin, swap=swap)
 
 
-class GaussianNLLLoss(_Criterion):
+class GaussianNLLLoss(_Loss):
     """The negative logarithm of a normal number's probability density (`torch.nn.GaussianNLLLoss`)."""
 
     function = staticmethod(F.gaussian_nll_loss)

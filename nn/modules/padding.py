@@ -48,7 +48,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     mode = "constant"
 
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
@@ -63,7 +63,7 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
+class _ZeroPad(_ConstantPadNd):
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding, 0.0)
 
@@ -71,7 +71,7 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class _CircularPad(_Pad):
+class _CircularPadNd(_Pad):
     mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
@@ -83,7 +83,15 @@ class _CircularPad(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad):
+class _ReflectionPadNd(_Pad):
+    """Reflections of the input, without its edges."""
+
+
+class _ReplicationPadNd(_Pad):
+    """Copies of the edges."""
+
+
+class CircularPad1d(_CircularPadNd):
     """The other side as a border of lines (`torch.nn.CircularPad1d`).
 
     Example:
@@ -95,19 +103,19 @@ class CircularPad1d(_CircularPad):
     rank = 1
 
 
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd):
     """The other side as a border of planes (`torch.nn.CircularPad2d`)."""
 
     rank = 2
 
 
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd):
     """The other side as a border of volumes (`torch.nn.CircularPad3d`)."""
 
     rank = 3
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """A number as a border of lines (`torch.nn.ConstantPad1d`).
 
     Example:
@@ -119,19 +127,19 @@ class ConstantPad1d(_ConstantPad):
     rank = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """A number as a border of planes (`torch.nn.ConstantPad2d`)."""
 
     rank = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """A number as a border of volumes (`torch.nn.ConstantPad3d`)."""
 
     rank = 3
 
 
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Mirrored elements as a border of lines (`torch.nn.ReflectionPad1d`).
 
     Example:
@@ -144,21 +152,21 @@ class ReflectionPad1d(_Pad):
     mode = "reflect"
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Mirrored elements as a border of planes (`torch.nn.ReflectionPad2d`)."""
 
     rank = 2
     mode = "reflect"
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Mirrored elements as a border of volumes (`torch.nn.ReflectionPad3d`)."""
 
     rank = 3
     mode = "reflect"
 
 
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """The edge's elements as a border of lines (`torch.nn.ReplicationPad1d`).
 
     Example:
@@ -171,14 +179,14 @@ class ReplicationPad1d(_Pad):
     mode = "replicate"
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """The edge's elements as a border of planes (`torch.nn.ReplicationPad2d`)."""
 
     rank = 2
     mode = "replicate"
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """The edge's elements as a border of volumes (`torch.nn.ReplicationPad3d`)."""
 
     rank = 3

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
+from .fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
 from .module import Module
+from .unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 
 if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
@@ -21,12 +23,17 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 
@@ -51,7 +58,7 @@ class _Pool(Module):
         return ", ".join(f"{name}={getattr(self, name)}" for name in self.shown)
 
 
-class _MaxPool(_Pool):
+class _MaxPoolNd(_Pool):
     shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
@@ -73,13 +80,13 @@ class _MaxPool(_Pool):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest element of each window over a line (`torch.nn.MaxPool1d`)."""
 
     function = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest element of each window over a plane (`torch.nn.MaxPool2d`).
 
     Example:
@@ -91,7 +98,7 @@ class MaxPool2d(_MaxPool):
     function = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest element of each window over a volume (`torch.nn.MaxPool3d`)."""
 
     function = staticmethod(F.max_pool3d)
@@ -124,7 +131,7 @@ class AvgPool1d(_Pool):
         )
 
 
-class _AvgPool(_Pool):
+class _AvgPoolNd(_Pool):
     shown = ("kernel_size", "stride", "padding")
 
     def __init__(
@@ -146,7 +153,7 @@ class _AvgPool(_Pool):
         )
 
 
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_AvgPoolNd):
     """The mean of each window over a plane (`torch.nn.AvgPool2d`).
 
     Example:
@@ -158,13 +165,13 @@ class AvgPool2d(_AvgPool):
     function = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPoolNd):
     """The mean of each window over a volume (`torch.nn.AvgPool3d`)."""
 
     function = staticmethod(F.avg_pool3d)
 
 
-class _LPPool(_Pool):
+class _LPPoolNd(_Pool):
     shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
     def __init__(
@@ -177,38 +184,38 @@ class _LPPool(_Pool):
         super().__init__(norm_type=norm_type, kernel_size=kernel_size, stride=stride, ceil_mode=ceil_mode)
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The p-norm of each window over a line (`torch.nn.LPPool1d`)."""
 
     function = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The p-norm of each window over a plane (`torch.nn.LPPool2d`)."""
 
     function = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The p-norm of each window over a volume (`torch.nn.LPPool3d`)."""
 
     function = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveAvgPool(_Pool):
+class _AdaptiveAvgPoolNd(_Pool):
     shown = ("output_size",)
 
     def __init__(self, output_size: int | Sequence[int]) -> None:
         super().__init__(output_size=output_size)
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """The means of even shares of a line (`torch.nn.AdaptiveAvgPool1d`)."""
 
     function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of even shares of a plane (`torch.nn.AdaptiveAvgPool2d`).
 
     Example:
@@ -220,32 +227,32 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """The means of even shares of a volume (`torch.nn.AdaptiveAvgPool3d`)."""
 
     function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(_Pool):
+class _AdaptiveMaxPoolNd(_Pool):
     shown = ("output_size",)
 
     def __init__(self, output_size: int | Sequence[int], return_indices: bool = False) -> None:
         super().__init__(output_size=output_size, return_indices=return_indices)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The largest elements of even shares of a line (`torch.nn.AdaptiveMaxPool1d`)."""
 
     function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The largest elements of even shares of a plane (`torch.nn.AdaptiveMaxPool2d`)."""
 
     function = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The largest elements of even shares of a volume (`torch.nn.AdaptiveMaxPool3d`)."""
 
     function = staticmethod(F.adaptive_max_pool3d)

@@ -17,7 +17,7 @@ from .. import functional as F
 from .. import init
 from ..multi_head import additive
 from .attention import MultiheadAttention
-from .containers import ModuleList
+from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
 from .module import Module

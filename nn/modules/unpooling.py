@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     function: Callable[..., Tensor]
     rank: int
 
@@ -38,14 +38,14 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """The maxima of `MaxPool1d` where they were, zeros elsewhere (`torch.nn.MaxUnpool1d`)."""
 
     function = staticmethod(F.max_unpool1d)
     rank = 1
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """The maxima of `MaxPool2d` where they were, zeros elsewhere (`torch.nn.MaxUnpool2d`).
 
     Example:
@@ -59,7 +59,7 @@ class MaxUnpool2d(_MaxUnpool):
     rank = 2
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """The maxima of `MaxPool3d` where they were, zeros elsewhere (`torch.nn.MaxUnpool3d`)."""
 
     function = staticmethod(F.max_unpool3d)

@@ -1,8 +1,8 @@
 """What is done to parameters and sequences beside layers (`torch.nn.utils`).
 
-Gradients are clipped in `clipping`, parameters made one vector in `vectors`, computed from others in `parametrize` and
-`parametrizations`, norms folded into layers in `fusion`, sequences packed in `rnn`. A name's module is imported with
-its first use.
+Gradients are clipped in `clip_grad`, parameters made one vector in `convert_parameters`, computed from others in
+`parametrize` and `parametrizations`, norms folded into layers in `fusion`, sequences packed in `rnn`. A name's module
+is imported with its first use.
 """
 
 from __future__ import annotations
@@ -11,23 +11,35 @@ from typing import TYPE_CHECKING
 
 from ...runtime.lazy_import import lazy_names
 
-_SUBMODULES = ("parametrizations", "parametrize", "rnn")
+_SUBMODULES = ("init", "memory_format", "parametrizations", "parametrize", "rnn", "stateless")
 _MODULES = {
-    ".clipping": "clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
-    ".construction": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init",
+    ".clip_grad": "clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
+    ".convert_parameters": "parameters_to_vector vector_to_parameters",
     ".fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",
-    ".norm_hooks": "remove_spectral_norm remove_weight_norm spectral_norm weight_norm",
-    ".vectors": "parameters_to_vector vector_to_parameters",
+    ".init": "skip_init",
+    ".memory_format": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
 }
 
 if TYPE_CHECKING:
+    from . import init as init
+    from . import memory_format as memory_format
     from . import parametrizations as parametrizations
     from . import parametrize as parametrize
     from . import rnn as rnn
-    from .clipping import *
-    from .construction import *
+    from . import stateless as stateless
+    from .clip_grad import *
+    from .convert_parameters import *
     from .fusion import *
-    from .norm_hooks import *
-    from .vectors import *
+    from .init import *
+    from .memory_format import *
+    from .spectral_norm import *
+    from .weight_norm import *
 else:
-    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)
+    # These modules have the names of functions, which have to be bound after them.
+    from .spectral_norm import remove_spectral_norm, spectral_norm
+    from .weight_norm import remove_weight_norm, weight_norm
+
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__, _MODULES, ("clip_grad", "convert_parameters", "fusion", *_SUBMODULES)
+    )
+    __all__ += ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]

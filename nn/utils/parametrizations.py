@@ -8,7 +8,7 @@ from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from .. import functional as F
-from ..modules.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
 from .parametrize import register_parametrization
 

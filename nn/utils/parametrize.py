@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ...autograd import no_grad
 from ...dispatch.tensor import Tensor
 from ...runtime.traceback_filter import api_boundary
-from ..modules.containers import ModuleDict, ModuleList
+from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
 from ..modules.parameter import Parameter
 

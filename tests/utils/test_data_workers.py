@@ -19,8 +19,8 @@ from triten.utils.data import (
     Dataset,
     IterableDataset,
     TensorDataset,
+    dataloader,
     get_worker_info,
-    loader,
     worker_batches,
 )
 from triten.utils.data.transport import SMALL, receive, send
@@ -425,6 +425,6 @@ def test_more_workers_than_cores_are_warned_of(monkeypatch):
 
 
 def test_pinned_memory_without_a_gpu_is_warned_of(monkeypatch):
-    monkeypatch.setattr(loader, "is_available", lambda: False)
+    monkeypatch.setattr(dataloader, "is_available", lambda: False)
     with pytest.warns(UserWarning, match="no accelerator is found"):
         assert plain(forked(Rows(), pin_memory=True)) == plain(DataLoader(Rows()))

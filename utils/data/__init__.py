@@ -1,12 +1,13 @@
 """`tt.utils.data`: samples of a data set, drawn in some order and put together in batches (`torch.utils.data`).
 
-`datasets.py` has what samples come from, `samplers.py` the orders, `collate.py` how a batch is made, `fetching.py` how
-it is fetched, `loader.py` the loop over all of it. With workers, `worker_batches.py` orders batches from processes that
-do what `worker.py` says, and `transport.py` brings them.
+`dataset.py` has what samples come from, `sampler.py` the orders, `collate.py` how a batch is made, `fetching.py` how
+it is fetched, `dataloader.py` the loop over all of it. With workers, `worker_batches.py` orders batches from processes
+that do what `worker.py` says, and `transport.py` brings them.
 """
 
 from .collate import default_collate, default_convert
-from .datasets import (
+from .dataloader import DataLoader
+from .dataset import (
     ChainDataset,
     ConcatDataset,
     Dataset,
@@ -16,8 +17,7 @@ from .datasets import (
     TensorDataset,
     random_split,
 )
-from .loader import DataLoader
-from .samplers import (
+from .sampler import (
     BatchSampler,
     RandomSampler,
     Sampler,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
 
-    from .loader import DataLoader
+    from .dataloader import DataLoader
 
 
 class _Worker:

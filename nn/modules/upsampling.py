@@ -1,4 +1,4 @@
-"""Layers of interpolation, and of windows as columns."""
+"""Layers of interpolation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .module import Module
 if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
 
-__all__ = ["Fold", "Unfold", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
+__all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
@@ -71,71 +71,3 @@ class UpsamplingBilinear2d(Upsample):
         self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
     ) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
-
-
-class Unfold(Module):
-    """Windows as columns (`torch.nn.Unfold`).
-
-    Example:
-        >>> import triten as tt
-        >>> tt.nn.Unfold(2)(tt.ones(1, 2, 3, 3)).shape
-        triten.Size([1, 8, 4])
-    """
-
-    def __init__(
-        self,
-        kernel_size: int | Sequence[int],
-        dilation: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        stride: int | Sequence[int] = 1,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(N, C, H, W) or (C, H, W)."""
-        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-            f"stride={self.stride}"
-        )
-
-
-class Fold(Module):
-    """Columns added up to images (`torch.nn.Fold`).
-
-    Example:
-        >>> import triten as tt
-        >>> tt.nn.Fold((3, 3), 2)(tt.ones(1, 8, 4)).shape
-        triten.Size([1, 2, 3, 3])
-    """
-
-    def __init__(
-        self,
-        output_size: int | Sequence[int],
-        kernel_size: int | Sequence[int],
-        dilation: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        stride: int | Sequence[int] = 1,
-    ) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(N, C kh kw, windows) or (C kh kw, windows)."""
-        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
-            f"padding={self.padding}, stride={self.stride}"
-        )

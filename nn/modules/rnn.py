@@ -14,13 +14,14 @@ from .. import init
 from ..utils.rnn import PackedSequence
 from .module import Module
 from .parameter import Parameter
+from .recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 
 if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
     from ...runtime.device import DeviceLike
     from ...runtime.scalar_type import dtype as ScalarType
 
-__all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 """By a layer's mode, how many gates of the hidden size its weights have."""

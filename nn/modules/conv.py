@@ -27,7 +27,7 @@ def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-class _Convolution(Module):
+class _ConvNd(Module):
     """What all convolutions have: sizes, weight and bias, their first values, and their text."""
 
     rank: int
@@ -112,7 +112,7 @@ class _Convolution(Module):
         return ", ".join(parts)
 
 
-class _Forward(_Convolution):
+class _Forward(_ConvNd):
     def __init__(
         self,
         in_channels: int,
@@ -153,7 +153,7 @@ class _Forward(_Convolution):
         return border
 
 
-class _Transposed(_Convolution):
+class _ConvTransposeNd(_ConvNd):
     transposed = True
     padding: tuple[int, ...]
 
@@ -254,21 +254,21 @@ class Conv3d(_Forward):
     function = staticmethod(F.conv3d)
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_ConvTransposeNd):
     """The gradient of `Conv1d` by its input, as a layer (`torch.nn.ConvTranspose1d`)."""
 
     rank = 1
     function = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_ConvTransposeNd):
     """The gradient of `Conv2d` by its input, as a layer (`torch.nn.ConvTranspose2d`)."""
 
     rank = 2
     function = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_ConvTransposeNd):
     """The gradient of `Conv3d` by its input, as a layer (`torch.nn.ConvTranspose3d`)."""
 
     rank = 3

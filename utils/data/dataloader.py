@@ -16,9 +16,9 @@ from ...runtime.cuda.provider import is_available
 from ...runtime.scalar_type import int64
 from ...runtime.traceback_filter import hide_inner_frames
 from .collate import default_collate, default_convert
-from .datasets import IterableDataset, Source
+from .dataset import IterableDataset, Source
 from .fetching import Fetching
-from .samplers import BatchSampler, RandomSampler, SequentialSampler
+from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext

@@ -1,0 +1,84 @@
+"""PyTorch's names that hold "torch", for the programs of `as_torch`: beside ours, and only where it asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import getattr_static
+from typing import Any
+
+from . import _C, overrides
+from .dispatch.core.tensor_function import disabled_tensor_function, other_handlers
+from .dispatch.layers.overrides.function_mode import TensorFunctionMode
+from .dispatch.layers.python_key import TensorDispatchMode
+from .dispatch.tensor import Tensor
+from .nn.modules.parameter import Buffer, Parameter
+from .runtime import public_name
+from .utils import _python_dispatch
+
+
+class TorchFunctionMode(TensorFunctionMode):
+    """A `TensorFunctionMode` whose handler is called ``__torch_function__``."""
+
+    def __init__(self) -> None:
+        """Any mode takes its own arguments; this one has none."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Handle one call."""
+        raise NotImplementedError(f"{type(self).__name__} defines no __torch_function__")
+
+    def __tensor_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self.__torch_function__(func, types, args, kwargs)
+
+    def __enter__(self) -> Any:
+        if isinstance(type(self).__dict__.get("__torch_function__"), classmethod | staticmethod):
+            raise RuntimeError(
+                f"{type(self).__name__}: a mode's __torch_function__ should be a normal method instead of a class "
+                "method"
+            )
+        return super().__enter__()
+
+
+class TorchDispatchMode(TensorDispatchMode):
+    """A `TensorDispatchMode` whose handler is called ``__torch_dispatch__``."""
+
+    def __init__(self, _dispatch_key: object = None) -> None:
+        if _dispatch_key is not None:
+            raise NotImplementedError(
+                "TorchDispatchMode: modes at a dispatch key of their own are not supported"
+            )
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Handle one operator."""
+        raise NotImplementedError(f"{type(self).__name__} defines no __torch_dispatch__")
+
+    def __tensor_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self.__torch_dispatch__(func, types, args, kwargs)
+
+
+def add() -> None:
+    """Give the modules, classes and texts of this process PyTorch's names too."""
+    for module in (overrides, _C):
+        for name, value in list(vars(module).items()):
+            theirs = name.replace("tensor_function", "torch_function").replace(
+                "TensorFunction", "TorchFunction"
+            )
+            vars(module).setdefault(theirs, value)
+    vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
+    vars(_python_dispatch)["TorchDispatchMode"] = TorchDispatchMode
+    other_handlers.append("__torch_function__")
+    public_name.shown = "torch"
+    handlers = {
+        Tensor: getattr_static(Tensor, "__tensor_function__"),
+        Parameter: disabled_tensor_function,
+        Buffer: disabled_tensor_function,
+    }
+    for cls, handler in handlers.items():
+        cls.__torch_function__ = handler  # type: ignore[attr-defined]

@@ -1,0 +1,219 @@
+"""Batch normalization, and what normalises channels with running statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.generated import functions as _ops
+from ...runtime.scalar_type import int64
+from .. import functional as F
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
+from .affine import _Affine
+from .module import Module
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
+
+
+class _NormBase(_Affine):
+    """Normalisation of channels, with running statistics on request."""
+
+    ranks: tuple[int, ...]
+    _version = 2
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: DeviceLike,
+        dtype: ScalarType | None,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self._register_affine(num_features, affine, affine and bias, device, dtype)
+        if track_running_stats:
+            self.register_buffer("running_mean", _ops.zeros(num_features, device=device, dtype=dtype))
+            self.register_buffer("running_var", _ops.ones(num_features, device=device, dtype=dtype))
+            self.register_buffer("num_batches_tracked", _ops.zeros((), dtype=int64, device=device))
+        else:
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                self.register_buffer(name, None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """A running mean of zeros and a running variance of ones."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """The statistics, a weight of ones, a bias of zeros."""
+        self.reset_running_stats()
+        self._reset_affine()
+
+    def _check_rank(self, input: Tensor) -> None:
+        if input.dim() not in self.ranks:
+            wanted = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        key = prefix + "num_batches_tracked"
+        if local_metadata.get("version", 1) < 2 and self.track_running_stats and key not in state_dict:
+            # The first version did not count.
+            state_dict[key] = _ops.zeros((), dtype=int64)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, *); while training the running statistics are brought on by `momentum`, None for their mean."""
+        self._check_rank(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        by_batch = self.training or self.running_mean is None
+        keeps = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if keeps else None,
+            self.running_var if keeps else None,
+            self.weight,
+            self.bias,
+            by_batch,
+            momentum,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Each channel of (N, C) or (N, C, L) less its mean, over its deviation (`torch.nn.BatchNorm1d`)."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Each channel of (N, C, H, W) less its mean, over its deviation (`torch.nn.BatchNorm2d`; Ioffe and Szegedy, 2015).
+
+    Args:
+        num_features: channels.
+        eps: what is added to the variance.
+        momentum: how much of a batch the running statistics take on; None for the mean of all batches.
+        affine, bias: whether there are a weight and a bias.
+        track_running_stats: whether there are running statistics, which stand for the batch's outside training.
+
+    Raises:
+        ValueError: for an input of other dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> layer = tt.nn.BatchNorm2d(3)
+        >>> layer(tt.randn(2, 3, 4, 4)).shape, layer.num_batches_tracked.item()
+        (triten.Size([2, 3, 4, 4]), 1)
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Each channel of (N, C, D, H, W) less its mean, over its deviation (`torch.nn.BatchNorm3d`)."""
+
+    ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalization over the batches of all processes of a group (`torch.nn.SyncBatchNorm`).
+
+    Groups have one process here, so that it is `BatchNorm1d` to `BatchNorm3d` in one, for any number of dimensions.
+
+    Args:
+        num_features, eps, momentum, affine, track_running_stats, bias: as in `BatchNorm2d`.
+        process_group: of `tt.distributed`; None for all processes.
+
+    Raises:
+        ValueError: for an input of fewer than two dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> model = tt.nn.Sequential(tt.nn.Conv2d(3, 4, 1), tt.nn.BatchNorm2d(4))
+        >>> tt.nn.SyncBatchNorm.convert_sync_batchnorm(model)[1].__class__.__name__
+        'SyncBatchNorm'
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: object = None,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_rank(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
+        """A module with a `SyncBatchNorm` in the place of each batch norm, over the same parameters and buffers."""
+        converted = module
+        if isinstance(module, _BatchNorm):
+            converted = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
+            for name, parameter in module._parameters.items():
+                converted.register_parameter(name, parameter)
+            for name, buffer in module._buffers.items():
+                converted.register_buffer(name, buffer)
+            converted.training = module.training
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted

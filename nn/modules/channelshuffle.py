@@ -1,0 +1,34 @@
+"""Groups of channels interleaved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...dispatch.generated import functions as _ops
+from .module import Module
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
+__all__ = ["ChannelShuffle"]
+
+
+class ChannelShuffle(Module):
+    """Channels of `groups` groups, those of each group apart from one another (`torch.nn.ChannelShuffle`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ChannelShuffle(2)(tt.arange(4).view(1, 4, 1, 1)).flatten().tolist()
+        [0, 2, 1, 3]
+    """
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The channels in another order."""
+        return _ops.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"

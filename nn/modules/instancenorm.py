@@ -1,0 +1,66 @@
+"""Instance normalization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import functional as F
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.device import DeviceLike
+    from ...runtime.scalar_type import dtype as ScalarType
+from .batchnorm import _NormBase
+
+__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
+
+
+class _InstanceNorm(_NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: DeviceLike = None,
+        dtype: ScalarType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, *), or (C, *) without a batch."""
+        self._check_rank(input)
+        alone = input.dim() == self.ranks[0]
+        batch = input.unsqueeze(0) if alone else input
+        out = F.instance_norm(
+            batch,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return out.squeeze(0) if alone else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Each channel of each sample less its mean, over its deviation, along lines (`torch.nn.InstanceNorm1d`)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each sample less its mean, over its deviation, over planes (`torch.nn.InstanceNorm2d`)."""
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Each channel of each sample less its mean, over its deviation, over volumes (`torch.nn.InstanceNorm3d`)."""
+
+    ranks = (4, 5)

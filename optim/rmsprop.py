@@ -1,0 +1,96 @@
+"""RMSprop: steps scaled by a running mean of squared gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dispatch.generated import functions as _ops
+from ..dispatch.tensor import Tensor
+from .optimizer import Group, Params, check_number
+from .single import SingleOptimizer, check_rate, rate_of
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(SingleOptimizer):
+    """Gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture 6, 2012).
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the rate, a number or a tensor of one element.
+        alpha: how much of the squares' mean is kept.
+        eps: what is added to its root.
+        weight_decay: a factor of the parameters that is added to their gradients.
+        momentum: how much of the last step is kept.
+        centered: whether the squares' mean is taken about the gradients' mean (Graves, 2013).
+        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
+        foreach: accepted for PyTorch's sake.
+        maximize: whether to climb.
+        differentiable: whether gradients go through the step.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.nn.Parameter(tt.ones(2))
+        >>> optimizer = tt.optim.RMSprop([w], lr=0.5, alpha=0.75)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.tolist()
+        [0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_number("epsilon value", eps)
+        check_number("momentum value", momentum)
+        check_number("weight_decay value", weight_decay)
+        check_number("alpha value", alpha)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+                "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
+                "differentiable": differentiable,
+            },
+        )  # fmt: skip
+
+    def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
+        """Zeros: the squares' mean, and what the options ask for."""
+        names = [
+            "square_avg",
+            *["momentum_buffer"] * (group["momentum"] > 0),
+            *["grad_avg"] * group["centered"],
+        ]
+        return {name: _ops.zeros_like(parameter) for name in names}
+
+    def update(
+        self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
+    ) -> None:
+        """The mean, then the step."""
+        kept, lr = group["alpha"], rate_of(group)
+        variance = squares = state["square_avg"]
+        squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)
+        if group["centered"]:
+            mean = state["grad_avg"].lerp_(gradient, 1 - kept)
+            variance = squares.addcmul(mean, mean, value=-1)
+        root = variance.sqrt() + group["eps"]
+        if group["momentum"] > 0:
+            last = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(gradient, root)
+            parameter.add_(last, alpha=-lr)
+        else:
+            parameter.addcdiv_(gradient, root, value=-lr)
