@@ -72,7 +72,7 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
-    from .core.public_form import set_public_places
+    from .core.public_spelling import set_public_places
     from .generated import functions
     from .generated.registrations.operator_index import OPERATORS
     from .layers import plan_batched

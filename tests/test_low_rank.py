@@ -1,4 +1,4 @@
-"""Singular values by random projections, principal components, and LU's old form."""
+"""Singular values by random projections, principal components, and LU by its old name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Convolution and its two gradients, each in the form that the geometry allows.
+"""Convolution and its two gradients, each by the algorithm that the geometry allows.
 
 Images whose width stays go by rows (`convolution_rows.py`). All others are im2col and one matrix product for each
 group, a few images at a time, on several threads (`convolution_columns.py`).

@@ -14,13 +14,13 @@ Deprecated = tuple[str, tuple[tuple[str, str | int], ...]]
 
 
 def load_deprecated(path: Path, operators: Operators) -> Mapping[str, tuple[Deprecated, ...]]:
-    """The old forms by public name. Raises ModelError for a form that does not stand for a call of its operator."""
+    """The old signatures by public name. Raises ModelError for one that stands for no call of its operator."""
     packets = operators.packets()
     found: dict[str, list[Deprecated]] = {}
     for fields, location in read_entries(path):
         unknown = sorted(set(fields) - {"name", "aten"})
         if unknown or set(fields) != {"name", "aten"}:
-            raise ModelError(f"{location}: a deprecated form has a name and aten, not {sorted(fields)}")
+            raise ModelError(f"{location}: a deprecated signature has a name and aten, not {sorted(fields)}")
         try:
             schema = parse_schema(fields["name"], str(location))
         except SchemaError as error:
@@ -43,4 +43,4 @@ def load_deprecated(path: Path, operators: Operators) -> Mapping[str, tuple[Depr
                 raise ModelError(f"{location}: aten: {value} is neither an argument of {schema} nor a number")
             values.append((argument.name, int(value) if value.isdigit() else value))
         found.setdefault(name, []).append((str(schema), tuple(values)))
-    return {name: tuple(forms) for name, forms in found.items()}
+    return {name: tuple(signatures) for name, signatures in found.items()}

@@ -14,9 +14,9 @@ from .documentation import Documentation
 from .examples import in_place_example, renamed, with_import
 from .location import ModelError
 from .model import NativeFunction
-from .python_form import parameter_name, parameters_text, returns_text
 from .shared_arguments import CHOSEN, DIMNAME, OUT, OUT_OR_OUTS, OUTS, SAME_AS_INPUT, SHARED_ARGUMENTS
 from .signature import PythonSignature, takes_names
+from .signature_text import parameter_name, parameters_text, returns_text
 
 WIDTH = 100
 NAMESPACES = {"fft_": "fft", "linalg_": "linalg", "special_": "special"}
@@ -85,9 +85,9 @@ class Docstrings:
             parts.append(f"Another name of `{public_name(self._signatures[found.alias_of])}`.")
         if docs.formula:
             parts.append(textwrap.indent(docs.formula, "    "))
-        forms = _forms(signature)
-        if len(forms) > 1 or any(parameter.default == "NOT_GIVEN" for parameter in signature.parameters):
-            parts.append("Signatures::\n\n" + textwrap.indent("\n".join(forms), "    "))
+        lines = _signature_lines(signature)
+        if len(lines) > 1 or any(parameter.default == "NOT_GIVEN" for parameter in signature.parameters):
+            parts.append("Signatures::\n\n" + textwrap.indent("\n".join(lines), "    "))
         parts += [
             _section("Args", (f"{name}: {text}" for name, text in _arguments(found, signature))),
             _section("Returns", ["`input`, changed in place." if found.is_in_place else docs.returns]),
@@ -173,11 +173,11 @@ def _shared(name: str, has_input: bool) -> str:
 
 def _out(signature: PythonSignature) -> str:
     """How ``out=`` is given: a tensor, a tuple of them, or either where overloads differ."""
-    forms = [f for f in signature.overloads if f.form == "out"]
-    counts = {len(f.schema.out_arguments) for f in forms}
+    outs = [f for f in signature.overloads if f.form == "out"]
+    counts = {len(f.schema.out_arguments) for f in outs}
     if counts == {1}:
         return OUT
-    several = next(f for f in forms if len(f.schema.out_arguments) > 1)
+    several = next(f for f in outs if len(f.schema.out_arguments) > 1)
     results = [r.name for f in signature.overloads if f.form != "out" for r in f.schema.returns if r.name]
     names = results[: max(counts)] or [a.name for a in several.schema.out_arguments]
     return (OUT_OR_OUTS if 1 in counts else OUTS).format(names=f"({', '.join(names)})")
@@ -188,7 +188,7 @@ def _notes(docs: OperatorDocs) -> list[str]:
     return [*re.split(r"\n\s*\n", docs.notes), lacks] if docs.notes else [lacks]
 
 
-def _forms(signature: PythonSignature) -> list[str]:
+def _signature_lines(signature: PythonSignature) -> list[str]:
     """The signatures of the overloads, ``out=`` with the form whose result it takes; those by names are left out."""
     called = public_name(signature)
     method = not is_function(signature)

@@ -637,9 +637,9 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet
     if from_packet:
         lines.append(f"from ...core.overload_packet import {', '.join(from_packet)}")
-    forms = [form for form in ("FUNCTION", "METHOD") if form in names]
-    if forms:
-        lines.append(f"from ...core.public_form import {', '.join(forms)}")
+    spellings = [spelling for spelling in ("FUNCTION", "METHOD") if spelling in names]
+    if spellings:
+        lines.append(f"from ...core.public_spelling import {', '.join(spellings)}")
     constants = sorted(n for n in names if re.fullmatch(r"INT_(NEG_)?\d+", n))
     if constants:
         lines.append(f"from ...core.constants import {', '.join(constants)}")

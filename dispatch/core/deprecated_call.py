@@ -10,18 +10,20 @@ from ...runtime.errors import internal_assert
 from ..schema import FunctionSchema, parse_schema
 from ..schema.mismatch import python_signature
 from . import tensor_function as overrides
-from .public_form import METHOD
+from .public_spelling import METHOD
 
 if TYPE_CHECKING:
     from .overload_packet import OverloadPacket
 
 
-def call_deprecated(packet: OverloadPacket, args: tuple[Any, ...], named: dict[str, Any], form: str) -> Any:
+def call_deprecated(
+    packet: OverloadPacket, args: tuple[Any, ...], named: dict[str, Any], spelling: str
+) -> Any:
     """A call with more positional arguments than the signature has: in a deprecated order, with a warning.
 
     Raises TypeError for a call in none of `OverloadPacket.deprecated`.
     """
-    method = form == METHOD
+    method = spelling == METHOD
     rest = {name: value for name, value in named.items() if name == "out"}
     for text, meant in packet.deprecated if rest == named else ():
         schema = parse_schema(text)
@@ -35,10 +37,10 @@ def call_deprecated(packet: OverloadPacket, args: tuple[Any, ...], named: dict[s
         _warn(packet, schema, "out" in named, method)
         (_, first), *others = meant
         given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
-        return packet.call_as((values[str(first)],), {**given_names, **rest}, form)
+        return packet.call_as((values[str(first)],), {**given_names, **rest}, spelling)
     askers = overrides.overloaded(args, named)
     if askers:
-        return packet.handled_in(form, askers, args, named)
+        return packet.handled_in(spelling, askers, args, named)
     packet.resolve(args, named)
     internal_assert(False, f"{packet.name}: {len(args)} positional arguments fit no schema")
 

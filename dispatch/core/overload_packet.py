@@ -43,7 +43,7 @@ from .dispatcher import Dispatcher
 from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
-from .public_form import FUNCTION, METHOD, public_form
+from .public_spelling import FUNCTION, METHOD, public_spelling
 
 SHORT = frozenset({int, scalar_type.dtype, device.device})
 """Classes of the last argument of general calls that the generated functions find in `short` themselves."""
@@ -235,7 +235,7 @@ class OverloadPacket:
             hide_inner_frames()
             raise
 
-    def _miss(self, args: Sequence[Any], scaled: bool, form: str) -> Plan:
+    def _miss(self, args: Sequence[Any], scaled: bool, spelling: str) -> Plan:
         parts, kind, keep, has_lists = self._parts(args, scaled)
         table = self.scaled if scaled else self.plans
         nested = len(parts) > 1
@@ -249,7 +249,7 @@ class OverloadPacket:
         epoch = _epoch[0]
         call_kind = None if kind is None else self._kinds.get(kind)
         if call_kind is None:
-            handled = self._plan_overridden(args, parts, scaled, keep, form, epoch)
+            handled = self._plan_overridden(args, parts, scaled, keep, spelling, epoch)
             if handled is not None:
                 return handled
             plan, holds = self._plan_anew(args, kind, scaled, epoch)
@@ -358,7 +358,7 @@ class OverloadPacket:
         return plan, holds
 
     def _plan_overridden(
-        self, args: Sequence[Any], parts: Sequence[Any], scaled: bool, keep: bool, form: str, epoch: int
+        self, args: Sequence[Any], parts: Sequence[Any], scaled: bool, keep: bool, spelling: str, epoch: int
     ) -> Plan | None:
         """The plan of a call with arguments that may take over, which stays out of the tables; None without such.
 
@@ -366,7 +366,7 @@ class OverloadPacket:
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
-            return _first_run(lambda *_: self.handled_in(form, askers, *self._as_written(args)), {})
+            return _first_run(lambda *_: self.handled_in(spelling, askers, *self._as_written(args)), {})
         if not overrides.is_marked(parts):
             return None
         key = (scaled, *parts)
@@ -398,7 +398,7 @@ class OverloadPacket:
             positional.pop()
         return tuple(positional), named
 
-    def _handled(self, form: str, args: Sequence[Any], out: Any = None) -> tuple[bool, Any]:
+    def _handled(self, spelling: str, args: Sequence[Any], out: Any = None) -> tuple[bool, Any]:
         """Whether a call in the parameters' order was handled by an argument, and the result."""
         if out is None and overrides.plain_classes.issuperset(map(type, args)):
             return False, None
@@ -408,14 +408,14 @@ class OverloadPacket:
         positional, named = self._as_written(args)
         if out is not None:
             named["out"] = out
-        return True, self.handled_in(form, askers, positional, named)
+        return True, self.handled_in(spelling, askers, positional, named)
 
     def handled_in(
-        self, form: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+        self, spelling: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """The handlers' result. A TypeError of theirs leaves a special method's call to the other operand."""
-        func = public_form(self.name, form)
-        if form in (FUNCTION, METHOD):
+        func = public_spelling(self.name, spelling)
+        if spelling in (FUNCTION, METHOD):
             return overrides.handle(func, askers, args, kwargs)
         return overrides.handle_operator(func, askers, args, kwargs)
 
@@ -564,19 +564,19 @@ class OverloadPacket:
             hide_inner_frames()
             raise
 
-    def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], form: str) -> Any:
-        """`call` as the function or the method, whichever `form` says."""
-        self._check_keywords(kwargs, form)
+    def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], spelling: str) -> Any:
+        """`call` as the function or the method, whichever `spelling` says."""
+        self._check_keywords(kwargs, spelling)
         kwargs = {k: v for k, v in kwargs.items() if not is_absent(v)}
         askers = overrides.overloaded(args, kwargs)
         if askers:
-            return self.handled_in(form, askers, args, kwargs)
+            return self.handled_in(spelling, askers, args, kwargs)
         entry, bound = self.resolve(list(args), kwargs)
         return overrides.unmarked(entry.call(*bound))
 
-    def _check_keywords(self, kwargs: dict[str, Any], form: str) -> None:
+    def _check_keywords(self, kwargs: dict[str, Any], spelling: str) -> None:
         """Refuse ``out=`` of a method: functions alone write into a tensor of the caller's."""
-        if form == METHOD and "out" in kwargs:
+        if spelling == METHOD and "out" in kwargs:
             raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
@@ -639,12 +639,12 @@ class OverloadPacket:
         return plan
 
     def call_named(
-        self, form: str, beyond: Any, numpy_names: dict[str, Any], *args: Any, out: Any = None
+        self, spelling: str, beyond: Any, numpy_names: dict[str, Any], *args: Any, out: Any = None
     ) -> Any:
         """A call with names of NumPy's, or with more positions than the signature has; None stands for neither.
 
         Args:
-            form: `FUNCTION` or `METHOD`.
+            spelling: `FUNCTION` or `METHOD`.
             beyond: the first superfluous position, if there are options: the others fell into these.
             numpy_names: arguments by names of NumPy's; without options, superfluous positions fell into these.
             *args: all arguments in the parameters' order.
@@ -656,7 +656,7 @@ class OverloadPacket:
         """
         try:
             if beyond is not None:
-                return call_deprecated(self, *self._moved(args, beyond, out, numpy_names), form)
+                return call_deprecated(self, *self._moved(args, beyond, out, numpy_names), spelling)
             values = list(args)
             given = {name: value for name, value in numpy_names.items() if value is not None}
             for name, value in given.items():
@@ -664,7 +664,7 @@ class OverloadPacket:
                 if index is None or not self._is_unset(index, values[index]):
                     self._refuse_names(args, out, numpy_names, given)
                 values[index] = value
-            was_handled, result = self._handled(form, values, out)
+            was_handled, result = self._handled(spelling, values, out)
             return result if was_handled else self._call_parameters(values, out)
         except BaseException:
             hide_inner_frames()
@@ -710,10 +710,10 @@ class OverloadPacket:
         """Whether a call may have left a parameter out."""
         return is_absent(value) or value is self.parameters[index].default
 
-    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], form: str = "") -> Any:
+    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], spelling: str = "") -> Any:
         """A call of a name whose overloads share no one signature, planned by its arguments as given.
 
-        `form` is `METHOD` for the method.
+        `spelling` is `METHOD` for the method.
         """
         key: Any
         if len(args) == 1 and not kwargs:
@@ -727,9 +727,9 @@ class OverloadPacket:
             try:
                 found = self._general.get(key)
             except TypeError:
-                return self.call_as(args, kwargs, form)
+                return self.call_as(args, kwargs, spelling)
             if found is None:
-                return self._miss_general(key, args, kwargs, form)
+                return self._miss_general(key, args, kwargs, spelling)
             plan, where = found
             if where == FIRST:
                 return plan(args[0])
@@ -738,12 +738,12 @@ class OverloadPacket:
             hide_inner_frames()
             raise
 
-    def _miss_general(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> Any:
+    def _miss_general(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], spelling: str) -> Any:
         """The first call of `general` with a key; its plan is stored under that."""
         epoch = _epoch[0]
-        self._check_keywords(kwargs, form)
+        self._check_keywords(kwargs, spelling)
         if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
-            return self.call_as(args, kwargs, form)
+            return self.call_as(args, kwargs, spelling)
         entry, bound = self.resolve(args, kwargs)
         where: list[int | str] = []
         for position in entry.runtime_positions(bound):

@@ -1,4 +1,4 @@
-"""Factorizations with Python signatures: of matrices of low rank by random projections, and LU's old form.
+"""Factorizations with Python signatures: of matrices of low rank by random projections, and LU by its old name.
 
 The root re-exports them. Source of the projections: N. Halko, P.-G. Martinsson, J. Tropp, "Finding structure with
 randomness: probabilistic algorithms for constructing approximate matrix decompositions", 2011 (algorithms 4.4, 5.1).

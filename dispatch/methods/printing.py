@@ -1,4 +1,4 @@
-"""The text of a tensor, as PyTorch prints it (torch/_tensor_str.py describes the form)."""
+"""The text of a tensor, as PyTorch prints it (torch/_tensor_str.py describes the format)."""
 
 from __future__ import annotations
 
@@ -126,18 +126,18 @@ def _float_format(finite: NDArray[Any], spec: str) -> _Format:
     return _Format(lambda v: bare(float(v)).rjust(width), width)
 
 
-def _nested(array: NDArray[Any], form: _Format, indent: int, summarise: bool) -> str:
+def _nested(array: NDArray[Any], number_format: _Format, indent: int, summarise: bool) -> str:
     if array.ndim == 0:
-        return form.text(array[()])
+        return number_format.text(array[()])
     size, edge = array.shape[0], _options.edgeitems
     cut = summarise and size > 2 * edge
     picks: list[int | None] = [*range(edge), None, *range(size - edge, size)] if cut else list(range(size))
     if array.ndim == 1:
-        words = [" ..." if i is None else form.text(array[i]) for i in picks]
-        per_line = max(1, (_options.linewidth - indent) // (form.width + 2))
+        words = [" ..." if i is None else number_format.text(array[i]) for i in picks]
+        per_line = max(1, (_options.linewidth - indent) // (number_format.width + 2))
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    rows = ["..." if i is None else _nested(array[i], form, indent + 1, summarise) for i in picks]
+    rows = ["..." if i is None else _nested(array[i], number_format, indent + 1, summarise) for i in picks]
     separator: str = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
     return "[" + separator.join(rows) + "]"
 

@@ -1,4 +1,4 @@
-"""Argument parsing over several signatures: overloads, deprecated forms, variadic sizes, coercion, foreign operands."""
+"""Argument parsing over several signatures: overloads, deprecated ones, variadic sizes, coercion, foreign operands."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def test_overloads_are_chosen_by_arguments() -> None:
     assert tt.pow(2, tt.tensor([3.0])).tolist() == [8.0]
 
 
-def test_deprecated_forms_are_taken_with_a_warning() -> None:
+def test_deprecated_signatures_are_taken_with_a_warning() -> None:
     x = tt.ones(2)
     with pytest.warns(UserWarning, match="deprecated"):
         assert tt.add(x, 3, x).tolist() == [4.0, 4.0]

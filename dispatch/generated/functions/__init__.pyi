@@ -10830,7 +10830,7 @@ def nll_loss_forward(
         RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
 
     Note:
-        The form below `nll_loss`, whose gradient needs `total_weight`.
+        The operator below `nll_loss`, whose gradient needs `total_weight`.
 
     Example:
         >>> import triten as tt
@@ -11044,7 +11044,7 @@ def nll_loss_nd(
         RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
 
     Note:
-        The form behind `tt.nn.functional.nll_loss`.
+        The operator behind `tt.nn.functional.nll_loss`.
 
     Example:
         >>> import triten as tt
@@ -12883,7 +12883,7 @@ def native_layer_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The form below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
+        The operator below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
         without correction.
 
     Example:
@@ -13050,7 +13050,7 @@ def native_group_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The form below `group_norm`, whose gradient needs `mean` and `rstd`.
+        The operator below `group_norm`, whose gradient needs `mean` and `rstd`.
 
     Example:
         >>> import triten as tt
@@ -13173,7 +13173,7 @@ def native_batch_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The form below `batch_norm`.
+        The operator below `batch_norm`.
 
     Example:
         >>> import triten as tt

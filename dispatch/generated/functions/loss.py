@@ -438,7 +438,7 @@ def nll_loss_forward(
         RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
 
     Note:
-        The form below `nll_loss`, whose gradient needs `total_weight`.
+        The operator below `nll_loss`, whose gradient needs `total_weight`.
 
     Example:
         >>> import triten as tt
@@ -847,7 +847,7 @@ def nll_loss_nd(
         RuntimeError: Shapes do not fit, `target` is of another dtype, or `weight` has not C elements.
 
     Note:
-        The form behind `tt.nn.functional.nll_loss`.
+        The operator behind `tt.nn.functional.nll_loss`.
 
     Example:
         >>> import triten as tt

@@ -400,7 +400,7 @@ def native_layer_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The form below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
+        The operator below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
         without correction.
 
     Example:
@@ -736,7 +736,7 @@ def native_group_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The form below `group_norm`, whose gradient needs `mean` and `rstd`.
+        The operator below `group_norm`, whose gradient needs `mean` and `rstd`.
 
     Example:
         >>> import triten as tt
@@ -969,7 +969,7 @@ def native_batch_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The form below `batch_norm`.
+        The operator below `batch_norm`.
 
     Example:
         >>> import triten as tt

@@ -11,7 +11,7 @@ from ....runtime.local_dispatch_key_set import modes
 from ....runtime.memory_format import contiguous_format
 from ...core.call_parts import REQUIRED
 from ...core.overload_packet import SHORT
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.copy import (
     clone_packet,
     clone_plans,

@@ -11,7 +11,7 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import SHORT
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.indexing import (
     argwhere_packet,
     argwhere_plans,

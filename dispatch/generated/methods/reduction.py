@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.reduction import (
     all_packet,
     all_plans,

@@ -11,7 +11,7 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ...core.public_form import PRESENTED
+from ...core.public_spelling import PRESENTED
 from ...tensor import Tensor
 
 namespaces: list[Callable[[], list[tuple[str, ModuleType]]]] = []

@@ -1,4 +1,4 @@
-"""`deprecated.yaml`: what an old form stands for, and what is refused."""
+"""`deprecated.yaml`: what an old signature stands for, and what is refused."""
 
 from pathlib import Path
 

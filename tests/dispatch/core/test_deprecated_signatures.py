@@ -1,4 +1,4 @@
-"""Calls in the order of arguments that PyTorch deprecated: the same result, and a warning that names both forms."""
+"""Calls in the order of arguments that PyTorch deprecated: the same result, and a warning that names both."""
 
 import warnings
 
@@ -45,9 +45,9 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("forms", [FUNCTIONS, METHODS], ids=["functions", "methods"])
-def test_the_old_order_gives_the_same_and_warns(forms):
-    for name, (call, expected, arrays) in forms.items():
+@pytest.mark.parametrize("signatures", [FUNCTIONS, METHODS], ids=["functions", "methods"])
+def test_the_old_order_gives_the_same_and_warns(signatures):
+    for name, (call, expected, arrays) in signatures.items():
         with pytest.warns(UserWarning, match=rf"overload of {name.split()[0]} is deprecated"):
             result = call(*of(*arrays))
         np.testing.assert_allclose(result.numpy(), expected, err_msg=name)

@@ -1,4 +1,4 @@
-"""Forms of an operator's public name: function, method, special method; and the callable that each stands for."""
+"""Spellings of an operator's public name: function, method, special method; and the callable that each stands for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 FUNCTION: Final = ""
 METHOD: Final = "method"
-"""Forms of a public name; a special method's own name is its form."""
+"""Spellings of a public name; a special method's own name is its spelling."""
 
 PRESENTED = {
     "__add__": "add",
@@ -47,9 +47,9 @@ def set_public_places(functions: Any, tensor: Any) -> None:
     _places[:] = [functions, tensor]
 
 
-def public_form(name: str, form: str) -> Any:
-    """The callable that a handler gets for a name called in this form."""
+def public_callable(name: str, spelling: str) -> Any:
+    """The callable that a handler gets for a name called in this spelling."""
     functions, tensor = _places
-    if form == FUNCTION:
+    if spelling == FUNCTION:
         return getattr(functions, name)
-    return getattr(tensor, name if form == METHOD else PRESENTED.get(form, form))
+    return getattr(tensor, name if spelling == METHOD else PRESENTED.get(spelling, spelling))
