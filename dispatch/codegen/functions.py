@@ -16,8 +16,8 @@ from .deprecated import Deprecated
 from .docstrings import Docstrings, is_function
 from .load import Operators
 from .model import NativeFunction
-from .python_form import parameter_name, result_annotation, returns_text
 from .signature import PythonParameter, PythonSignature, python_signature, united
+from .signature_text import parameter_name, result_annotation, returns_text
 
 HEADER = '''"""{title}
 

@@ -12883,7 +12883,7 @@ def native_layer_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The operator below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
+        The form below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
         without correction.
 
     Example:
@@ -13050,7 +13050,7 @@ def native_group_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The operator below `group_norm`, whose gradient needs `mean` and `rstd`.
+        The form below `group_norm`, whose gradient needs `mean` and `rstd`.
 
     Example:
         >>> import triten as tt
@@ -13173,7 +13173,7 @@ def native_batch_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The operator below `batch_norm`.
+        The form below `batch_norm`.
 
     Example:
         >>> import triten as tt

@@ -11,7 +11,7 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_2
 from ...core.overload_packet import SHORT, packet
-from ...core.public_form import FUNCTION
+from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

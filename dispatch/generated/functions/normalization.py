@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import packet
-from ...core.public_form import FUNCTION
+from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -400,7 +400,7 @@ def native_layer_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The operator below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
+        The form below `layer_norm`, whose gradient needs `mean` and `rstd`. The variance is that
         without correction.
 
     Example:
@@ -736,7 +736,7 @@ def native_group_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The operator below `group_norm`, whose gradient needs `mean` and `rstd`.
+        The form below `group_norm`, whose gradient needs `mean` and `rstd`.
 
     Example:
         >>> import triten as tt
@@ -969,7 +969,7 @@ def native_batch_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The operator below `batch_norm`.
+        The form below `batch_norm`.
 
     Example:
         >>> import triten as tt

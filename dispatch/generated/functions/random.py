@@ -12,7 +12,7 @@ from ....runtime.scalar_type import int64
 from ...core.call_parts import NOT_GIVEN, REQUIRED
 from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
-from ...core.public_form import FUNCTION
+from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

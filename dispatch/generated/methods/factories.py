@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import REQUIRED
 from ...core.factory_options import check_requires_grad
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.factories import (
     fill__packet,
     fill__plans,

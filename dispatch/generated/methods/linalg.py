@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import REQUIRED
 from ...core.constants import INT_1
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.linalg import (
     _addmm_activation_packet,
     _addmm_activation_plans,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.searching import (
     mode_packet,
     mode_plans,

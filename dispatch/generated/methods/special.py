@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import REQUIRED
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.special import (
     digamma__packet,
     digamma__plans,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.constants import INT_0
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.statistics import (
     bincount_packet,
     bincount_plans,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_parts import NOT_GIVEN, REQUIRED
-from ...core.public_form import METHOD
+from ...core.public_spelling import METHOD
 from ..functions.storage import (
     is_set_to_packet,
     is_set_to_plans,
