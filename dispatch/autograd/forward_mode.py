@@ -16,7 +16,7 @@ from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ...runtime.tensor_impl import TensorImpl
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.operator_entry import AUTOGRAD, OperatorEntry
 from . import gradients as functional

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from .forward_mode import below, fitted, is_differentiable, without_tangents
 from .gradients import zeros_of
 from .node import saved_version

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.tensor_impl import TensorImpl
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .inplace import check_inplace, rebase_history

@@ -12,7 +12,7 @@ from typing import Any
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from .function import Function, FunctionCtx
 

@@ -80,7 +80,7 @@ UNARY_OPERATORS = frozenset({"neg", "positive", "abs", "bitwise_not"})
 
 
 def key_expression(parameter: PythonParameter, name: str) -> str:
-    """The key part of a parameter, as source; `cls`, its class, is set where the role is operand."""
+    """The key element of a parameter, as source; `cls`, its class, is set where the role is operand."""
     return {
         "tensor": f"{name}._spec",
         "optional": f"None if {name} is None else {name}._spec",
@@ -191,24 +191,24 @@ class _Body:
         return [condition, call]
 
     def lookup_out(self) -> list[str]:
-        """The plan of a call with ``out=``, by every argument's key part."""
+        """The plan of a call with ``out=``, by every argument's key element."""
         packet = f"{self.signature.name}_packet"
-        parts: list[str] = []
+        elements: list[str] = []
         lines: list[str] = []
         for p in self.signature.parameters:
             if p.role == "rare":
                 continue
             if p not in self.parameters:
-                parts.append(p.default or "NOT_GIVEN")
+                elements.append(p.default or "NOT_GIVEN")
             elif p.role == "operand" and not self.is_operand(p):
-                parts.append("self._spec")
+                elements.append("self._spec")
             elif p.role == "operand":
                 cls = f"cls_{p.name}"
                 lines.append(f"{cls} = {self.name_of(p)}.__class__")
-                parts.append(key_expression(p, self.name_of(p)).replace("cls ", f"{cls} "))
+                elements.append(key_expression(p, self.name_of(p)).replace("cls ", f"{cls} "))
             else:
-                parts.append(key_expression(p, self.name_of(p)))
-        key = ", ".join(f"({part})" if " if " in part else part for part in parts)
+                elements.append(key_expression(p, self.name_of(p)))
+        key = ", ".join(f"({element})" if " if " in element else element for element in elements)
         runtime = [p for p in self.signature.parameters if p.role not in ("static", "rare")]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
         return [
@@ -225,14 +225,14 @@ class _Body:
         table = f"{self.signature.name}_scaled" if scaled else f"{self.signature.name}_plans"
         keyed = [p for p in self.signature.parameters if p.role != "rare" and (scaled or p.role != "scale")]
         lines: list[str] = []
-        parts: list[str] = []
+        elements: list[str] = []
         operands = [p for p in keyed if self.is_operand(p) and p in self.parameters]
         for p in keyed:
             if p not in self.parameters:
-                parts.append(p.default or "NOT_GIVEN")
+                elements.append(p.default or "NOT_GIVEN")
                 continue
             if p.role == "operand" and not self.is_operand(p):
-                parts.append("self._spec")
+                elements.append("self._spec")
                 continue
             expression = key_expression(p, self.name_of(p))
             if p.role == "operand":
@@ -243,8 +243,8 @@ class _Body:
                     expression = expression.replace("cls ", f"cls_{p.name} ")
             if len(keyed) > 2 and p.role in ("optional", "operand", "scale"):
                 expression = f"({expression})" if "if" in expression else expression
-            parts.append(expression)
-        first, rest = parts[0], parts[1:]
+            elements.append(expression)
+        first, rest = elements[0], elements[1:]
         key = f"[{first}]" if len(rest) == 0 else f"[{first}][{', '.join(rest)}]"
         is_binary_operator = self.operator and len(self.parameters) == 2
         miss = "operator_miss" if is_binary_operator else f"miss{'_scaled' * scaled}{self.suffix}"
@@ -318,7 +318,7 @@ class _Body:
         return lines + self.lookup(True)
 
     def definition(self) -> str:
-        parts = []
+        texts = []
         star = False
         for p in sorted(self.parameters, key=lambda p: not (self.method and p.name == "self")):
             if p.name == self.variadic:
@@ -330,7 +330,7 @@ class _Body:
                 star = True
             name = self.name_of(p)
             if p.name == "self" and self.method:
-                parts.append("self")
+                texts.append("self")
                 continue
             default = self.default_of(p)
             parts.append(f"{name}: {p.annotation}" + ("" if default is None else f" = {default}"))

@@ -68,7 +68,7 @@ def takes_names(function: NativeFunction) -> bool:
 
 
 def role_of(type: Type, argument: Argument, wrapped: bool | str) -> str:
-    """What an argument is to a plan's key; see `core.call_parts.Parameter`."""
+    """What an argument is to a plan's key; see `core.call_arguments.Parameter`."""
     name = base_type(type).name
     is_list = isinstance(type, ListType) or (
         isinstance(type, OptionalType) and isinstance(type.elem, ListType)

@@ -23,7 +23,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import HANDLER, has_handler, hide_inner_frames
 from ...runtime.written_code import defined
-from .call_parts import NUMBERS, Parameter, is_same
+from .call_arguments import NUMBERS, Parameter, is_same
 from .kernel_function import Plan
 from .operator_entry import OperatorEntry
 
@@ -36,21 +36,21 @@ AS_FLOAT = 1 << 20
 """Added to the place of an integer that is given where the schema has a float."""
 
 
-def kind_of(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+def kind_of(elements: Sequence[Any]) -> tuple[Any, ...] | None:
     """The kind of an operator's call, from specs, classes of numbers and static values.
 
     None for calls whose plans are made one by one.
     """
     kind: list[Any] = []
-    for part in parts:
-        if part.__class__ is TensorSpec:
-            kind.append(part.kind)
-        elif part is None or part.__class__ is type or part.__class__ is str:
-            kind.append(part)
-        elif part.__class__ is tuple:
+    for element in elements:
+        if element.__class__ is TensorSpec:
+            kind.append(element.kind)
+        elif element is None or element.__class__ is type or element.__class__ is str:
+            kind.append(element)
+        elif element.__class__ is tuple:
             return None
         else:
-            kind.append((part.__class__, part))
+            kind.append((element.__class__, element))
     return tuple(kind)
 
 
@@ -130,9 +130,9 @@ class CallKind(NamedTuple):
         entry, template, fills, picks, taken, replanner, parts, _ = self
         if replanner is not None:
             specs = template.copy()
-            for position, index in parts:
-                part = key[index]
-                specs[position] = None if part is NO_NUMBER else part
+            for position, index in elements:
+                element = key[index]
+                specs[position] = None if element is NO_NUMBER else element
             plan = replanner(specs)
             if plan is not None:
                 return plan

@@ -10,7 +10,7 @@ from ...runtime.grad_mode import grad_disabled, is_grad_enabled, is_inference_mo
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ..schema import FunctionSchema
-from .argument_roles import tensors_in
+from .bound_arguments import tensors_in
 from .kernel_function import Plan
 
 Result = TypeVar("Result")

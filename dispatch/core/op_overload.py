@@ -12,7 +12,7 @@ from ...runtime.dispatch_key import DispatchKey
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.traceback_filter import hide_inner_frames
 from ..schema import FunctionSchema, bind, resolve
-from .call_parts import unwrap_numbers, wrap_numbers
+from .call_arguments import unwrap_numbers, wrap_numbers
 from .dispatcher import Dispatcher
 from .operator_entry import OperatorEntry
 from .tags import Tag

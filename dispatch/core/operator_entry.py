@@ -33,7 +33,7 @@ from ...runtime.thread_state import inherited
 from ...runtime.traceback_filter import HANDLER, hide_inner_frames
 from ...runtime.written_code import defined
 from ..schema import FunctionSchema, base_type, parse_schema
-from .argument_roles import is_runtime, key_of, static_key_of, tensors_in
+from .bound_arguments import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write, keys_in_inference_mode
 from .kernel_function import KernelFunction, Plan
 from .version_tracking import tracked

@@ -33,11 +33,12 @@ from .call_parts import (
     holds_tensor,
     is_absent,
     is_hashable,
-    part_of,
+    key_element,
     plain_number,
     unwrap_numbers,
     wrap_numbers,
 )
+from .call_kind import CallKind, adapted
 from .deprecated_call import call_deprecated
 from .dispatcher import Dispatcher
 from .factory_options import OPTIONS, without_options
@@ -86,7 +87,7 @@ _COMPARED_ANYWAY = frozenset({"__eq__", "__ne__"})
 class OverloadPacket:
     """Overloads of ``aten::<name>`` in the order in which they are tried, and the plan tables of the name.
 
-    `plans` maps the first argument's key part to a plan, or to a table by the other parts; `scaled` is the
+    `plans` maps the first argument's key element to a plan, or to a table by the other elements; `scaled` is the
     same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
     `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
     that one or two arguments decide: of a factory by a number, of others by a tensor's spec, or by that and a number;
@@ -236,12 +237,12 @@ class OverloadPacket:
             raise
 
     def _miss(self, args: Sequence[Any], scaled: bool, spelling: str) -> Plan:
-        parts, kind, keep, has_lists = self._parts(args, scaled)
+        elements, kind, keep, has_lists = self._key_elements(args, scaled)
         table = self.scaled if scaled else self.plans
-        nested = len(parts) > 1
-        rest: Any = parts[1] if len(parts) == 2 else tuple(parts[1:])
+        nested = len(elements) > 1
+        rest: Any = elements[1] if len(elements) == 2 else tuple(elements[1:])
         if has_lists:
-            found = table.get(parts[0])
+            found = table.get(elements[0])
             if found is not None and nested:
                 found = found.get(rest)
             if found is not None:
@@ -249,7 +250,7 @@ class OverloadPacket:
         epoch = _epoch[0]
         call_kind = None if kind is None else self._kinds.get(kind)
         if call_kind is None:
-            handled = self._plan_overridden(args, parts, scaled, keep, spelling, epoch)
+            handled = self._plan_overridden(args, elements, scaled, keep, spelling, epoch)
             if handled is not None:
                 return handled
             plan, holds = self._plan_anew(args, kind, scaled, epoch)
@@ -260,7 +261,7 @@ class OverloadPacket:
             self._store(epoch, table, parts[0], rest, nested, plan)
         return plan if handles else _first_run(plan, table, parts[0], rest, nested)
 
-    def _parts(
+    def _key_elements(
         self, args: Sequence[Any], scaled: bool
     ) -> tuple[list[Any], tuple[Any, ...] | None, bool, bool]:
         """What the plan of a call is found by.
@@ -269,7 +270,7 @@ class OverloadPacket:
             its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept;
             whether it holds what the wrapper cannot look up: a list, a bool or a complex number in a tensor's place.
         """
-        parts: list[Any] = []
+        elements: list[Any] = []
         kind: list[Any] = []
         plain, keep, has_lists = not scaled, True, False
         for (role, default), value in zip(self._roles or self.roles, args):  # noqa: B905 - as many as the wrapper has
@@ -278,7 +279,7 @@ class OverloadPacket:
                 if cls in PLAIN:
                     kind.append(cls)
                     kind.append(value)
-                    parts.append(value)
+                    elements.append(value)
                     continue
                 if cls is list:
                     value = tuple(value)
@@ -288,10 +289,10 @@ class OverloadPacket:
                 else:
                     plain = False
                     keep = keep and not holds_tensor(value) and is_hashable(value)
-                parts.append(value)
+                elements.append(value)
             elif role == "tensor" and isinstance(value, TensorImpl):
                 spec = value._spec
-                parts.append(spec)
+                elements.append(spec)
                 kind.append(spec.kind)
             elif role == "scale":
                 if scaled:
@@ -307,13 +308,15 @@ class OverloadPacket:
                 parts.append(part)
                 if part is bool or part is complex:
                     has_lists = has_lists or role == "operand"
-                if part.__class__ is TensorSpec:
-                    kind.append(part.kind)
-                elif part.__class__ is tuple:
-                    kind.append(tuple([each.kind if each.__class__ is TensorSpec else each for each in part]))
+                if element.__class__ is TensorSpec:
+                    kind.append(element.kind)
+                elif element.__class__ is tuple:
+                    kind.append(
+                        tuple([each.kind if each.__class__ is TensorSpec else each for each in element])
+                    )
                 else:
-                    kind.append(part)
-        return parts, tuple(kind) if plain else None, keep, has_lists and keep
+                    kind.append(element)
+        return elements, tuple(kind) if plain else None, keep, has_lists and keep
 
     def _store(
         self, epoch: int, table: dict[Any, Any], first: Any, rest: Any, nested: bool, plan: Plan
@@ -358,7 +361,13 @@ class OverloadPacket:
         return plan, holds
 
     def _plan_overridden(
-        self, args: Sequence[Any], parts: Sequence[Any], scaled: bool, keep: bool, spelling: str, epoch: int
+        self,
+        args: Sequence[Any],
+        elements: Sequence[Any],
+        scaled: bool,
+        keep: bool,
+        spelling: str,
+        epoch: int,
     ) -> Plan | None:
         """The plan of a call with arguments that may take over, which stays out of the tables; None without such.
 
@@ -367,9 +376,9 @@ class OverloadPacket:
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
             return _first_run(lambda *_: self.handled_in(spelling, askers, *self._as_written(args)), {})
-        if not overrides.is_marked(parts):
+        if not overrides.is_marked(elements):
             return None
-        key = (scaled, *parts)
+        key = (scaled, *elements)
         plan = self._below.get(key) if keep else None
         if plan is None:
             entry, bound = self.resolve(*self._split(args))
@@ -479,7 +488,7 @@ class OverloadPacket:
             if role == "scale":
                 key.append(None if value is default else value.__class__)
             else:
-                key.append(value.__class__ if role == "number" else part_of(value))
+                key.append(value.__class__ if role == "number" else key_element(value))
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
         plan, holds, _ = adapted(entry, bound, runtime)
@@ -615,13 +624,13 @@ class OverloadPacket:
                 elif value is not default:
                     break
             else:
-                parts = tuple(key)
+                elements = tuple(key)
                 try:
-                    plan = self.guarded.get(parts)
+                    plan = self.guarded.get(elements)
                 except TypeError:
                     plan = None
                 if plan is None:
-                    plan = self._miss_guarded(args, parts)
+                    plan = self._miss_guarded(args, elements)
                 return overrides.unmarked(plan(*runtime))
         positional, named = self._split(args)
         if out is not None:
@@ -634,7 +643,7 @@ class OverloadPacket:
         epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
         plan, holds, _ = adapted(entry, bound, self._runtime(args, False))
-        if holds and is_hashable(key) and not any(holds_tensor(part) for part in key):
+        if holds and is_hashable(key) and not any(holds_tensor(element) for element in key):
             self._store(epoch, self.guarded, key, None, False, plan)
         return plan
 
@@ -717,11 +726,13 @@ class OverloadPacket:
         """
         key: Any
         if len(args) == 1 and not kwargs:
-            key = general_part(args[0])
+            key = general_key_element(args[0])
         else:
             key = (
-                tuple([general_part(a) for a in args]),
-                tuple([(name, general_part(kwargs[name])) for name in sorted(kwargs)]) if kwargs else None,
+                tuple([general_key_element(a) for a in args]),
+                tuple([(name, general_key_element(kwargs[name])) for name in sorted(kwargs)])
+                if kwargs
+                else None,
             )
         try:
             try:
@@ -758,7 +769,7 @@ class OverloadPacket:
             where.append("" if name is None else name)
         plan = entry.plan(entry.key_set_of(bound), bound)
         first = args[0] if args else None
-        part = first._spec if isinstance(first, TensorImpl) else first
+        element = first._spec if isinstance(first, TensorImpl) else first
         result = _called(plan, where, args, kwargs)
         with _lock:
             if epoch == _epoch[0]:
@@ -768,10 +779,10 @@ class OverloadPacket:
                     self.short.clear()
                 self._general[key] = (plan, where)
                 if where == FIRST and not kwargs:
-                    if len(args) == 1 and (part is not first or first.__class__ in SHORT):
-                        self.short[part] = plan
-                    elif len(args) == 2 and part is not first and args[1].__class__ in SHORT:
-                        self.short[part, args[1]] = plan
+                    if len(args) == 1 and (element is not first or first.__class__ in SHORT):
+                        self.short[element] = plan
+                    elif len(args) == 2 and element is not first and args[1].__class__ in SHORT:
+                        self.short[element, args[1]] = plan
         return result
 
 

@@ -173,13 +173,13 @@ def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-def is_marked(parts: Iterable[Any]) -> bool:
+def is_marked(elements: Iterable[Any]) -> bool:
     """Whether a call's key has the spec of a tensor that takes part."""
-    for part in parts:
-        if part.__class__ is TensorSpec:
-            if part.keys & OVERRIDE_FLAG:
+    for element in elements:
+        if element.__class__ is TensorSpec:
+            if element.keys & OVERRIDE_FLAG:
                 return True
-        elif part.__class__ is tuple and is_marked(part):
+        elif element.__class__ is tuple and is_marked(element):
             return True
     return False
 

@@ -13,7 +13,7 @@ from ...runtime.dispatch_key import BY_NAME
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.generator import Generator
 from ...runtime.tensor_impl import TensorImpl
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.operator_entry import OperatorEntry
 from ..schema import FunctionSchema
 

@@ -14,7 +14,7 @@ from ...runtime.traceback_filter import hide_inner_frames
 from ..autograd.creation import unmark
 from ..autograd.recording import out_refuses_grad
 from ..autograd.registered_formula import Formula, formula_kernel
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import KernelFunction
 from ..core.library import caller

@@ -13,7 +13,7 @@ from ...runtime.dispatch_key import highest_priority
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..autograd.gradcheck import gradcheck
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.op_overload import OpOverload, OpOverloadGroup
 from ..core.operator_entry import AUTOGRAD, BELOW_AUTOGRAD, IMPLICIT, OperatorEntry
 from ..schema import FunctionSchema

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..schema import Argument, FunctionSchema, ListType, OptionalType, Return, Type
 from ..schema.type_check import MISMATCH, compile_check
 

@@ -27,7 +27,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.thread_state import inherited
 from ..autograd.gradients import keep_backward_below
-from ..core.argument_roles import tensors_in
+from ..core.bound_arguments import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import OperatorEntry

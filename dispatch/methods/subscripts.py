@@ -19,7 +19,7 @@ from ...runtime.scalar_type import bool_, int64, uint8
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
-from ..core.call_parts import all_ints
+from ..core.call_arguments import all_ints
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import MAX_PLANS

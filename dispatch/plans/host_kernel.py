@@ -27,7 +27,7 @@ from ...runtime.allocator import ALIGN_FROM
 from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.scalar_type import is_only_stored, registered
-from ..core.argument_roles import spec_of, tensors_in
+from ..core.bound_arguments import spec_of, tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, interceptions, observers

@@ -12,7 +12,7 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ..core.argument_roles import spec_of
+from ..core.bound_arguments import spec_of
 from ..core.call_kind import kind_of, leave_replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import MAX_PLANS, OperatorEntry

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ..core.argument_roles import spec_of
+from ..core.bound_arguments import spec_of
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry

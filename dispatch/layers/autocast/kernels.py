@@ -28,7 +28,7 @@ from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, float64
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
-from ...core.argument_roles import key_of
+from ...core.bound_arguments import key_of
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction, Plan, Planner
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry

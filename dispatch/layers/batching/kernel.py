@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.dispatch_key import BY_NAME
 from ....runtime.tensor_impl import TensorImpl
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...core.result_types import result_type_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import bool_
 from ....runtime.tensor_impl import TensorImpl
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import Plan
 from ...core.operator_entry import Interception, OperatorEntry, interceptions

@@ -12,7 +12,7 @@ from typing import Any
 from ....runtime.dispatch_key_set import DispatchKeySet
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.traceback_filter import api_boundary
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.operator_entry import OperatorEntry
 from ..pytree import tree_flatten, tree_unflatten
 from .layer import FUNCTIONALIZE_BIT, FunctionalTensor, Layer, layers

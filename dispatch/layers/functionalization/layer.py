@@ -23,7 +23,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.thread_state import inherited
 from ...autograd.node import edge_of
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.dispatcher import Dispatcher
 from ...core.operator_entry import IMPLICIT, OperatorEntry
 from ...core.tensor_function import disabled_tensor_function, plain_classes

@@ -20,7 +20,7 @@ from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...autograd.node import leaf_meta
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.op_overload import OpOverload
 from ...structured.meta.copy import resolve_device
 from ...tensor import Tensor

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ....runtime.tensor_spec import TensorSpec
-from ...core.call_parts import unwrap_numbers, wrap_numbers
+from ...core.call_arguments import unwrap_numbers, wrap_numbers
 from ...core.op_overload import OpOverload
 from ...schema import bind
 from ...tensor import Tensor

@@ -25,7 +25,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import api_boundary
 from ...autograd.node import edge_of
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.op_overload import OpOverload
 from ...core.tensor_function import disabled_tensor_function, plain_classes
 from ...tensor import Tensor

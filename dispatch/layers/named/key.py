@@ -18,7 +18,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ...autograd.creation import creation_of
 from ...autograd.inplace import tell_views
 from ...autograd.node import edge_of
-from ...core.argument_roles import tensors_in
+from ...core.bound_arguments import tensors_in
 from ...core.kernel_function import Plan
 from ...core.operator_entry import IMPLICIT, OperatorEntry
 from ...core.result_types import result_type_of

@@ -1,4 +1,4 @@
-"""What a call's arguments are to the tables of plans: parameters by role, parts of keys, numbers in tensors' places."""
+"""What a call's arguments are to the tables of plans: parameters, elements of keys, numbers in tensors' places."""
 
 from __future__ import annotations
 
@@ -155,24 +155,24 @@ def is_same(bound: Any, given: object) -> bool:
     return all(b is g for b, g in zip(bound, given, strict=True))
 
 
-def part_of(value: Any) -> Any:
-    """The key part of a runtime argument, as the generated functions compute it."""
+def key_element(value: Any) -> Any:
+    """The key element of a runtime argument, as the generated functions compute it."""
     if isinstance(value, TensorImpl):
         return value._spec
     if value is None:
         return None
     if value.__class__ is list or value.__class__ is tuple:
-        return tuple([part_of(v) for v in value])
+        return tuple([key_element(v) for v in value])
     return value.__class__
 
 
-def general_part(value: Any) -> Any:
-    """The key part of an argument whose role is not known yet: numbers stand by class and value."""
+def general_key_element(value: Any) -> Any:
+    """The key element of an argument whose role is not known yet: numbers stand by class and value."""
     cls = value.__class__
     if cls is int or cls is bool:
         return (cls, value)
     if isinstance(value, TensorImpl):
         return value._spec
     if cls is list or cls is tuple:
-        return tuple([general_part(v) for v in value])
+        return tuple([general_key_element(v) for v in value])
     return (cls, value) if cls is float or cls is int or cls is bool or cls is complex else value

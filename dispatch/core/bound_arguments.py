@@ -1,4 +1,4 @@
-"""What each argument of an operator is to a plan: a value of the call, or part of the plan's key.
+"""What each argument of an operator is to a plan: a value of the call, or an element of the plan's key.
 
 Tensors and Python numbers are *runtime* arguments: their spec or class stands in the key, and the plan is
 called with them. Sizes, dimensions, flags, dtypes are *static*: their values stand in the key.
@@ -22,7 +22,7 @@ def is_runtime(type: Type) -> bool:
 
 
 def key_of(value: object) -> TensorSpec | type | tuple[Any, ...]:
-    """The part of a plan's key that a runtime argument gives."""
+    """The element of a plan's key that a runtime argument gives."""
     if isinstance(value, TensorImpl):
         return value._spec
     if isinstance(value, list | tuple):
@@ -31,7 +31,7 @@ def key_of(value: object) -> TensorSpec | type | tuple[Any, ...]:
 
 
 def static_key_of(value: object) -> object:
-    """The part of a plan's key that a static argument gives; lists become tuples, numbers keep their class."""
+    """The element of a plan's key that a static argument gives; lists become tuples, numbers keep their class."""
     if isinstance(value, list | tuple):
         return tuple([static_key_of(v) for v in value])
     if value.__class__ is bool or value.__class__ is float:
