@@ -322,29 +322,29 @@ class _Body:
         star = False
         for p in sorted(self.parameters, key=lambda p: not (self.method and p.name == "self")):
             if p.name == self.variadic:
-                parts += [f"*sizes: {united('int', p.annotation)}", f"{p.name}: {p.annotation} | None = None"]
+                texts += [f"*sizes: {united('int', p.annotation)}", f"{p.name}: {p.annotation} | None = None"]
                 star = True
                 continue
             if p.keyword_only and not star:
-                parts.append(self._star())
+                texts.append(self._star())
                 star = True
             name = self.name_of(p)
             if p.name == "self" and self.method:
                 texts.append("self")
                 continue
             default = self.default_of(p)
-            parts.append(f"{name}: {p.annotation}" + ("" if default is None else f" = {default}"))
+            texts.append(f"{name}: {p.annotation}" + ("" if default is None else f" = {default}"))
         if not star and (self.has_out or self.signature.is_factory):
-            parts.append(self._star())
+            texts.append(self._star())
         if self.has_out:
-            parts.append(f"out: {out_annotation(self.signature)} = None")
+            texts.append(f"out: {out_annotation(self.signature)} = None")
         if self.signature.is_factory:
-            parts.append("requires_grad: bool = False")
+            texts.append("requires_grad: bool = False")
         if self.is_flat:
-            parts += [f"{name}: Any = None" for name in self.numpy_names]
+            texts += [f"{name}: Any = None" for name in self.numpy_names]
         elif self.numpy_names:
-            parts.append("**numpy_names: Any")
-        return ", ".join(parts)
+            texts.append("**numpy_names: Any")
+        return ", ".join(texts)
 
     def _star(self) -> str:
         """What stands before the parameters that are given by keyword."""
@@ -631,7 +631,7 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
         lines.append("from ....runtime.traceback_filter import hide_inner_frames")
     absent = [each for each in ("NOT_GIVEN", "REQUIRED") if each in names]
     if absent:
-        lines.append(f"from ...core.call_parts import {', '.join(absent)}")
+        lines.append(f"from ...core.call_arguments import {', '.join(absent)}")
     if "check_requires_grad" in names:
         lines.append("from ...core.factory_options import check_requires_grad")
     from_packet = ["SHORT"] * ("SHORT" in names) + ["packet"] * packet

@@ -74,7 +74,7 @@ class CallKind(NamedTuple):
 
     `bound` has the static arguments; `fills` says which argument goes to which position, `picks` which of the `taken`
     runtime arguments the plan is called with (None: as they come). `replanner`, where the operator has one, gets the
-    arguments as keys have them: `bound` with those of `parts` taken from the call's key. `handles` says whether the
+    arguments as keys have them: `bound` with those of `elements` taken from the call's key. `handles` says whether the
     kind's first plan hides inner frames itself.
     """
 
@@ -84,7 +84,7 @@ class CallKind(NamedTuple):
     picks: list[int] | None
     taken: int
     replanner: Replanner | None
-    parts: list[tuple[int, int]]
+    elements: list[tuple[int, int]]
     handles: bool
 
     @staticmethod
@@ -122,12 +122,12 @@ class CallKind(NamedTuple):
         # Values other than Python's numbers are more than a class.
         if picks is not None or any(n is not None and n.__class__ not in NUMBERS for n in numbers):
             replanner = None
-        parts = [(p, keyed.index(i)) for p, i in fills]
-        return CallKind(entry, template, fills, picks, len(places), replanner, parts, has_handler(plan))
+        elements = [(p, keyed.index(i)) for p, i in fills]
+        return CallKind(entry, template, fills, picks, len(places), replanner, elements, has_handler(plan))
 
     def plan(self, args: Sequence[Any], key: Sequence[Any]) -> Plan:
-        """The plan of a call of this kind, from its arguments and the parts of its key."""
-        entry, template, fills, picks, taken, replanner, parts, _ = self
+        """The plan of a call of this kind, from its arguments and the elements of its key."""
+        entry, template, fills, picks, taken, replanner, elements, _ = self
         if replanner is not None:
             specs = template.copy()
             for position, index in elements:

@@ -19,7 +19,7 @@ from types import FunctionType
 from typing import Any
 
 from ..schema.numpy_names import OWN_NAMES
-from .call_parts import REQUIRED
+from .call_arguments import REQUIRED
 
 
 class FlatSignature:

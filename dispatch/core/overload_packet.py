@@ -23,12 +23,11 @@ from ...runtime.traceback_filter import has_handler, hide_inner_frames
 from ..schema import FunctionSchema, resolve
 from ..schema.numpy_names import OWN_NAMES
 from . import tensor_function as overrides
-from .call_kind import CallKind, adapted
-from .call_parts import (
+from .call_arguments import (
     PLAIN,
     Parameter,
     all_ints,
-    general_part,
+    general_key_element,
     has_names,
     holds_tensor,
     is_absent,
@@ -44,7 +43,7 @@ from .dispatcher import Dispatcher
 from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
-from .public_spelling import FUNCTION, METHOD, public_spelling
+from .public_spelling import FUNCTION, METHOD, public_callable
 
 SHORT = frozenset({int, scalar_type.dtype, device.device})
 """Classes of the last argument of general calls that the generated functions find in `short` themselves."""
@@ -256,10 +255,10 @@ class OverloadPacket:
             plan, holds = self._plan_anew(args, kind, scaled, epoch)
             keep, handles = keep and holds, has_handler(plan)
         else:
-            plan, handles = call_kind.plan(args, parts), call_kind.handles
+            plan, handles = call_kind.plan(args, elements), call_kind.handles
         if keep:
-            self._store(epoch, table, parts[0], rest, nested, plan)
-        return plan if handles else _first_run(plan, table, parts[0], rest, nested)
+            self._store(epoch, table, elements[0], rest, nested, plan)
+        return plan if handles else _first_run(plan, table, elements[0], rest, nested)
 
     def _key_elements(
         self, args: Sequence[Any], scaled: bool
@@ -296,17 +295,17 @@ class OverloadPacket:
                 kind.append(spec.kind)
             elif role == "scale":
                 if scaled:
-                    parts.append(None if value is default else cls)
+                    elements.append(None if value is default else cls)
                     keep = keep and not isinstance(value, TensorImpl)
             elif role != "rare":
                 if role == "number":
                     # A class says nothing of a tensor, of which the next one may stand for no number.
-                    part = cls
+                    element = cls
                     keep = keep and not isinstance(value, TensorImpl)
                 else:
-                    part = part_of(value)
-                parts.append(part)
-                if part is bool or part is complex:
+                    element = key_element(value)
+                elements.append(element)
+                if element is bool or element is complex:
                     has_lists = has_lists or role == "operand"
                 if element.__class__ is TensorSpec:
                     kind.append(element.kind)
@@ -423,7 +422,7 @@ class OverloadPacket:
         self, spelling: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """The handlers' result. A TypeError of theirs leaves a special method's call to the other operand."""
-        func = public_spelling(self.name, spelling)
+        func = public_callable(self.name, spelling)
         if spelling in (FUNCTION, METHOD):
             return overrides.handle(func, askers, args, kwargs)
         return overrides.handle_operator(func, askers, args, kwargs)
@@ -618,7 +617,7 @@ class OverloadPacket:
                     key.append(
                         (value if holds_tensor(value) else value.__class__)
                         if role == "number"
-                        else part_of(value)
+                        else key_element(value)
                     )
                     runtime.append(tuple(value) if value.__class__ is list else value)
                 elif value is not default:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.scalar_type import int64
-from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.factory_options import check_requires_grad
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION

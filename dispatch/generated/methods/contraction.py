@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1
 from ...core.public_spelling import METHOD
 from ..functions.contraction import (

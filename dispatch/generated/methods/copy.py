@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.memory_format import contiguous_format
-from ...core.call_parts import REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
 from ..functions.copy import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_parts import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.public_spelling import METHOD
 from ..functions.storage import (
     is_set_to_packet,
