@@ -133,6 +133,7 @@ class OperatorEntry:
         "_schema",
         "_schema_text",
         "_table",
+        "are_runtime",
         "bakeable",
         "device_positions",
         "is_mutable",
@@ -143,7 +144,6 @@ class OperatorEntry:
         "numbers_as_tensors",
         "positions",
         "replanners",
-        "roles",
         "source",
         "tags",
     )
@@ -163,7 +163,7 @@ class OperatorEntry:
         self._table: dict[int, KernelFunction] = {}
         self._plans: dict[Any, Plan] = {}
         self.replanners: dict[Any, Callable[[Sequence[Any]], Plan | None]] = {}
-        self.roles: tuple[bool, ...] | None = None
+        self.are_runtime: tuple[bool, ...] | None = None
         self.positions: list[int] = []
         self.bakeable: list[tuple[int, int]] = []
         self.device_positions: list[int] = []
@@ -201,19 +201,19 @@ class OperatorEntry:
                     schema = self._schema = parse_schema(self._schema_text, self.source or None)
         return schema
 
-    def runtime_roles(self) -> tuple[bool, ...]:
+    def find_runtime_arguments(self) -> tuple[bool, ...]:
         """For each argument, whether it is passed to plans."""
-        roles = self.roles
-        if roles is None:
+        are_runtime = self.are_runtime
+        if are_runtime is None:
             arguments = self.schema.arguments
-            roles = tuple(is_runtime(a.type) for a in arguments)
-            self.positions = [i for i, dynamic in enumerate(roles) if dynamic]
+            are_runtime = tuple(is_runtime(a.type) for a in arguments)
+            self.positions = [i for i, dynamic in enumerate(are_runtime) if dynamic]
             defaults = [(i, arguments[i].default) for i in self.positions]
             self.bakeable = [(i, d) for i, d in defaults if isinstance(d, int) and d.__class__ is int]
             self.device_positions = [i for i, a in enumerate(arguments) if base_type(a.type).name == "Device"]
             self.is_mutable = self.schema.is_mutable
-            self.roles = roles
-        return roles
+            self.are_runtime = are_runtime
+        return are_runtime
 
     def clear(self) -> None:
         """Forget every decision, after a registration."""
@@ -318,8 +318,8 @@ class OperatorEntry:
         be fallen through: they stand in the set of operators that have a kernel for them, registered by a user, and
         cost the others nothing.
         """
-        if self.roles is None:
-            self.runtime_roles()
+        if self.are_runtime is None:
+            self.find_runtime_arguments()
         bits = 0
         for position in self.positions:
             value = args[position]
@@ -359,11 +359,11 @@ class OperatorEntry:
 
     def call_with_keys(self, bits: int, args: Sequence[Any]) -> Any:
         """Call the kernel of a key set; `redispatch` is this with the current key taken out."""
-        roles = self.runtime_roles()
+        are_runtime = self.find_runtime_arguments()
         schema_arguments = self.schema.arguments
         key: list[Any] = [bits]
         runtime: list[Any] = []
-        for value, dynamic, argument in zip(args, roles, schema_arguments, strict=True):
+        for value, dynamic, argument in zip(args, are_runtime, schema_arguments, strict=True):
             if dynamic and not is_baked(value, argument.default):
                 key.append(key_of(value))
                 runtime.append(value)
@@ -384,8 +384,8 @@ class OperatorEntry:
 
     def plan(self, bits: int, args: Sequence[Any]) -> Plan:
         """A new plan for a key set and bound arguments."""
-        if self.roles is None:
-            self.runtime_roles()
+        if self.are_runtime is None:
+            self.find_runtime_arguments()
         for position in self.device_positions:
             where = args[position]
             if where is None and get_default_device() is not CPU and not tensors_in(args):
@@ -446,8 +446,8 @@ class OperatorEntry:
 
     def runtime_positions(self, args: Sequence[Any]) -> list[int]:
         """Positions of the arguments that a plan is called with: runtime ones that are not baked."""
-        if self.roles is None:
-            self.runtime_roles()
+        if self.are_runtime is None:
+            self.find_runtime_arguments()
         baked = [i for i, default in self.bakeable if is_baked(args[i], default)]
         return [i for i in self.positions if i not in baked] if baked else self.positions
 

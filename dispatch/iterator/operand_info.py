@@ -84,9 +84,9 @@ class OperandInfo:
     def _set_number(self, operand: object, is_output: bool) -> None:
         cls = operand if isinstance(operand, type) else operand.__class__
         if cls not in _NUMBERS or is_output:
-            role = "an output" if is_output else "an input"
+            side = "an output" if is_output else "an input"
             expected = "a spec, a tensor or None" if is_output else "a spec, a tensor or a number"
-            raise TypeError(f"TensorIterator: {role} must be {expected}, not {cls.__name__}")
+            raise TypeError(f"TensorIterator: {side} must be {expected}, not {cls.__name__}")
         self.number = cls
         self.target_dtype = dtype_of_number(cls)
         if not isinstance(operand, type):
@@ -128,5 +128,5 @@ class OperandInfo:
 
     def __repr__(self) -> str:
         what = self.number.__name__ if self.number is not None else repr(self.spec)
-        role = "output" if self.is_output else "input"
-        return f"OperandInfo({role}, {what}, stride_bytes={list(self.stride_bytes)})"
+        side = "output" if self.is_output else "input"
+        return f"OperandInfo({side}, {what}, stride_bytes={list(self.stride_bytes)})"

@@ -127,7 +127,7 @@ def elementwise(call: RecordedCall) -> Kind | None:
         return None
     whole = max(shown, key=lambda operand: (operand.numel, operand in call.results))
 
-    def role(operand: Operand) -> str:
+    def placement(operand: Operand) -> str:
         if operand.numel == 1 or not any(operand.strides):
             return "number"
         if operand.numel < whole.numel or 0 in operand.strides:
@@ -146,7 +146,7 @@ def elementwise(call: RecordedCall) -> Kind | None:
             "column": ((side, 1), (1, 1)),
             "number": ((), ()),
         }
-        return Operand(*places[role(operand)], operand.dtype)
+        return Operand(*places[placement(operand)], operand.dtype)
 
     def probe(side: int) -> Arguments:
         arguments = map_operands(call.arguments, lambda operand: placed(operand, side))
@@ -154,7 +154,7 @@ def elementwise(call: RecordedCall) -> Kind | None:
             arguments["size"] = (side, side)
         return arguments
 
-    return Kind(described(call, lies, [*map(role, call.operands)]), call.func, BYTES, SIDES, probe)
+    return Kind(described(call, lies, [*map(placement, call.operands)]), call.func, BYTES, SIDES, probe)
 
 
 def is_by_lines(call: RecordedCall) -> bool:

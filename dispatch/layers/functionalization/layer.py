@@ -321,7 +321,7 @@ class Layer:
 
     def _on_meta(self, op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, dict[int, Any]]:
         """The operator's Meta kernel on stand-ins of its arguments; those too, by the ids of what they stand for."""
-        op.runtime_roles()
+        op.find_runtime_arguments()
         metas: dict[int, Any] = {}
 
         def stand_in(tensor: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class FakeTracer(Tracer):
         metas = {id(t): _meta_of(t) for t in tensors}
         device = self._device_of(func, values, tensors)
         entry = func._entry
-        entry.runtime_roles()
+        entry.find_runtime_arguments()
         replaced: list[Any] = []
         for position, value in enumerate(values):
             if isinstance(value, TensorImpl):
@@ -160,7 +160,7 @@ class FakeTracer(Tracer):
     def _device_of(self, func: OpOverload, values: Sequence[Any], tensors: Iterable[Any]) -> Device:
         """Where the operator would put its results. Raises RuntimeError for tensors on several devices."""
         entry = func._entry
-        entry.runtime_roles()
+        entry.find_runtime_arguments()
         for position in entry.device_positions:
             if values[position] is not None:
                 return resolve_device(Device(values[position]))
