@@ -41,7 +41,7 @@ def same(found, expected):
 
 def test_binary_cross_entropy_divides_by_no_less_than_1e_12(device):
     probabilities = [0.0, 0.0, 1.0, 1.0, 1e-13, 0.25]
-    targets = tt.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 1.0], device=device)
+    targets = tt.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 1.0], dtype=tt.float64, device=device)
     found = gradient(
         lambda x: F.binary_cross_entropy(x, targets, reduction="sum"), probabilities, device, tt.float64
     )
