@@ -214,6 +214,8 @@ class TensorImpl:
             from .dimname import position_of
 
             return position_of(dim, self._spec.names)
+        if not -(2**63) <= dim < 2**63:  # type: ignore[operator]
+            raise ValueError(f"Overflow when unpacking long long: argument 'dim' is {dim}")
         if rank == 0 and dim in (0, -1):
             raise IndexError(f"dimension specified as {dim} but tensor has no dimensions")
         raise IndexError(

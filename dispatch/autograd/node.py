@@ -216,6 +216,10 @@ class NotImplementedBackward(Node):
     def backward(self, *grads: Any) -> Sequence[Any]:
         raise RuntimeError(f"derivative for {self.operator} is not implemented")
 
+    def name(self) -> str:
+        """As PyTorch calls it."""
+        return "NotImplemented"
+
 
 def edge_of(tensor: Any) -> Edge | None:
     """Where the gradient of a tensor that requires grad goes; None for a view that was made unrecorded."""
