@@ -21,6 +21,7 @@ from . import distributions as distributions
 from . import fft as fft
 from . import func as func
 from . import functional as functional
+from . import fx as fx
 from . import library as library
 from . import linalg as linalg
 from . import nn as nn
@@ -214,6 +215,7 @@ if not _typing.TYPE_CHECKING:
             *_functions.__all__,
             *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
             "__version__",
+            "_assert",
             "_segment_reduce",
         }
         - _DERIVATIVES
