@@ -291,7 +291,8 @@ def register_constant(cls: type) -> None:
 
     The class must define ``__eq__`` and ``__hash__``; raises TypeError otherwise.
     """
-    if cls.__eq__ is object.__eq__ or cls.__hash__ is None or cls.__hash__ is object.__hash__:
+    own: Any = cls
+    if own.__eq__ is object.__eq__ or own.__hash__ is None or own.__hash__ is object.__hash__:
         raise TypeError(
             f"register_constant(cls) expects `cls` to have `__eq__` and `__hash__` implementations, got {cls}"
         )
@@ -468,7 +469,7 @@ def _with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:
         return list(node_type.flatten_with_keys(tree)[0])
     if tree_is_leaf(tree):
         return None
-    return [(GetAttrKey(name), child) for name, child in zip(cls._fields, tree, strict=True)]  # type: ignore[attr-defined]
+    return [(GetAttrKey(name), child) for name, child in zip(cls._fields, tree, strict=True)]
 
 
 def _paths(path: KeyPath, tree: Any, is_leaf: _IsLeaf) -> Iterator[tuple[KeyPath, Any]]:
