@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 from ..dispatch.layers.pytree import TreeSpec
@@ -16,4 +17,15 @@ def tree_flatten_spec(tree: Any, spec: TreeSpec) -> list[Any]:
         >>> tree_flatten_spec([{"a": [1, 2]}, 3], tree_structure([{"a": 0}, 0]))
         [[1, 2], 3]
     """
-    return spec.flatten_up_to(tree)
+    if spec.type is None:
+        return [tree]
+    if spec.type in (dict, OrderedDict):
+        children = [tree[key] for key in spec.context]
+    elif spec.type is defaultdict:
+        children = [tree[key] for key in spec.context[1]]
+    else:
+        children = [tree[index] for index in range(len(spec.children_specs))]
+    leaves: list[Any] = []
+    for child, each in zip(children, spec.children_specs, strict=True):
+        leaves += tree_flatten_spec(child, each)
+    return leaves
