@@ -14,6 +14,7 @@
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
+#   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
@@ -31,6 +32,8 @@ AOT_ARGS ?=
 DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
+PROGRAMS ?= .programs
+PROGRAMS_ARGS ?=
 MATRIX_ARGS ?=
 GPU_PYTHON ?= python3
 GPU_ARGS ?=
@@ -60,7 +63,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check gpu-bench conformance triton-matrix clean
+	gpu-check gpu-bench conformance programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -154,11 +157,15 @@ conformance: $(ORACLE)/.installed
 	$(if $(strip $(CUDA)),,TRITEN_CUDA=interpret TRITON_INTERPRET=1) \
 		$(ORACLE)/bin/python -P -m triten.tests.conformance $(CONFORMANCE_ARGS)
 
+# Both libraries import the same packages, from a folder of their own: none brings PyTorch along.
+programs: $(DEMO_READY) $(ORACLE)/.installed $(PROGRAMS)/.installed
+	$(RUN) -m triten.perf programs --pytorch $(ORACLE)/bin/python --packages $(PROGRAMS)/packages $(PROGRAMS_ARGS)
+
 triton-matrix: $(BIN)/python
 	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)
 
 clean:
-	rm -rf $(VENV) $(ORACLE) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -191,4 +198,9 @@ $(ORACLE)/.installed: pyproject.toml
 	"$(PYTHON)" -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check \
 		'torch == 2.13.0' expecttest -e '.[test]'
+	@touch $@
+
+$(PROGRAMS)/.installed: perf/programs/requirements.txt | $(BIN)/python
+	rm -rf $(PROGRAMS)
+	$(INSTALL) --no-deps --target $(PROGRAMS)/packages -r $<
 	@touch $@

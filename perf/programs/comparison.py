@@ -1,0 +1,68 @@
+"""Whether the results of one program under two libraries agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .program import GRADIENT_TOLERANCE, LOSS_TOLERANCE
+
+# The share of the largest gradient below which one is rounding: that of a bias before a batch norm is zero but for it.
+NEGLIGIBLE = 1e-3
+
+Results = Mapping[str, np.ndarray[Any, Any]]
+
+
+def disagreements(found: Results, expected: Results, tolerance: float) -> list[str]:
+    """What differs, a line each: nothing where the results agree.
+
+    Every element of the forward pass is within `tolerance` of the largest in its tensor; whole numbers and bools are
+    equal. The norm and the first elements of each parameter's gradient are within 1e-3 of its norm, or of a thousandth
+    of the largest norm if that is more. The losses of the steps are within 1e-3 of their size.
+    """
+    if found.keys() != expected.keys():
+        missing, more = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+        return [f"results differ in kind: missing {missing[:3]}, more {more[:3]}"]
+    largest = max((array[0] for name, array in expected.items() if name.startswith("gradient")), default=0.0)
+    lines = []
+    for name, theirs in expected.items():
+        ours = found[name]
+        if ours.shape != theirs.shape:
+            lines.append(f"{name}: shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}")
+            continue
+        if theirs.size == 0:
+            continue
+        if theirs.dtype.kind not in "fc":
+            if not np.array_equal(ours, theirs):
+                lines.append(f"{name}: {np.mean(ours != theirs):.2%} of the elements differ")
+            continue
+        if name == "losses":
+            scale, most = max(float(np.nanmax(np.abs(theirs))), 1e-3), LOSS_TOLERANCE
+        elif name.startswith("gradient"):
+            scale, most = max(theirs[0], NEGLIGIBLE * largest), GRADIENT_TOLERANCE
+        else:
+            finite = np.abs(theirs[np.isfinite(theirs)])
+            scale, most = max(float(finite.max(initial=0.0)), 1e-6), tolerance
+        error = difference(ours, theirs)
+        if not error <= most * scale:
+            lines.append(f"{name}: differs by {error / scale:.1e} of its size, {most:.0e} is accepted")
+    return lines
+
+
+def difference(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
+    """The largest difference; equal infinities and nan beside nan count as none.
+
+    Example:
+        >>> import numpy as np
+        >>> from triten.perf.programs.comparison import difference
+        >>> difference(np.array([1.0, np.nan, np.inf]), np.array([1.5, np.nan, np.inf]))
+        0.5
+    """
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    if same.all():
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(ours - theirs)[~same]
+    return float(np.max(np.where(np.isnan(apart), np.inf, apart)))

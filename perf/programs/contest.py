@@ -1,0 +1,211 @@
+"""Two processes that run one program in turn, one under PyTorch and one under triten."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..interleaved import paired_ratio, rotated
+from .comparison import disagreements
+from .program import Program
+
+WORKER = Path(__file__).with_name("worker.py")
+TRITEN, PYTORCH = "triten", "torch"
+# Of one request, building and importing among them.
+SECONDS = 120.0
+ROUNDS = 7
+SLICE_SECONDS = 0.15
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a program may cost: seconds of one request, and rounds of timing (0: none)."""
+
+    seconds: float = SECONDS
+    rounds: int = ROUNDS
+    slice_seconds: float = SLICE_SECONDS
+
+
+@dataclass
+class Outcome:
+    """What was found of one program.
+
+    `status` is "agrees", "differs", "stops" (triten stopped it; `gap` is the exception's last line) or "not comparable"
+    (PyTorch stopped it, or took too long). Times are seconds of a step, memory the peak of the whole process in bytes.
+    """
+
+    name: str
+    package: str
+    version: str
+    status: str
+    gap: str = ""
+    at: str = ""
+    during: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    ratio: float | None = None
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The row of the result file."""
+        return asdict(self)
+
+
+class StoppedError(Exception):
+    """A worker that ended, took too long, or answered with an error."""
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        super().__init__(answer["error"])
+        self.answer = answer
+
+
+class Worker:
+    """A process of `worker.py`. Use it in a ``with`` statement: it is ended at the block's end, whatever it does."""
+
+    def __init__(self, command: Sequence[str], packages: Path | None, seconds: float) -> None:
+        self.seconds = seconds
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [*command, str(WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=worker_environment(packages),
+            text=True,
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+    def ask(self, do: str, **request: object) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            StoppedError: where the program stopped, the process ended, or there was no answer in time.
+        """
+        assert self.process.stdin is not None and self.process.stdout is not None
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.process.kill()
+
+        watch = threading.Timer(self.seconds, end)
+        watch.start()
+        try:
+            self.process.stdin.write(json.dumps({"do": do, **request}) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watch.cancel()
+        if not line:
+            said = f"took more than {self.seconds:.0f} seconds" if late.is_set() else self._last_words()
+            raise StoppedError({"error": said, "at": "", "traceback": ""})
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise StoppedError(answer)
+        return answer
+
+    def _last_words(self) -> str:
+        code = self.process.wait()
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        return f"ended with status {code}{': ' + lines[-1] if lines else ''}"
+
+
+def worker_environment(packages: Path | None) -> dict[str, str]:
+    """The environment of both processes: the same packages, one thread, nothing asked of the network."""
+    path = [str(packages.resolve())] if packages else []
+    path += [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+def triten_command(python: str = sys.executable) -> list[str]:
+    """How a Python runs PyTorch's programs with triten."""
+    return [python, "-P", "-m", f"{__package__.partition('.')[0]}.as_torch"]
+
+
+def hold_contest(
+    program: Program, version: str, pytorch: str, packages: Path | None, effort: Effort
+) -> tuple[Outcome, str]:
+    """Run a program under both; the outcome, and the traceback of what stopped it."""
+    outcome = Outcome(program.name, program.package, version, "agrees")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Worker([pytorch, "-P"], packages, effort.seconds) as theirs,
+        Worker(triten_command(), packages, effort.seconds) as ours,
+    ):
+        workers = {PYTORCH: theirs, TRITEN: ours}
+        for name, worker in workers.items():
+            during = "build"
+            try:
+                build(worker, program, Path(folder), make_weights=name == PYTORCH)
+                during = "run"
+                answer = worker.ask("results", file=f"{folder}/{name}.npz")
+            except StoppedError as stopped:
+                outcome.status = "stops" if name == TRITEN else "not comparable"
+                outcome.gap, outcome.at, outcome.during = str(stopped), stopped.answer["at"], during
+                return outcome, stopped.answer["traceback"]
+            outcome.peak_bytes[name] = answer["peak_bytes"]
+        found, expected = (dict(np.load(f"{folder}/{name}.npz")) for name in (TRITEN, PYTORCH))
+        differing = disagreements(found, expected, program.tolerance)
+        if differing:
+            outcome.status, outcome.gap, outcome.during = "differs", differing[0], "compare"
+            return outcome, "\n".join(differing)
+        if effort.rounds:
+            try:
+                time_steps(workers, effort, outcome)
+            except StoppedError as stopped:
+                outcome.status, outcome.gap, outcome.during = "stops", str(stopped), "time"
+                return outcome, stopped.answer["traceback"]
+    return outcome, ""
+
+
+def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool) -> None:
+    """Have a worker make the model, with weights of its own that it saves, or with the other's."""
+    worker.ask(
+        "build", program=program.request(), weights=str(folder / "weights.pt"), make_weights=make_weights
+    )
+
+
+def time_steps(workers: Mapping[str, Worker], effort: Effort, outcome: Outcome) -> None:
+    """Time slices of steps in turn, beginning with another library each round."""
+    counts = {}
+    for name, worker in workers.items():
+        worker.ask("steps", count=1)
+        once = worker.ask("steps", count=1)["seconds"]
+        counts[name] = max(1, math.ceil(effort.slice_seconds / max(once, 1e-6)))
+    samples: dict[str, list[float]] = {name: [] for name in workers}
+    for turn in range(effort.rounds):
+        for name in rotated(list(workers), turn):
+            seconds = workers[name].ask("steps", count=counts[name])["seconds"]
+            samples[name].append(seconds / counts[name])
+    outcome.seconds = {name: statistics.median(each) for name, each in samples.items()}
+    outcome.ratio = paired_ratio(samples[TRITEN], samples[PYTORCH])

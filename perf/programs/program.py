@@ -1,0 +1,57 @@
+"""A program: a model or a function of somebody's package, its inputs, and how it is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+FORWARD_TOLERANCE = 1e-4
+GRADIENT_TOLERANCE = 1e-3
+LOSS_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Program:
+    """One line of the catalogue. All but the first two are Python, as text: only a worker imports the package.
+
+    The expressions see what `setup` defines, ``torch``, and the drawing functions of `worker.Draws`: ``normal``,
+    ``uniform``, ``integers``, ``true``.
+
+    Args:
+        name: of the program, unique.
+        package: the distribution that it is a program of, as in `requirements.txt`; "" for one of ours.
+        setup: statements that run first, mostly imports.
+        model: an `nn.Module`, or any callable.
+        inputs: a tuple, the arguments of the call.
+        call: the forward pass; may use ``model`` and ``inputs``.
+        optimizer: of ``parameters``. For a model without parameters the inputs are optimised.
+        script: a file of `scripts/` to run instead of `setup`; it may define ``model`` and ``inputs`` itself.
+        draws: whether random numbers are drawn in the forward pass: NumPy's take their place, under both.
+        tolerance: of the forward pass, where the model amplifies rounding.
+    """
+
+    name: str
+    package: str
+    setup: str = ""
+    model: str = "model"
+    inputs: str = "inputs"
+    call: str = "model(*inputs)"
+    optimizer: str = "torch.optim.AdamW(parameters, lr=1e-3)"
+    script: str = ""
+    draws: bool = False
+    tolerance: float = FORWARD_TOLERANCE
+
+    def request(self) -> dict[str, object]:
+        """What a worker is told of it."""
+        setup = (SCRIPTS / self.script).read_text() if self.script else self.setup
+        return {
+            "name": self.name,
+            "setup": setup,
+            "model": self.model,
+            "inputs": self.inputs,
+            "call": self.call,
+            "optimizer": self.optimizer,
+            "draws": self.draws,
+        }

@@ -1,0 +1,145 @@
+"""The page of the documentation that says which programs run: text made from the result file, and from nothing else."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..report.markdown import escaped
+from .contest import PYTORCH, TRITEN
+from .program import FORWARD_TOLERANCE, GRADIENT_TOLERANCE, LOSS_TOLERANCE
+
+MEBIBYTE = 1 << 20
+AGREES, NOT_COMPARABLE = "agrees", "not comparable"
+RESULT_FILE = "perf/results/programs.json"
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many programs have each status; those that PyTorch itself stops are counted apart."""
+    counts = Counter(row["status"] for row in rows)
+    return {
+        "programs": len(rows) - counts[NOT_COMPARABLE],
+        "agree": counts[AGREES],
+        "differ": counts["differs"],
+        "stop": counts["stops"],
+        "not comparable": counts[NOT_COMPARABLE],
+    }
+
+
+def gaps(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """The reasons for which programs stop or differ, those that stop most first."""
+    counts = Counter(row["gap"] for row in rows if row["status"] in ("stops", "differs"))
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """The page, from the result file's content."""
+    rows = report["results"]
+    parts = [_head(report), _running(rows), _stopped(rows), _not_comparable(rows), HOW]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(report: Mapping[str, Any]) -> str:
+    counts, versions = summary(report["results"]), report["versions"]
+    ratios = [row["ratio"] for row in report["results"] if row["ratio"] is not None]
+    machine = report["machine"]
+    mean = (
+        f" A step takes {statistics.geometric_mean(ratios):.1f} times PyTorch's, in the geometric mean."
+        if ratios
+        else ""
+    )
+    where = ", ".join(escaped(f"{name} {version}") for name, version in versions.items())
+    return f"""\
+# Programs that run
+
+<!-- Written by `make programs`, from {RESULT_FILE}. -->
+
+Programs of other people, written for PyTorch and installed from PyPI as they are, run with triten by
+`python -m triten.as_torch`: {counts["agree"]} of {counts["programs"]} give PyTorch's forward pass, gradients and
+losses.{mean}
+
+Measured {report["measured_at"][:10]} by `make programs`: {where}; {escaped(machine["processor"])}, one thread, \
+{escaped(machine["python"])}."""
+
+
+def _running(rows: Sequence[Mapping[str, Any]]) -> str:
+    body = [
+        [
+            escaped(row["name"]),
+            escaped(f"{row['package']} {row['version']}".strip()),
+            *(f"{row['seconds'][name] * 1e3:.1f}" if row["seconds"] else "" for name in (TRITEN, PYTORCH)),
+            "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+            *(f"{row['peak_bytes'][name] / MEBIBYTE:.0f}" for name in (TRITEN, PYTORCH)),
+        ]
+        for row in rows
+        if row["status"] == AGREES
+    ]
+    heads = ["program", "package", "step, ms", "PyTorch, ms", "ratio", "peak, MiB", "PyTorch, MiB"]
+    text = """\
+## Those that agree
+
+A step is forward pass, backward pass and optimizer; its time is the median of rounds that both libraries ran in turn.
+The peak is that of the whole process, Python and the libraries included."""
+    return f"{text}\n\n{_table(heads, body, 2)}" if body else ""
+
+
+def _stopped(rows: Sequence[Mapping[str, Any]]) -> str:
+    failing = [row for row in rows if row["status"] in ("stops", "differs")]
+    if not failing:
+        return ""
+    by_count = [[str(count), escaped(gap)] for gap, count in gaps(rows)]
+    body = [
+        [
+            escaped(row["name"]),
+            escaped(f"{row['package']} {row['version']}".strip()),
+            escaped(row["status"]),
+            escaped(row["at"]),
+            escaped(row["gap"]),
+        ]
+        for row in failing
+    ]
+    return f"""\
+## Those that stop or differ
+
+The first gap of each, by how many programs it stops:
+
+{_table(["programs", "gap"], by_count, 2)}
+
+{_table(["program", "package", "result", "at", "first gap"], body, 5)}"""
+
+
+def _not_comparable(rows: Sequence[Mapping[str, Any]]) -> str:
+    body = [
+        [escaped(row["name"]), escaped(f"{row['package']} {row['version']}".strip()), escaped(row["gap"])]
+        for row in rows
+        if row["status"] == NOT_COMPARABLE
+    ]
+    if not body:
+        return ""
+    return f"## Those that PyTorch stops\n\n{_table(['program', 'package', 'because'], body, 3)}"
+
+
+HOW = f"""\
+## How they are compared
+
+PyTorch makes a model and saves its weights, triten loads that file. Inputs are NumPy's, from a seed, and so are the
+random numbers of programs that draw some in their forward pass. Dropout is off. Then both write the forward pass, each
+parameter's gradient and the losses of three steps:
+
+- every element of the forward pass is within {FORWARD_TOLERANCE:.0e} of the largest one of its tensor, or within what
+  `perf/programs/catalogue.py` says of a program that amplifies rounding; whole numbers are equal;
+- the norm and the first elements of a gradient are within {GRADIENT_TOLERANCE:.0e} of the norm, or of a thousandth
+  of the largest norm;
+- losses are within {LOSS_TOLERANCE:.0e} of their size.
+
+torchvision's library in C++ is not loaded, under neither: its models and transforms are Python.
+
+`make programs PROGRAMS_ARGS="--only unet --traceback"` runs some of them and shows what stops them."""
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
+    """The first `texts` columns are left-aligned, the others right."""
+    rules = [":--" if index < texts else "--:" for index in range(len(heads))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
