@@ -1034,11 +1034,18 @@ def differentiable(name):
     return any(r.requires_grad for r in leaves(function(*given)))
 
 
+NO_GRADIENT = {"native_batch_norm by running": (1, 2), "fractional_max_pool": (1,)} | {
+    name: (2, 3) for name in ("nll_loss ", "nll_loss2d ", "cross_entropy smoothed ")
+}
+NO_GRADIENT["nll_loss_backward weighted "] = (3,)
+"""Arguments that may not require grad, by how the names of cases begin: statistics, weights of classes, samples."""
+
+
 def differentiated(name, position, value):
     """The value, which requires grad wherever the operator allows it."""
-    is_statistic = name == "native_batch_norm by running statistics" and position > 0
+    refused = any(name.startswith(each) and position in where for each, where in NO_GRADIENT.items())
     is_number = value.is_floating_point() or value.is_complex()
-    return value.requires_grad_() if is_number and not is_statistic else value
+    return value.requires_grad_() if is_number and not refused else value
 
 
 DIFFERENTIABLE = [name for name in CASES if differentiable(name)]
