@@ -1034,8 +1034,12 @@ def differentiable(name):
     return any(r.requires_grad for r in leaves(function(*given)))
 
 
-NO_GRADIENT = {"native_batch_norm by running": (1, 2), "fractional_max_pool": (1,)} | dict.fromkeys(("nll_loss ", "nll_loss2d ", "cross_entropy smoothed "), (2, 3))
-NO_GRADIENT["nll_loss_backward weighted "] = (3,)
+NO_GRADIENT = {
+    "native_batch_norm by running": (1, 2),
+    "fractional_max_pool": (1,),
+    "nll_loss": (2, 3),
+    "cross_entropy smoothed ": (2,),
+}
 """Arguments that may not require grad, by how the names of cases begin: statistics, weights of classes, samples."""
 
 
