@@ -1,47 +1,59 @@
-"""Trees of Python containers, under PyTorch's path (`torch.utils._pytree`).
+"""Trees of Python containers (`torch.utils._pytree`): the trees that `tt.vmap`, `tt.func` and graphs take.
 
-A tree is any nesting of nodes: tuples, lists, named tuples, dicts, OrderedDicts, defaultdicts, deques and instances of
-registered classes. All else is a leaf. What functions of tensors take and return is flattened so by `tt.vmap`,
-`tt.func` and `tt.func.make_graph` too: a class that is registered here is a node there.
-
-PyTorch's names for specs as JSON (`treespec_dumps`, `treespec_loads`) serve `torch.export`, and are not here.
+The mechanism, and what is a node, is `dispatch/layers/pytree.py`; here is what stands on top of it: paths to leaves,
+functions over some leaves only, and specs as text. A class that is registered here is a node everywhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from importlib import import_module
 from types import UnionType
-from typing import Any, TypeAlias
+from typing import Any
 
+from ..dispatch.layers.pytree import LEAF as _LEAF_SPEC
 from ..dispatch.layers.pytree import (
-    LEAF,
-    NodeType,
+    NAMED_TYPES,
+    NODES,
+    SERIALIZATIONS,
+    UNNAMED,
+    ConstantNode,
+    Flatten,
+    FlattenWithKeys,
+    GetAttrKey,
+    KeyEntry,
+    LeafSpec,
     TreeSpec,
-    register_node,
-    registered,
+    Unflatten,
+    is_namedtuple_class,
+    node_type,
+    register_pytree_node,
     tree_flatten,
+    tree_is_leaf,
     tree_leaves,
     tree_map,
     tree_structure,
     tree_unflatten,
 )
+from ..dispatch.layers.pytree import deregister as _deregister_node
+from ..dispatch.layers.pytree import register as _private_register_pytree_node
 
 __all__ = [
     "Context",
+    "DumpableContext",
     "FlattenFn",
-    "GetAttrKey",
-    "KeyEntry",
-    "KeyPath",
+    "FromDumpableContextFn",
     "LeafSpec",
-    "MappingKey",
     "PyTree",
-    "SequenceKey",
+    "PyTreeSpec",
+    "ToDumpableContextFn",
     "TreeSpec",
     "UnflattenFn",
-    "arg_tree_leaves",
     "is_namedtuple",
     "is_namedtuple_class",
     "is_namedtuple_instance",
@@ -50,7 +62,6 @@ __all__ = [
     "is_structseq_instance",
     "key_get",
     "keystr",
-    "map_only",
     "register_constant",
     "register_dataclass",
     "register_pytree_node",
@@ -71,44 +82,195 @@ __all__ = [
     "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
-    "treespec_dict",
-    "treespec_leaf",
+    "treespec_dumps",
+    "treespec_loads",
     "treespec_pprint",
-    "treespec_tuple",
 ]
 
-PyTree: TypeAlias = Any
-Context: TypeAlias = Any
-FlattenFn: TypeAlias = Callable[[Any], tuple[Iterable[Any], Any]]
-UnflattenFn: TypeAlias = Callable[[Iterable[Any], Any], Any]
-_Chosen: TypeAlias = type | tuple[type, ...] | UnionType | Callable[[Any], bool]
-_IsLeaf: TypeAlias = Callable[[Any], bool] | None
+Context = Any
+PyTree = Any
+DumpableContext = Any
+FlattenFn = Flatten
+UnflattenFn = Unflatten
+FlattenWithKeysFn = FlattenWithKeys
+FlattenFunc = Flatten
+UnflattenFunc = Unflatten
+ToDumpableContextFn = Callable[[Context], DumpableContext]
+FromDumpableContextFn = Callable[[DumpableContext], Context]
+KeyPath = tuple[KeyEntry, ...]
+PyTreeSpec = TreeSpec
+SUPPORTED_NODES = NODES
+SUPPORTED_SERIALIZED_TYPES = SERIALIZATIONS
+SERIALIZED_TYPE_TO_PYTHON_TYPE = NAMED_TYPES
+NO_SERIALIZED_TYPE_NAME_FOUND = UNNAMED
+BUILTIN_TYPES: frozenset[Any] = frozenset(NODES)
+CONSTANT_NODES: set[type] = set()
+"""The classes that `register_constant` was given."""
 
-_lock = threading.Lock()
+DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL = 1
+
+IsLeaf = Callable[[Any], bool] | None
+_get_node_type = node_type
 
 
-class _LeafSpecs(type):
-    """What is a leaf's spec is known by itself: there is one."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, TreeSpec) and instance.is_leaf()
-
-
-class LeafSpec(metaclass=_LeafSpecs):
-    """The class of a leaf's spec. Calling it gives the one that there is."""
-
-    def __new__(cls) -> TreeSpec:  # type: ignore[misc]
-        return LEAF
+def _register_pytree_node(
+    cls: type[Any], flatten_fn: FlattenFn, unflatten_fn: UnflattenFn, **kwargs: Any
+) -> None:
+    """`register_pytree_node`, which warns for a class that is a node already. Deprecated."""
+    _private_register_pytree_node(cls, flatten_fn, unflatten_fn, **kwargs)
 
 
-def treespec_leaf() -> TreeSpec:
-    """The spec of a leaf."""
-    return LEAF
+def _deregister_pytree_node(cls: type[Any]) -> None:
+    """Make a class a leaf again."""
+    _deregister_node(cls)
+    CONSTANT_NODES.discard(cls)
+
+
+def register_dataclass(
+    cls: type[Any],
+    *,
+    field_names: list[str] | None = None,
+    drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
+) -> None:
+    """Make a dataclass, or a class that is built from its fields, a node (`torch.utils._pytree.register_dataclass`).
+
+    A field that is None is no child.
+
+    Args:
+        cls: the class.
+        field_names: the fields that are children; those of a dataclass's ``__init__`` by default.
+        drop_field_names: fields of a dataclass that stand outside the tree.
+        serialized_type_name: the class's name in `treespec_dumps`.
+
+    Raises:
+        ValueError: a field of the dataclass is in neither list, or `field_names` has others.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from triten.utils import _pytree as pytree
+        >>> @dataclass
+        ... class Point:
+        ...     x: float
+        ...     y: float
+        >>> pytree.register_dataclass(Point)
+        >>> pytree.tree_map(lambda v: v + 1, Point(1, 2))
+        Point(x=2, y=3)
+    """
+    if dataclasses.is_dataclass(cls):
+        own = [field.name for field in dataclasses.fields(cls) if field.init]
+        if field_names is None:
+            field_names = own
+        else:
+            wanted = set(own).difference(drop_field_names or ())
+            missing, unexpected = wanted - set(field_names), set(field_names) - wanted
+            if missing or unexpected:
+                raise ValueError(
+                    "field_names does not include all dataclass fields.\n"
+                    + (
+                        f"Missing fields in `field_names`: {missing}. Add them there to have them in the pytree, or "
+                        "else to `drop_field_names`.\n"
+                        if missing
+                        else ""
+                    )
+                    + (
+                        f"Unexpected fields in `field_names`: {unexpected}. Remove them, or add them to "
+                        "`drop_field_names`.\n"
+                        if unexpected
+                        else ""
+                    )
+                )
+    elif field_names is None:
+        raise ValueError(
+            f"field_names must be specified with a list of all fields used to initialize {cls}, as it is not a "
+            "dataclass."
+        )
+    names = field_names
+
+    def flattened(obj: Any) -> tuple[list[Any], Any]:
+        values = {name: getattr(obj, name) for name in names}
+        given = [name for name, value in values.items() if value is not None]
+        return [values[name] for name in given], [given, [name for name in names if name not in given]]
+
+    def built(children: Iterable[Any], context: Any) -> Any:
+        given, empty = context
+        return cls(**dict(zip(given, children, strict=True)), **dict.fromkeys(empty))
+
+    def flattened_with_keys(obj: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        children, context = flattened(obj)
+        return [(GetAttrKey(name), child) for name, child in zip(context[0], children, strict=True)], context
+
+    _private_register_pytree_node(
+        cls,
+        flattened,
+        built,
+        serialized_type_name=serialized_type_name,
+        flatten_with_keys_fn=flattened_with_keys,
+    )
+
+
+def register_constant(cls: type[Any]) -> None:
+    """Make a class a node without children: its objects are part of the structure (`register_constant`).
+
+    Raises TypeError for a class that does not define both ``__eq__`` and ``__hash__``.
+    """
+    if cls.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
+        raise TypeError("register_constant(cls) expects `cls` to have a non-default `__eq__` implementation.")
+    if cls.__hash__ is None:
+        raise TypeError(
+            "register_constant(cls) expects `cls` to have a non-default `__hash__` implementation."
+        )
+    _private_register_pytree_node(
+        cls,
+        lambda obj: ([], ConstantNode(obj)),
+        lambda _, context: context.value,
+        flatten_with_keys_fn=lambda obj: ([], ConstantNode(obj)),
+    )
+    CONSTANT_NODES.add(cls)
+
+
+def is_constant_class(cls: type[Any]) -> bool:
+    """Whether a class was given to `register_constant`."""
+    return isinstance(cls, type) and cls in CONSTANT_NODES
+
+
+def is_namedtuple(obj: object) -> bool:
+    """Whether an object is a named tuple, or the class of one."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_namedtuple_instance(obj: object) -> bool:
+    """Whether an object is a named tuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_structseq_class(cls: type[Any]) -> bool:
+    """Whether a class is one of CPython's struct sequences, such as `time.struct_time`."""
+    subclassable = 1 << 10  # CPython's Py_TPFLAGS_BASETYPE
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and all(
+            isinstance(getattr(cls, name, None), int)
+            for name in ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+        )
+        and not cls.__flags__ & subclassable
+    )
+
+
+def is_structseq(obj: object) -> bool:
+    """Whether an object is a struct sequence, or the class of one."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether an object is a struct sequence."""
+    return is_structseq_class(type(obj))
 
 
 def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
-    """The spec of a tuple of such trees. Raises ValueError for what is no spec."""
-    children = tuple(iterable)
+    """The spec of a tuple of trees with these specs."""
+    children = list(iterable)
     if not all(isinstance(child, TreeSpec) for child in children):
         raise ValueError(f"Expected a tuple of TreeSpec values, got: {children!r}.")
     return TreeSpec(tuple, None, children)
@@ -117,407 +279,284 @@ def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
 def treespec_dict(
     mapping: Mapping[Any, TreeSpec] | Iterable[tuple[Any, TreeSpec]] = (), /, **kwargs: TreeSpec
 ) -> TreeSpec:
-    """The spec of a dict of such trees. Raises ValueError for what is no spec."""
-    given = dict(mapping, **kwargs)
-    if not all(isinstance(child, TreeSpec) for child in given.values()):
-        raise ValueError(f"Expected a dictionary of TreeSpec values, got: {given!r}.")
-    return TreeSpec(dict, tuple(given), tuple(given.values()))
+    """The spec of a dict of trees with these specs."""
+    children = dict(mapping, **kwargs)
+    if not all(isinstance(child, TreeSpec) for child in children.values()):
+        raise ValueError(f"Expected a dictionary of TreeSpec values, got: {children!r}.")
+    return TreeSpec(dict, list(children), list(children.values()))
 
 
-class _Star:
-    """A leaf's place."""
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-_STAR = _Star()
-
-
-def treespec_pprint(treespec: TreeSpec) -> str:
-    """A spec as the containers are written, with ``*`` for each leaf.
-
-    Example:
-        >>> from triten.utils._pytree import tree_structure, treespec_pprint
-        >>> treespec_pprint(tree_structure({"a": [1, 2], "b": (3,)}))
-        "{'a': [*, *], 'b': (*,)}"
-    """
-    return repr(tree_unflatten([_STAR] * treespec.num_leaves, treespec))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SequenceKey:
-    """The place of a child in a sequence."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-    def get(self, sequence: Sequence[Any]) -> Any:
-        """The child."""
-        return sequence[self.idx]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MappingKey:
-    """The key of a child in a mapping."""
-
-    key: Any
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-    def get(self, mapping: Mapping[Any, Any]) -> Any:
-        """The child."""
-        return mapping[self.key]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GetAttrKey:
-    """The name of a child among an object's attributes."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-    def get(self, obj: Any) -> Any:
-        """The child."""
-        return getattr(obj, self.name)
-
-
-KeyEntry: TypeAlias = Any
-KeyPath: TypeAlias = tuple[KeyEntry, ...]
-
-
-def keystr(kp: KeyPath) -> str:
-    """A path as one would write it behind a tree's name: ``['a'][0].x``."""
-    return "".join([str(key) for key in kp])
-
-
-def key_get(obj: Any, kp: KeyPath) -> Any:
-    """What stands at a path."""
-    for key in kp:
-        obj = key.get(obj)
-    return obj
-
-
-def register_pytree_node(
-    cls: type,
-    flatten_fn: FlattenFn,
-    unflatten_fn: UnflattenFn,
-    *,
-    serialized_type_name: str | None = None,
-    to_dumpable_context: Callable[[Any], Any] | None = None,
-    from_dumpable_context: Callable[[Any], Any] | None = None,
-    flatten_with_keys_fn: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None = None,
-) -> None:
-    """Make the instances of a class nodes, here and for `tt.vmap`, `tt.func` and graphs.
-
-    Args:
-        cls: the class; its subclasses are no nodes.
-        flatten_fn: an instance to its children and a context, which is compared where structures are.
-        unflatten_fn: children and context to an instance.
-        serialized_type_name, to_dumpable_context, from_dumpable_context: for specs as JSON, which are not written here.
-        flatten_with_keys_fn: an instance to pairs of a key and a child, and the context; for the functions with paths.
-
-    Raises ValueError for a class that is a node already.
-
-    Example:
-        >>> from triten.utils import _pytree
-        >>> class Pair:
-        ...     def __init__(self, a, b):
-        ...         self.a, self.b = a, b
-        >>> _pytree.register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda c, _: Pair(*c))
-        >>> _pytree.tree_map(lambda x: x + 1, Pair(1, [2])).b
-        [3]
-    """
-    with _lock:
-        register_node(cls, NodeType(flatten_fn, unflatten_fn, flatten_with_keys_fn))
-
-
-def register_dataclass(
-    cls: type,
-    *,
-    field_names: list[str] | None = None,
-    drop_field_names: list[str] | None = None,
-    serialized_type_name: str | None = None,
-) -> None:
-    """Make the instances of a dataclass nodes, whose children are its fields.
-
-    Args:
-        cls: a dataclass, or a class that is made from its fields by name; for that one `field_names` are needed.
-        field_names: the fields that are children.
-        drop_field_names: fields that are lost when a tree is taken apart.
-        serialized_type_name: for specs as JSON, which are not written here.
-
-    Raises ValueError for a class whose fields are unknown, or are not those of the dataclass.
-    """
-    dropped = drop_field_names or []
-    fields = {f.name for f in dataclasses.fields(cls) if f.init} if dataclasses.is_dataclass(cls) else None
-    if field_names is None:
-        if fields is None:
-            raise ValueError(f"field_names must be specified with a list of all fields of {cls}")
-        names = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in dropped]
-    else:
-        names = list(field_names)
-        if fields is not None and set(names) != fields - set(dropped):
-            raise ValueError(
-                f"register_dataclass(): field_names and drop_field_names must be all fields of {cls}: expected "
-                f"{sorted(fields - set(dropped))}, got {sorted(names)}"
-            )
-
-    def flatten(value: Any) -> tuple[list[Any], Any]:
-        present = [name for name in names if getattr(value, name, None) is not None]
-        return [getattr(value, name) for name in present], (
-            tuple(present),
-            tuple([name for name in names if name not in present]),
-        )
-
-    def flatten_with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
-        children, context = flatten(value)
-        return [(GetAttrKey(name), child) for name, child in zip(context[0], children, strict=True)], context
-
-    def unflatten(children: Iterable[Any], context: Any) -> Any:
-        present, absent = context
-        return cls(**dict(zip(present, children, strict=True)), **dict.fromkeys(absent))
-
-    register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=flatten_with_keys)
-
-
-def register_constant(cls: type) -> None:
-    """Make the instances of a class nodes without children: they belong to the structure.
-
-    The class must define ``__eq__`` and ``__hash__``; raises TypeError otherwise.
-    """
-    own: Any = cls
-    if own.__eq__ is object.__eq__ or own.__hash__ is None or own.__hash__ is object.__hash__:
-        raise TypeError(
-            f"register_constant(cls) expects `cls` to have `__eq__` and `__hash__` implementations, got {cls}"
-        )
-    register_pytree_node(
-        cls,
-        lambda value: ((), value),
-        lambda _, value: value,
-        flatten_with_keys_fn=lambda value: ((), value),
-    )
-
-
-def _deregister_pytree_node(cls: type) -> None:
-    """Make the instances of a class leaves again. Raises ValueError for one that nobody registered."""
-    with _lock:
-        if cls not in registered:
-            raise ValueError(f"{cls} is not registered as pytree node.")
-        del registered[cls]
-
-
-def is_namedtuple(obj: object) -> bool:
-    """Whether this is a named tuple, or a class of such."""
-    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
-
-
-def is_namedtuple_class(cls: type) -> bool:
-    """Whether this is a class of named tuples."""
-    fields = getattr(cls, "_fields", None)
-    return (
-        isinstance(cls, type)
-        and issubclass(cls, tuple)
-        and isinstance(fields, tuple)
-        and all(type(field) is str for field in fields)
-        and callable(getattr(cls, "_make", None))
-        and callable(getattr(cls, "_asdict", None))
-    )
-
-
-def is_namedtuple_instance(obj: object) -> bool:
-    """Whether this is a named tuple."""
-    return is_namedtuple_class(type(obj))
-
-
-def is_structseq(obj: object) -> bool:
-    """Whether this is a struct sequence of CPython's, such as `time.struct_time`, or a class of such."""
-    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
-
-
-def is_structseq_class(cls: type) -> bool:
-    """Whether this is a class of CPython's struct sequences."""
-    return (
-        isinstance(cls, type)
-        and cls.__bases__ == (tuple,)
-        and all(
-            isinstance(getattr(cls, f"n_{name}", None), int)
-            for name in ("fields", "sequence_fields", "unnamed_fields")
-        )
-    )
-
-
-def is_structseq_instance(obj: object) -> bool:
-    """Whether this is a struct sequence of CPython's."""
-    return is_structseq_class(type(obj))
-
-
-def tree_is_leaf(tree: PyTree, is_leaf: _IsLeaf = None) -> bool:
-    """Whether a tree is one leaf.
-
-    Example:
-        >>> from triten.utils._pytree import tree_is_leaf
-        >>> tree_is_leaf(1), tree_is_leaf(None), tree_is_leaf([1]), tree_is_leaf([1], is_leaf=lambda x: True)
-        (True, True, False, True)
-    """
-    if is_leaf is not None and is_leaf(tree):
-        return True
-    return tree_structure(tree, lambda part: part is not tree).is_leaf()
-
-
-def tree_iter(tree: PyTree, is_leaf: _IsLeaf = None) -> Iterator[Any]:
+def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
     """The leaves of a tree one after another."""
-    yield from tree_leaves(tree, is_leaf)
+    if tree_is_leaf(tree, is_leaf):
+        yield tree
+        return
+    for child in NODES[node_type(tree)].flatten_fn(tree)[0]:
+        yield from tree_iter(child, is_leaf)
 
 
 def arg_tree_leaves(*args: PyTree, **kwargs: PyTree) -> list[Any]:
-    """The leaves of a call's arguments, positional ones first."""
-    return [leaf for tree in (*args, *kwargs.values()) for leaf in tree_leaves(tree)]
+    """The leaves of a call's arguments."""
+    return [leaf for value in (*args, *kwargs.values()) for leaf in tree_iter(value)]
 
 
-def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: _IsLeaf = None) -> PyTree:
-    """Call `func` with the leaves at each place, as `tree_map`, and give back the first tree as it is."""
+def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+    """Call `func` on each leaf, as `tree_map` does, for what it does to them; the result is `tree` itself."""
     leaves, spec = tree_flatten(tree, is_leaf)
-    for row in zip(leaves, *[spec.flatten_up_to(rest) for rest in rests], strict=True):
-        func(*row)
+    deque(map(func, leaves, *[spec.flatten_up_to(rest) for rest in rests]), maxlen=0)
     return tree
 
 
-def _predicate(chosen: _Chosen) -> Callable[[Any], bool]:
-    if isinstance(chosen, type | tuple | UnionType):
-        return lambda value: isinstance(value, chosen)
-    if callable(chosen):
-        return chosen
-    raise TypeError(f"Argument must be a type, a tuple of types, or a callable, got {type(chosen).__name__}")
+def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """A decorator: the function for leaves of some types, or such that fulfil a predicate; others stay as they are."""
+    if isinstance(type_or_types_or_pred, type | tuple | UnionType):
 
+        def chosen(leaf: Any) -> bool:
+            return isinstance(leaf, type_or_types_or_pred)
 
-def map_only(type_or_types_or_pred: _Chosen, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """A decorator of functions of a leaf, that leaves alone what is of other types, or fails a predicate."""
-    applies = _predicate(type_or_types_or_pred)
+    elif callable(type_or_types_or_pred):
+        chosen = type_or_types_or_pred
+    else:
+        raise TypeError("Argument must be a type, a tuple of types, or a callable.")
 
-    def decorate(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        return lambda leaf: func(leaf) if applies(leaf) else leaf
+    def decorator(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(func)
+        def mapped(leaf: Any) -> Any:
+            return func(leaf) if chosen(leaf) else leaf
 
-    return decorate
+        return mapped
+
+    return decorator
 
 
 def tree_map_only(
-    type_or_types_or_pred: _Chosen, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: _IsLeaf = None
+    type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map` of the leaves of some types alone, or for which a predicate holds.
+    """`tree_map` over leaves of some types, or such that fulfil a predicate; the others stay as they are.
 
     Example:
         >>> from triten.utils._pytree import tree_map_only
-        >>> tree_map_only(int, lambda x: x + 1, [1, "a", (2.0, 3)])
-        [2, 'a', (2.0, 4)]
+        >>> tree_map_only(int, lambda v: v * 2, [1, "a", (2.5, 3)])
+        [2, 'a', (2.5, 6)]
     """
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(
-    type_or_types_or_pred: _Chosen, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: _IsLeaf = None
+    type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map_` of the leaves of some types alone, or for which a predicate holds."""
+    """`tree_map_` over leaves of some types, or such that fulfil a predicate."""
     return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
-def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: _IsLeaf = None) -> bool:
-    """Whether a predicate holds for every leaf."""
+def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+    """Whether a predicate holds for all leaves."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
-def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: _IsLeaf = None) -> bool:
-    """Whether a predicate holds for some leaf."""
+def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+    """Whether a predicate holds for a leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(
-    type_or_types: _Chosen, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: _IsLeaf = None
+    type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether a predicate holds for every leaf of some types."""
-    applies = _predicate(type_or_types)
-    return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if applies(leaf))
+    """Whether a predicate holds for all leaves of some types."""
+    return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
 def tree_any_only(
-    type_or_types: _Chosen, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: _IsLeaf = None
+    type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether a predicate holds for some leaf of some types."""
-    applies = _predicate(type_or_types)
-    return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if applies(leaf))
+    """Whether a predicate holds for a leaf of some types."""
+    return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
-def _with_keys(tree: Any) -> list[tuple[KeyEntry, Any]] | None:
-    """The children of a node with their keys; None for a leaf. Raises ValueError for a class registered without."""
-    cls = type(tree)
-    if cls in (tuple, list, deque):
-        return [(SequenceKey(i), child) for i, child in enumerate(tree)]
-    if cls in (dict, OrderedDict, defaultdict):
-        return [(MappingKey(key), child) for key, child in tree.items()]
-    node_type = registered.get(cls)
-    if node_type is not None:
-        if node_type.flatten_with_keys is None:
-            raise ValueError(
-                f"Did not find a flatten_with_keys_fn for type: {cls}. Please pass a flatten_with_keys_fn argument to "
-                "register_pytree_node."
-            )
-        return list(node_type.flatten_with_keys(tree)[0])
-    if tree_is_leaf(tree):
+def _broadcast_to_and_flatten(tree: PyTree, treespec: TreeSpec, is_leaf: IsLeaf = None) -> list[Any] | None:
+    """A tree's leaves, each as often as the spec has leaves in its place; None where the tree is no prefix of it."""
+    try:
+        leaves, own = tree_flatten(tree, is_leaf)
+        parts = own.flatten_up_to(treespec.unflatten(range(treespec.num_leaves)))
+    except ValueError:
         return None
-    return [(GetAttrKey(name), child) for name, child in zip(cls._fields, tree, strict=True)]
+    return [
+        leaf for leaf, part in zip(leaves, parts, strict=True) for _ in range(len(tree_leaves(part, is_leaf)))
+    ]
 
 
-def _paths(path: KeyPath, tree: Any, is_leaf: _IsLeaf) -> Iterator[tuple[KeyPath, Any]]:
-    children = None if is_leaf is not None and is_leaf(tree) else _with_keys(tree)
-    if children is None:
+# Paths
+
+
+def _with_paths(tree: PyTree, is_leaf: IsLeaf, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if tree_is_leaf(tree, is_leaf):
         yield path, tree
         return
-    for key, child in children:
-        yield from _paths((*path, key), child, is_leaf)
+    kind = node_type(tree)
+    with_keys = NODES[kind].flatten_with_keys_fn
+    if with_keys is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a flatten_with_keys_fn argument to "
+            "register_pytree_node."
+        )
+    for key, child in with_keys(tree)[0]:
+        yield from _with_paths(child, is_leaf, (*path, key))
 
 
-def tree_leaves_with_path(tree: PyTree, is_leaf: _IsLeaf = None) -> list[tuple[KeyPath, Any]]:
-    """Each leaf with the path that leads to it.
+def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
+    """The leaves of a tree, each after its path (`torch.utils._pytree.tree_leaves_with_path`).
 
-    Example:
-        >>> from triten.utils._pytree import keystr, tree_leaves_with_path
-        >>> [(keystr(path), leaf) for path, leaf in tree_leaves_with_path({"a": [1, (2,)]})]
-        [("['a'][0]", 1), ("['a'][1][0]", 2)]
+    Raises ValueError for a node whose class was registered without `flatten_with_keys_fn`.
     """
-    return list(_paths((), tree, is_leaf))
+    return list(_with_paths(tree, is_leaf, ()))
 
 
 def tree_flatten_with_path(
-    tree: PyTree, is_leaf: _IsLeaf = None
+    tree: PyTree, is_leaf: IsLeaf = None
 ) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
-    """Each leaf with the path that leads to it, and what is needed to build the tree again."""
+    """`tree_leaves_with_path`, and the tree's spec.
+
+    Example:
+        >>> from triten.utils._pytree import keystr, tree_flatten_with_path
+        >>> found, _ = tree_flatten_with_path({"a": [1, 2]})
+        >>> [(keystr(path), leaf) for path, leaf in found]
+        [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
     return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
 
 
 def tree_map_with_path(
-    func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: _IsLeaf = None
+    func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map` whose function gets a leaf's path first."""
-    leaves, spec = tree_flatten_with_path(tree, is_leaf)
-    columns = [spec.flatten_up_to(rest) for rest in rests]
-    made = [func(path, leaf, *others) for (path, leaf), *others in zip(leaves, *columns, strict=True)]
-    return tree_unflatten(made, spec)
+    """`tree_map` whose function gets the path of a leaf first."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    others = zip(*[spec.flatten_up_to(rest) for rest in rests], strict=True) if rests else [()] * len(found)
+    return spec.unflatten([func(path, leaf, *rest) for (path, leaf), rest in zip(found, others, strict=True)])
 
 
-def _broadcast_to_and_flatten(tree: PyTree, treespec: TreeSpec, is_leaf: _IsLeaf = None) -> list[Any] | None:
-    """The leaves of a tree, each as often as the spec has leaves below its place; None where they do not fit."""
-    leaves, prefix = tree_flatten(tree, is_leaf)
-    try:
-        below = prefix.flatten_up_to(tree_unflatten([0] * treespec.num_leaves, treespec))
-    except ValueError:
-        return None
-    return [
-        leaf
-        for leaf, subtree in zip(leaves, below, strict=True)
-        for _ in range(tree_structure(subtree).num_leaves)
-    ]
+def keystr(kp: KeyPath) -> str:
+    """A path as Python writes it: ``['a'][0].x``."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: KeyPath) -> Any:
+    """What an object has at the end of a path."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
+# Specs as text
+
+
+class EnumEncoder(json.JSONEncoder):
+    """JSON with members of enumerations by their names."""
+
+    def default(self, o: object) -> Any:
+        """A member as a dictionary."""
+        if isinstance(o, Enum):
+            return {
+                "__enum__": True,
+                "fqn": f"{type(o).__module__}:{type(o).__qualname__}",
+                "name": o.name,
+            }
+        return super().default(o)
+
+
+def enum_object_hook(obj: dict[str, Any]) -> Any:
+    """A member of an enumeration from what `EnumEncoder` writes."""
+    if "__enum__" not in obj:
+        return obj
+    module, _, name = obj["fqn"].partition(":")
+    found: Any = functools.reduce(getattr, name.split("."), import_module(module))
+    return found[obj["name"]]
+
+
+def _described(spec: TreeSpec) -> dict[str, Any]:
+    if spec.is_leaf():
+        return {"type": None, "context": None, "children_spec": []}
+    entry = SERIALIZATIONS.get(spec.type)
+    if entry is None:
+        raise NotImplementedError(f"Serializing {spec.type} in pytree is not registered.")
+    if entry.name == UNNAMED:
+        raise NotImplementedError(
+            f"No registered serialization name for {spec.type} found. Please update your _register_pytree_node call "
+            "with a `serialized_type_name` kwarg."
+        )
+    if entry.to_dumpable_context is not None:
+        context = entry.to_dumpable_context(spec.context)
+    else:
+        try:
+            context = json.dumps(spec.context, cls=EnumEncoder)
+        except TypeError as error:
+            raise TypeError(
+                "Unable to serialize context. Please make the context json dump-able, or register a custom serializer "
+                "using _register_pytree_node."
+            ) from error
+    return {
+        "type": entry.name,
+        "context": context,
+        "children_spec": [_described(child) for child in spec.children()],
+    }
+
+
+def _of_description(described: Any) -> TreeSpec:
+    name, context, children = described["type"], described["context"], described["children_spec"]
+    if name is None and context is None and not children:
+        return _LEAF_SPEC
+    if name not in NAMED_TYPES:
+        raise NotImplementedError(f"Deserializing {name} in pytree is not registered.")
+    entry = SERIALIZATIONS[NAMED_TYPES[name]]
+    if entry.from_dumpable_context is not None:
+        context = entry.from_dumpable_context(context)
+    else:
+        context = json.loads(context, object_hook=enum_object_hook)
+    return TreeSpec(entry.type, context, [_of_description(child) for child in children])
+
+
+def _check_protocol(protocol: Any) -> None:
+    if protocol != DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL:
+        raise ValueError(
+            f"Unknown protocol {protocol}. Available protocols: {[DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL]}"
+        )
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A spec as JSON, which PyTorch reads too (`torch.utils._pytree.treespec_dumps`).
+
+    Raises:
+        TypeError: `treespec` is no spec, or a context cannot be written.
+        NotImplementedError: a class has no name in texts.
+        ValueError: there is no such protocol.
+
+    Example:
+        >>> from triten.utils._pytree import tree_structure, treespec_dumps, treespec_loads
+        >>> spec = tree_structure({"a": (1, 2)})
+        >>> treespec_loads(treespec_dumps(spec)) == spec
+        True
+    """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}."
+        )
+    protocol = DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL if protocol is None else protocol
+    _check_protocol(protocol)
+    return json.dumps((protocol, _described(treespec)), cls=EnumEncoder)
+
+
+@functools.lru_cache
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The spec that `treespec_dumps` wrote, or PyTorch. Raises ValueError for another protocol."""
+    protocol, described = json.loads(serialized)
+    _check_protocol(protocol)
+    return _of_description(described)
+
+
+class _Asterisk:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """A spec as Python prints a tree, with ``*`` for leaves."""
+    return repr(treespec.unflatten([_Asterisk()] * treespec.num_leaves))

@@ -1,11 +1,9 @@
-"""`triten.utils._pytree` beside PyTorch's results, and that what is registered there is a node everywhere."""
-
-from __future__ import annotations
+"""`tt.utils._pytree`: classes of programs as nodes, maps over some leaves, paths, specs as text; PyTorch's results."""
 
 import copy
 import dataclasses
+import enum
 import pickle
-import time
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import pytest
@@ -17,180 +15,183 @@ Point = namedtuple("Point", "x y")
 
 
 class Pair:
-    """Two children and a label."""
-
-    def __init__(self, first, second, label="p"):
-        self.first, self.second, self.label = first, second, label
+    def __init__(self, a, b):
+        self.a, self.b = a, b
 
 
 @pytest.fixture
 def pair():
     pytree.register_pytree_node(
         Pair,
-        lambda p: ([p.first, p.second], p.label),
-        lambda children, label: Pair(*children, label),
-        flatten_with_keys_fn=lambda p: (
-            [(pytree.GetAttrKey("first"), p.first), (pytree.GetAttrKey("second"), p.second)],
-            p.label,
+        lambda pair: ([pair.a, pair.b], {"of": "test"}),
+        lambda children, _: Pair(*children),
+        serialized_type_name="test.Pair",
+        flatten_with_keys_fn=lambda pair: (
+            [(pytree.GetAttrKey("a"), pair.a), (pytree.GetAttrKey("b"), pair.b)],
+            None,
         ),
     )
     yield Pair
     pytree._deregister_pytree_node(Pair)
 
 
-PATHS = [
-    (3, [("", 3)]),
-    (None, [("", None)]),
-    ([], []),
-    ((1, [2, {"a": 3}]), [("[0]", 1), ("[1][0]", 2), ("[1][1]['a']", 3)]),
-    (Point(1, [2]), [(".x", 1), (".y[0]", 2)]),
-    (OrderedDict(b=1, a=(2,)), [("['b']", 1), ("['a'][0]", 2)]),
-    (defaultdict(list, k=[1]), [("['k'][0]", 1)]),
-    (deque([1, 2], maxlen=4), [("[0]", 1), ("[1]", 2)]),
-]
+def test_a_registered_class_is_a_node_for_vmap_and_func(pair):
+    x = Pair(tt.arange(3.0), tt.ones(3))
+    out = tt.vmap(lambda p: Pair(p.a + p.b, p.a))(x)
+    assert isinstance(out, Pair) and out.a.tolist() == [1, 2, 3] and out.b.tolist() == [0, 1, 2]
+    grads = tt.func.grad(lambda p: (p.a * p.b).sum())(x)
+    assert grads.a.tolist() == [1, 1, 1] and grads.b.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("tree", "expected"), PATHS)
-def test_paths_lead_to_leaves(tree, expected):
-    found = pytree.tree_leaves_with_path(tree)
-    assert [(pytree.keystr(path), leaf) for path, leaf in found] == expected
-    assert all(pytree.key_get(tree, path) is leaf for path, leaf in found)
-    leaves, spec = pytree.tree_flatten_with_path(tree)
-    assert leaves == found and pytree.tree_unflatten([leaf for _, leaf in leaves], spec) == tree
+def test_a_class_is_registered_once_and_its_subclasses_are_leaves(pair):
+    class Other(Pair):
+        pass
+
+    with pytest.raises(ValueError, match="is already registered as pytree node"):
+        pytree.register_pytree_node(Pair, lambda p: ([], None), lambda c, _: Pair(1, 2))
+    assert pytree.tree_is_leaf(Other(1, 2)) and not pytree.tree_is_leaf(Pair(1, 2))
+    with pytest.raises(ValueError, match="must be None or registered"):
+        pytree.register_pytree_node(Other, None, None, to_dumpable_context=str)
+    assert pytree.tree_is_leaf(Other(1, 2))
 
 
-def test_a_deque_keeps_its_greatest_length():
-    built = pytree.tree_map(lambda x: x + 1, deque([1, 2], maxlen=4))
-    assert built == deque([2, 3]) and built.maxlen == 4
-
-
-def test_specs_count_and_print_as_pytorchs():
-    spec = pytree.tree_structure((1, [2, {"a": 3}]))
-    assert (spec.num_leaves, spec.num_nodes, spec.num_children, spec.is_leaf()) == (3, 6, 2, False)
-    assert (
-        repr(spec)
-        == "TreeSpec(tuple, None, [*,\n  TreeSpec(list, None, [*,\n    TreeSpec(dict, ['a'], [*])])])"
+@pytest.mark.parametrize(
+    "tree",
+    [
+        3,
+        (),
+        (1, [2, (3,)], {"a": 4}),
+        Point(1, [2]),
+        OrderedDict(b=1, a=2),
+        defaultdict(list, a=1),
+        deque([1, 2], maxlen=5),
+        tt.max(tt.ones(2, 2), 0),
+    ],
+)
+def test_specs_are_copied_pickled_and_hashed(tree):
+    leaves, spec = pytree.tree_flatten(tree)
+    for other in (copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):
+        assert other == spec and hash(other) == hash(spec) and other.num_nodes == spec.num_nodes
+    built = spec.unflatten(leaves)
+    assert type(built) is type(tree) and all(
+        a is b for a, b in zip(pytree.tree_leaves(built), leaves, strict=True)
     )
-    assert pytree.treespec_pprint(spec) == "(*, [*, {'a': *}])"
-    assert spec.child(0) == pytree.treespec_leaf() and isinstance(spec.child(0), pytree.LeafSpec)
-    assert not isinstance(spec, pytree.LeafSpec) and pytree.LeafSpec() is pytree.treespec_leaf()
-    assert pytree.treespec_tuple([pytree.LeafSpec()]) == pytree.tree_structure((1,))
-    assert pytree.treespec_dict(a=pytree.LeafSpec()) == pytree.tree_structure({"a": 0})
-    assert pytree.tree_is_leaf(spec)
-    assert copy.deepcopy(spec) == spec == pickle.loads(pickle.dumps(spec)) and hash(spec) == hash(
-        copy.copy(spec)
-    )
-    with pytest.raises(ValueError, match="Expected a tuple of TreeSpec values"):
-        pytree.treespec_tuple([1])
+    assert list(pytree.tree_iter(tree)) == pytree.tree_leaves(tree) or isinstance(leaves[0], tt.Tensor)
 
 
-def test_other_trees_may_go_deeper_and_order_keys_otherwise():
-    assert pytree.tree_map(lambda x, y: (x, y), {"a": 1, "b": 2}, OrderedDict(b=[3], a=4)) == {
-        "a": (1, 4),
-        "b": (2, [3]),
+def test_a_tree_may_go_on_where_the_first_has_leaves():
+    assert pytree.tree_map(lambda x, y: [x, *y], [5, 6], [[7, 9], [1, 2]]) == [[5, 7, 9], [6, 1, 2]]
+    assert pytree.tree_map(lambda x, y: x + y, {"a": 1, "b": 2}, OrderedDict(b=10, a=20)) == {
+        "a": 21,
+        "b": 12,
     }
-    for tree, other, message in [
-        ([1, 2], (1, 2), "Node type mismatch; expected <class 'list'>, but got <class 'tuple'>"),
-        ([1, 2], 3, "Node type mismatch; expected <class 'list'>, but got None"),
-        ([1, 2], [1], "Node arity mismatch; expected 2, but got 1"),
-        ({"a": 1}, {"b": 1}, r"Node keys mismatch; missing key\(s\): \['a'\]; extra key\(s\): \['b'\]"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            pytree.tree_map(lambda x, y: x, tree, other)
+    assert pytree.tree_map(lambda x, y: x + y, deque([1]), deque([2], maxlen=3)) == deque([3])
 
 
-def test_leaves_of_some_types_alone():
-    values = [1, "a", 2.5]
-    assert pytree.tree_map_only(int, lambda x: x + 1, values) == [2, "a", 2.5]
-    assert pytree.tree_map_only((int, float), lambda x: x + 1, values) == [2, "a", 3.5]
-    assert pytree.tree_map_only(int | str, lambda x: 0, values) == [0, 0, 2.5]
-    assert pytree.tree_map_only(lambda x: x == 1, lambda x: 0, values) == [0, "a", 2.5]
-    with pytest.raises(TypeError, match="Argument must be a type, a tuple of types, or a callable, got int"):
-        pytree.tree_map_only(3, lambda x: 0, values)
-    assert pytree.tree_any_only(int, lambda x: x == 1, values)
-    assert not pytree.tree_all_only(str, lambda x: x == "b", values)
-    assert pytree.tree_all(bool, values) and not pytree.tree_any(lambda x: x is None, values)
+@pytest.mark.parametrize(
+    ("tree", "other", "message"),
+    [
+        ([5, 6], (1, 2), "Node type mismatch; expected <class 'list'>, but got <class 'tuple'>."),
+        ([5, 6], [1], "Node arity mismatch; expected 2, but got 1."),
+        ({"a": 1}, {"b": 1}, "Node keys mismatch; missing key(s): {'a'}; extra key(s): {'b'}."),
+        ([], 1, "Node type mismatch; expected <class 'list'>, but got <class 'int'>."),
+    ],
+)
+def test_trees_that_differ_are_refused(tree, other, message):
+    with pytest.raises(ValueError) as raised:
+        pytree.tree_map(lambda x, y: 0, tree, other)
+    assert str(raised.value) == message
 
 
-def test_map_in_place_gives_the_tree_back():
-    tensors = [tt.zeros(2), {"a": tt.zeros(1)}]
-    assert pytree.tree_map_(lambda t, n: t.add_(n), tensors, [1, {"a": 2}]) is tensors
-    assert tensors[0].tolist() == [1, 1] and tensors[1]["a"].tolist() == [2]
-    pytree.tree_map_only_(tt.Tensor, lambda t: t.zero_(), tensors)
-    assert tensors[0].tolist() == [0, 0]
+def test_maps_over_some_leaves():
+    assert pytree.tree_map_only(int, lambda v: v + 1, [1, 2.0, "a"]) == [2, 2.0, "a"]
+    assert pytree.tree_map_only(lambda v: v == 2.0, lambda v: v + 1, [1, 2.0, "a"]) == [1, 3.0, "a"]
+    with pytest.raises(TypeError, match="Argument must be a type"):
+        pytree.tree_map_only(3, len, [])
+    assert not pytree.tree_all(bool, [1, [0]]) and pytree.tree_any(bool, [1, [0]])
+    assert pytree.tree_all_only(int, bool, [1, ""]) and not pytree.tree_any_only(int, bool, [0, "a"])
+    tree = {"a": tt.ones(2)}
+    assert pytree.tree_map_(lambda t: t.add_(1), tree) is tree and tree["a"].tolist() == [2, 2]
 
 
-def test_leaves_that_stand_for_subtrees():
-    spec = pytree.tree_structure([[0, 0], (0, {"a": 0, "b": 0})])
-    assert pytree._broadcast_to_and_flatten([1, (2, 3)], spec) == [1, 1, 2, 3, 3]
-    assert pytree._broadcast_to_and_flatten([1], pytree.tree_structure((0,))) is None
-
-
-def test_arguments_and_classes_of_tuples():
-    assert pytree.arg_tree_leaves(1, [2], k=(3,)) == [1, 2, 3]
-    assert [pytree.is_namedtuple(each) for each in (Point, Point(1, 2), (1,))] == [True, True, False]
-    assert [pytree.is_structseq(each) for each in (time.struct_time, time.gmtime(0), (1,))] == [
-        True,
-        True,
-        False,
+def test_paths(pair):
+    tree = {"a": [1, Point(2, 3)], "p": Pair(4, 5)}
+    found, spec = pytree.tree_flatten_with_path(tree)
+    assert [pytree.keystr(path) for path, _ in found] == [
+        "['a'][0]",
+        "['a'][1].x",
+        "['a'][1].y",
+        "['p'].a",
+        "['p'].b",
     ]
+    assert [pytree.key_get(tree, path) for path, _ in found] == [1, 2, 3, 4, 5]
+    assert spec == pytree.tree_structure(tree)
+    mapped = pytree.tree_map_with_path(lambda path, x, y: (len(path), x + y), [1, [2]], [10, [20]])
+    assert mapped == [(1, 11), [(2, 22)]]
 
 
-def test_a_registered_class_is_a_node_for_transforms_too(pair):
-    made = tt.vmap(lambda p: Pair(p.first * 2, p.second.sum(), p.label))(Pair(tt.ones(3), tt.ones(3, 4), "q"))
-    assert made.first.tolist() == [2, 2, 2] and made.second.tolist() == [4, 4, 4] and made.label == "q"
-    graph = tt.func.make_graph(lambda p: Pair(p.first + p.second, p.first))(Pair(tt.ones(2), tt.ones(2)))
-    assert graph(Pair(tt.ones(2), tt.full((2,), 2.0))).first.tolist() == [3, 3]
-    assert pytree.keystr(pytree.tree_leaves_with_path([Pair(1, 2)])[1][0]) == "[0].second"
-    assert pytree.tree_structure(Pair(1, 2)) != pytree.tree_structure(Pair(1, 2, "other"))
-    assert str(pytree.tree_structure(Pair(1, (2,)))) == "Pair(*, (*,))"
-
-
-def test_what_is_a_node_is_not_registered_again(pair):
-    for cls in (Pair, list, deque):
-        with pytest.raises(ValueError, match="is already registered as pytree node"):
-            pytree.register_pytree_node(cls, list, lambda children, _: children)
-    with pytest.raises(ValueError, match="is not registered as pytree node"):
-        pytree._deregister_pytree_node(int)
-
-
-def test_paths_need_keys():
+def test_a_class_without_keys_has_no_paths():
     class Box:
-        def __init__(self, child):
-            self.child = child
+        pass
 
-    pytree.register_pytree_node(Box, lambda b: ([b.child], None), lambda children, _: Box(*children))
-    assert pytree.tree_leaves(Box([1])) == [1]
-    with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn for type"):
-        pytree.tree_leaves_with_path(Box(1))
+    pytree.register_pytree_node(Box, lambda box: ([1], None), lambda children, _: Box())
+    with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn"):
+        pytree.tree_leaves_with_path([Box()])
     pytree._deregister_pytree_node(Box)
 
 
+@dataclasses.dataclass
+class Sample:
+    x: int
+    y: int | None = None
+    z: int = dataclasses.field(default=3, init=False)
+
+
 def test_dataclasses_and_constants():
-    @dataclasses.dataclass
-    class Options:
-        a: object
-        b: object = None
+    with pytest.raises(ValueError, match=r"Missing fields in `field_names`: \{'y'\}"):
+        pytree.register_dataclass(Sample, field_names=["x"])
+    pytree.register_dataclass(Sample)
+    assert pytree.tree_map(lambda v: v + 1, [Sample(1), Sample(1, 2)]) == [Sample(2), Sample(2, 3)]
+    pytree._deregister_pytree_node(Sample)
 
-    class Name:
-        def __init__(self, name):
-            self.name = name
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        name: str
 
-        def __eq__(self, other):
-            return self.name == other.name
+    pytree.register_constant(Config)
+    leaves, spec = pytree.tree_flatten([Config("a"), 1])
+    assert leaves == [1] and spec.unflatten([2]) == [Config("a"), 2]
+    assert spec != pytree.tree_structure([Config("b"), 1])
+    pytree._deregister_pytree_node(Config)
+    with pytest.raises(TypeError, match="non-default `__eq__`"):
+        pytree.register_constant(Pair)
 
-        def __hash__(self):
-            return hash(self.name)
 
-    pytree.register_dataclass(Options)
-    pytree.register_constant(Name)
-    assert pytree.tree_leaves(Options(1, [2, 3])) == [1, 2, 3]
-    assert pytree.tree_map(lambda x: x + 1, Options(1)) == Options(2, None)
-    assert pytree.tree_leaves([Name("a"), 2]) == [2]
-    assert pytree.tree_structure(Name("a")) != pytree.tree_structure(Name("b"))
-    with pytest.raises(TypeError, match="register_constant"):
-        pytree.register_constant(object)
-    with pytest.raises(ValueError, match=r"expected \['a', 'b'\], got \['a'\]"):
-        pytree.register_dataclass(dataclasses.dataclass(type("More", (Options,), {})), field_names=["a"])
-    pytree._deregister_pytree_node(Options)
-    pytree._deregister_pytree_node(Name)
+class Color(enum.Enum):
+    RED = 1
+
+
+def test_specs_as_text_are_those_of_pytorch(pair):
+    spec = pytree.tree_structure({"a": (1, 2)})
+    leaf = '{"type": null, "context": null, "children_spec": []}'
+    pairs = f'{{"type": "builtins.tuple", "context": "null", "children_spec": [{leaf}, {leaf}]}}'
+    assert pytree.treespec_dumps(spec) == (
+        f'[1, {{"type": "builtins.dict", "context": "[\\"a\\"]", "children_spec": [{pairs}]}}]'
+    )
+    for tree in ({Color.RED: 1}, defaultdict(list, a=1), deque([1], maxlen=2), Pair(1, [2])):
+        spec = pytree.tree_structure(tree)
+        assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+    with pytest.raises(NotImplementedError, match="_register_namedtuple"):
+        pytree.treespec_dumps(pytree.tree_structure(Point(1, 2)))
+    with pytest.raises(NotImplementedError, match="Deserializing nobody in pytree is not registered"):
+        pytree.treespec_loads('[1, {"type": "nobody", "context": "1", "children_spec": []}]')
+    with pytest.raises(ValueError, match="Unknown protocol 3"):
+        pytree.treespec_dumps(spec, 3)
+    assert pytree.treespec_pprint(pytree.tree_structure((1, {"a": 2}))) == "(*, {'a': *})"
+
+
+def test_a_prefix_is_broadcast():
+    spec = pytree.tree_structure([(1, 2), 3])
+    assert pytree._broadcast_to_and_flatten([0, 1], spec) == [0, 0, 1]
+    assert pytree._broadcast_to_and_flatten(5, spec) == [5, 5, 5]
+    assert pytree._broadcast_to_and_flatten([0, 1, 2], spec) is None
