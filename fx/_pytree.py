@@ -24,8 +24,8 @@ def tree_flatten_spec(tree: Any, spec: TreeSpec) -> list[Any]:
     elif spec.type is defaultdict:
         children = [tree[key] for key in spec.context[1]]
     else:
-        children = [tree[index] for index in range(len(spec.children_specs))]
+        children = [tree[index] for index in range(spec.num_children)]
     leaves: list[Any] = []
-    for child, each in zip(children, spec.children_specs, strict=True):
+    for child, each in zip(children, spec.children(), strict=True):
         leaves += tree_flatten_spec(child, each)
     return leaves

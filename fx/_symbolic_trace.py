@@ -330,7 +330,7 @@ class Tracer(TracerBase):
                 args.append(self._placeholder(f"**{starred.pop(0)}", given, described))
             root_fn = _takes_all_as_named(root_fn, len(args))  # type: ignore[arg-type]
         leaves, in_spec = tree_flatten(tuple(args))
-        if all(child.is_leaf() for child in in_spec.children_specs):
+        if all(child.is_leaf() for child in in_spec.children()):
             return root_fn, args
         codegen = PyTreeCodeGen(PyTreeInfo(list(code.co_varnames[:total]), in_spec, None))
         self.graph.set_codegen(codegen)

@@ -76,7 +76,7 @@ def _converted(traced: Traced, f: Callable[..., Any], args: tuple[Any, ...]) -> 
     made: dict[RecordedNode, Node] = {}
     recorded = iter(traced.graph.find_nodes(op="placeholder"))
     in_spec = tree_flatten(args)[1]
-    is_nested = not all(child.is_leaf() for child in in_spec.children_specs)
+    is_nested = not all(child.is_leaf() for child in in_spec.children())
     if is_nested:
         graph.set_codegen(PyTreeCodeGen(PyTreeInfo(_names(f, len(args)), in_spec, traced.out_spec)))
     for leaf, name in zip(traced.inputs, _leaf_names(f, args), strict=True):
