@@ -332,7 +332,8 @@ class Tracer(TracerBase):
         leaves, in_spec = tree_flatten(tuple(args))
         if all(child.is_leaf() for child in in_spec.children):
             return root_fn, args
-        codegen = PyTreeCodeGen(PyTreeInfo(list(code.co_varnames[:total]), in_spec, None))
+        given_names = ["self", *names] if is_module else names
+        codegen = PyTreeCodeGen(PyTreeInfo(given_names, in_spec, None))
         self.graph.set_codegen(codegen)
 
         def on_leaves(*leaves: Any) -> list[Any]:

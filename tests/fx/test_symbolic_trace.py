@@ -7,6 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,6 +261,16 @@ def test_concrete_args_take_containers_apart() -> None:
     assert fx.Interpreter(module).run((1, {"k": 2}), 3) == {"s": 3, "t": [3]}
 
 
+def test_concrete_args_of_a_module() -> None:
+    class Model(nn.Module):
+        def forward(this, x, y):
+            return {"o": x["a"] + y[0], "l": [y[1]]}
+
+    module = fx.symbolic_trace(Model(), concrete_args={"x": {"a": fx.PH}, "y": (fx.PH, fx.PH)})
+    for run in (module, fx.Interpreter(module).run, fx.Transformer(module).transform()):
+        assert run({"a": 1}, (2, [3])) == {"o": 3, "l": [[3]]}
+
+
 def test_concrete_args_by_position() -> None:
     module = fx.symbolic_trace(lambda a, b: a + b, concrete_args=(fx.PH, 3))
     assert module(1, 3) == 4
@@ -487,6 +498,24 @@ def test_every_public_function_can_be_written() -> None:
     for function in functions:
         name = fx.node.Node._pretty_print_target(function)
         assert eval(name, {"triten": tt}) is function
+
+
+CALLS = Path(__file__).with_name("function_calls.txt").read_text().splitlines()
+"""What PyTorch 2.13 records of a call of a function with so many proxies, by position: a line for each."""
+
+
+def calling_with(path: str, count: int) -> Callable[..., Any]:
+    return lambda *args: operator.attrgetter(path)(tt)(*[args[i] for i in range(count)])
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.partition(":")[0])
+def test_arguments_are_handed_on_as_in_pytorch(call: str) -> None:
+    given, _, expected = call.partition(": ")
+    path, count = given.split()
+    graph = fx.Tracer().trace(calling_with(path, int(count)))
+    (node,) = [node for node in graph.nodes if node.op.startswith("call") and "getitem" not in node.name]
+    target = node.target if isinstance(node.target, str) else node.target.__name__
+    assert f"{node.op} {target} {len(node.args)} {node.kwargs}" == expected
 
 
 def test_arguments_stay_as_they_were_written() -> None:
