@@ -3,8 +3,8 @@
 `_symbolic_trace.py` records a program as a `Graph` (`graph.py`) of `Node`s (`node.py`) by running it on proxies
 (`proxy.py`); `patching.py` is what is exchanged meanwhile. `code_generation.py` writes a graph as Python, and
 `graph_module.py` makes a module of that. `interpreter.py` runs graphs, `subgraph_rewriter.py` replaces patterns,
-`passes/` works on graphs, `operator_schemas.py` brings arguments into one form, `experimental/` has what PyTorch calls so. Graphs of what the dispatcher sees are made by
-`tt.func.make_graph`. A name's module is imported with its first use.
+`operator_schemas.py` brings arguments into one form, `passes/` works on graphs, `experimental/` has what PyTorch calls
+so. Graphs of what the dispatcher sees are made by `tt.func.make_graph`. A name's module is imported with its first use.
 """
 
 from __future__ import annotations

@@ -293,6 +293,11 @@ def test_annotations_stay() -> None:
     )
 
 
+def test_annotations_of_tensors_in_nn_stay() -> None:
+    assert code(nn.ReLU())[0] == "def forward(self, input : triten.Tensor) -> triten.Tensor:"
+    assert code(nn.Sequential(nn.ReLU()))[0] == "def forward(self, input):"
+
+
 # Modules
 
 
@@ -455,6 +460,82 @@ def test_a_module_that_is_called_twice_has_two_entries_in_the_stack() -> None:
         ["relu"],
         ["relu@1"],
     )
+
+
+def test_lazy_modules_are_steps_and_learn_their_size_later() -> None:
+    module = fx.symbolic_trace(nn.Sequential(nn.LazyLinear(3)))
+    assert nodes(module.graph)[1] == ("call_module", "_0", "0")
+    assert module(tt.ones(2, 4)).shape == tt.Size([2, 3])
+
+
+def test_parameters_of_lists_are_read_one_by_one() -> None:
+    class Lists(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ps = nn.ParameterList([nn.Parameter(tt.ones(2)) for _ in range(2)])
+
+        def forward(self, x):
+            for p in self.ps:
+                x = x + p
+            return x
+
+    assert [node.name for node in fx.symbolic_trace(Lists()).graph.nodes] == [
+        *("x", "ps_0", "add", "ps_1", "add_1", "output"),
+    ]
+
+
+class Held:
+    """A value that says itself what it is in a graph."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __fx_create_arg__(self, tracer):
+        return tracer.create_node("call_function", Held, (tracer.create_arg(self.a),), {})
+
+
+def test_values_may_say_what_they_are_in_a_graph() -> None:
+    graph = fx.symbolic_trace(lambda x: kept(x, Held(x))).graph
+    assert [(node.name, node.target) for node in graph.nodes][1:3] == [("held", Held), ("kept", kept)]
+
+
+def test_a_tracer_may_answer_for_proxies() -> None:
+    class Answering(fx.Tracer):
+        def to_bool(self, obj):
+            return True
+
+        def iter(self, obj):
+            return iter([obj, 1])
+
+        def keys(self, obj):
+            return ["k"]
+
+    graph = Answering().trace(lambda x: (1 if x else 2, [each + 0 for each in x], dict(**x)))
+    _, add, item, output = graph.nodes
+    assert (item.target, output.args[0]) == (operator.getitem, (1, [add, 1], {"k": item}))
+
+
+def test_another_method_may_be_traced() -> None:
+    class Model(nn.Module):
+        def forward(self, x):
+            return x
+
+        def other(self, x, y):
+            return x - y
+
+    class Other(fx.Tracer):
+        traced_func_name = "other"
+
+    assert [node.name for node in Other().trace(Model()).nodes] == ["x", "y", "sub", "output"]
+    Other.traced_func_name = "no_such"
+    with pytest.raises(AssertionError, match="traced_func_name=no_such doesn't exist in Model"):
+        Other().trace(Model())
+
+
+def test_a_dataclass_and_a_named_tuple_are_made_by_steps() -> None:
+    module = fx.symbolic_trace(lambda x: (Pair(x, 1), tt.max(x, dim=0)))
+    pair, largest = module(tt.tensor([3.0, 5.0]))
+    assert (type(pair), pair.b, largest.values.item()) == (Pair, 1, 5.0)
 
 
 def test_whether_something_is_traced_is_known() -> None:
