@@ -7,7 +7,6 @@ import io
 import linecache
 import operator
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 import triten as tt
 from triten import nn
+from triten.fx.patching import wrapped_globals
 
 fx = tt.fx
 
@@ -314,16 +314,18 @@ def test_an_error_below_the_generated_code_is_not_explained(capsys: pytest.Captu
 
 
 def test_the_lines_go_with_the_module() -> None:
-    before = {name for name in linecache.cache if name.startswith("<eval_with_key>")}
+    def lines() -> set[str]:
+        gc.collect()
+        return {name for name in linecache.cache if name.startswith("<eval_with_key>")}
+
+    before, wrapped = lines(), set(wrapped_globals)
     module: Any = fx.symbolic_trace(lambda x: doubled(x))
-    wrapped = len(tt.fx.patching.wrapped_globals) if hasattr(fx, "patching") else None
-    now = {name for name in linecache.cache if name.startswith("<eval_with_key>")}
-    assert len(now - before) == 1
-    assert "test_graph_module.py" in next(iter(now - before))
+    (file,) = lines() - before
+    assert "test_graph_module.py" in file
+    assert len(set(wrapped_globals) - wrapped) == 1
     del module
-    gc.collect()
-    assert not {name for name in linecache.cache if name.startswith("<eval_with_key>")} - before
-    assert wrapped is None or len(sys.modules["triten.fx.patching"].wrapped_globals) == wrapped - 1
+    assert not lines() - before
+    assert not set(wrapped_globals) - wrapped
 
 
 # Reading
