@@ -629,3 +629,27 @@ def test_operators_of_the_dispatcher_are_recorded() -> None:
 
 def test_a_factory_without_proxies_is_run() -> None:
     assert nodes(fx.symbolic_trace(lambda: tt.ones(2)).graph)[0][0] == "get_attr"
+
+
+def test_modes_around_a_trace_see_calls_first() -> None:
+    seen = []
+
+    class Log(tt.overrides.TensorFunctionMode):
+        def __tensor_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Log():
+        graph = fx.symbolic_trace(lambda x: tt.sum(x, dim=1) + 1).graph
+    assert seen == ["sum"]
+    assert graph.find_nodes(op="call_function", target=tt.sum)[0].kwargs == {"dim": 1}
+    with tt.device("meta"):
+        module = fx.symbolic_trace(lambda x: tt.relu(x) + tt.ones(2))
+    assert module._tensor_constant0.device.type == "meta"
+
+
+def test_a_traced_module_is_differentiated_and_mapped() -> None:
+    module = fx.symbolic_trace(lambda x: (x * x).sum())
+    assert tt.func.grad(module)(tt.ones(2)).tolist() == [2.0, 2.0]
+    assert tt.vmap(module)(tt.ones(3, 2)).tolist() == [2.0, 2.0, 2.0]
+    assert tt.func.make_graph(module, check=True)(tt.ones(2))(tt.ones(2)).item() == 2.0
