@@ -3,8 +3,8 @@
 `_symbolic_trace.py` records a program as a `Graph` (`graph.py`) of `Node`s (`node.py`) by running it on proxies
 (`proxy.py`); `patching.py` is what is exchanged meanwhile. `code_generation.py` writes a graph as Python, and
 `graph_module.py` makes a module of that. `interpreter.py` runs graphs, `subgraph_rewriter.py` replaces patterns,
-`passes/` works on graphs, `experimental/` has what PyTorch calls so. Graphs of what the dispatcher sees are made by
-`tt.func.make_graph`. A name's module is imported with its first use.
+`operator_schemas.py` brings arguments into one form, `passes/` works on graphs, `experimental/` has what PyTorch calls
+so. Graphs of what the dispatcher sees are made by `tt.func.make_graph`. A name's module is imported with its first use.
 """
 
 from __future__ import annotations
@@ -24,26 +24,20 @@ _MODULES = {
     ".subgraph_rewriter": "replace_pattern",
 }
 _SUBMODULES = (
-    *(
-        "_symbolic_trace",
-        "experimental",
-        "graph",
-        "graph_module",
-        "immutable_collections",
-        "interpreter",
-        "node",
-    ),
-    *("passes", "proxy", "subgraph_rewriter", "traceback"),
+    *("_symbolic_trace", "annotate", "experimental", "graph", "graph_module", "immutable_collections"),
+    *("interpreter", "node", "operator_schemas", "passes", "proxy", "subgraph_rewriter", "traceback"),
 )
 
 if TYPE_CHECKING:
     from . import _symbolic_trace as _symbolic_trace
+    from . import annotate as annotate
     from . import experimental as experimental
     from . import graph as graph
     from . import graph_module as graph_module
     from . import immutable_collections as immutable_collections
     from . import interpreter as interpreter
     from . import node as node
+    from . import operator_schemas as operator_schemas
     from . import passes as passes
     from . import proxy as proxy
     from . import subgraph_rewriter as subgraph_rewriter

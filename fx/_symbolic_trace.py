@@ -17,6 +17,7 @@ from ..dispatch.functions.queries import _assert
 from ..dispatch.layers.pytree import tree_flatten, tree_map, tree_unflatten
 from ..dispatch.tensor import Tensor
 from ..nn.modules.container import Sequential
+from ..nn.modules.lazy import LazyModuleMixin
 from ..nn.modules.module import Module
 from ..nn.modules.parameter import Parameter
 from .code_generation import PyTreeCodeGen, PyTreeInfo
@@ -332,7 +333,8 @@ class Tracer(TracerBase):
         leaves, in_spec = tree_flatten(tuple(args))
         if all(child.is_leaf() for child in in_spec.children()):
             return root_fn, args
-        codegen = PyTreeCodeGen(PyTreeInfo(list(code.co_varnames[:total]), in_spec, None))
+        given_names = ["self", *names] if is_module else names
+        codegen = PyTreeCodeGen(PyTreeInfo(given_names, in_spec, None))
         self.graph.set_codegen(codegen)
 
         def on_leaves(*leaves: Any) -> list[Any]:
@@ -450,6 +452,8 @@ class Tracer(TracerBase):
 
         patcher.patch_method(Module, "__getattr__", getattr_of_module)
         patcher.patch_method(Module, "__call__", call_of_module)
+        # Its own call would ask the proxy for sizes.
+        patcher.patch_method(LazyModuleMixin, "__call__", call_of_module)
         patcher.record_wrapped()
         patcher.record_known(program, known)
         for searched in self._autowrap_search:
@@ -464,9 +468,11 @@ class Tracer(TracerBase):
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """A function's annotations; none for one of the package's, whose are texts that a program could not read."""
-    is_own = (function.__module__ or "").startswith(f"{ROOT}.nn.")
-    return {} if is_own else inspect.get_annotations(function)
+    """A function's annotations; of those of `nn`, which are texts, the tensors."""
+    annotations = inspect.get_annotations(function)
+    if (function.__module__ or "").startswith(f"{ROOT}.nn."):
+        return {name: Tensor for name, text in annotations.items() if text == "Tensor"}
+    return annotations
 
 
 def _transfer_attributes(value: Any, node: Node) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
-from ..dispatch.layers.pytree import TreeSpec, tree_leaves, tree_unflatten
+from ..dispatch.layers.pytree import TreeSpec, tree_unflatten
 from ..dispatch.tensor import Tensor
 from ..runtime import scalar_type as _dtypes
 from ..runtime.device import device
+from ._pytree import tree_flatten_spec
 from .namespace import Namespace, known_globals
 from .node import Argument, Node
 from .qualified_names import own_path, qualified_name, root_name, type_text
@@ -419,8 +420,11 @@ class PyTreeCodeGen(CodeGen):
         return f"return pytree.tree_unflatten({output_args!r}, self._out_spec)"
 
     def process_inputs(self, *args: Any) -> Any:
-        """The leaves of the arguments."""
-        return tree_leaves(args)
+        """The leaves of the arguments, without the module that a traced `forward` has as its first."""
+        specs = self.pytree_info.in_spec.children
+        if self.pytree_info.orig_args[:1] == ["self"]:
+            specs = specs[1:]
+        return [leaf for arg, spec in zip(args, specs, strict=True) for leaf in tree_flatten_spec(arg, spec)]
 
     def process_outputs(self, outputs: Any) -> Any:
         """The tree of the results."""

@@ -15,6 +15,7 @@ from .code_generation import _last_uses
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Argument, Node, Target, map_aggregate, map_arg
+from .patching import arguments_as_written
 from .proxy import Proxy
 
 __all__ = ["Interpreter", "Transformer"]
@@ -244,7 +245,7 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """The new module."""
-        with fx_traceback.preserve_node_meta():
+        with fx_traceback.preserve_node_meta(), arguments_as_written():
             result = self.run(enable_io_processing=False)
         if result is not None:
             value = map_aggregate(result, lambda leaf: leaf.node if isinstance(leaf, Proxy) else leaf)

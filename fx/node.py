@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from ..dispatch.core.op_overload import OpOverload, OpOverloadGroup
@@ -19,7 +19,9 @@ from .immutable_collections import immutable_dict, immutable_list
 from .qualified_names import target_text, type_text
 
 if TYPE_CHECKING:
+    from ..nn.modules.module import Module
     from .graph import Graph
+    from .operator_schemas import ArgsKwargsPair
 
 __all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
@@ -354,6 +356,29 @@ class Node:
     @stack_trace.setter
     def stack_trace(self, trace: str | None) -> None:
         self.meta["stack_trace"] = trace
+
+    def normalized_arguments(
+        self,
+        root: Module,
+        arg_types: Sequence[Any] | None = None,
+        kwarg_types: Mapping[str, Any] | None = None,
+        normalize_to_only_use_kwargs: bool = False,
+    ) -> ArgsKwargsPair | None:
+        """The arguments of a call of a function or a module of `nn`, with defaults; None for other steps.
+
+        Args:
+            root: holds the module that is called.
+            arg_types, kwarg_types: PyTorch's, for functions with several overloads.
+            normalize_to_only_use_kwargs: whether positional arguments are given by name, too.
+        """
+        from .operator_schemas import normalize_function, normalize_module
+
+        by_name = normalize_to_only_use_kwargs
+        if self.op == "call_function":
+            return normalize_function(self.target, self.args, self.kwargs, arg_types, kwarg_types, by_name)
+        if self.op == "call_module":
+            return normalize_module(root, self.target, self.args, self.kwargs, by_name)
+        return None
 
     def _rename(self, candidate: str) -> None:
         if candidate != self.name:

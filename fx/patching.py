@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -42,6 +43,16 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapped.__fx_already_patched = True  # type: ignore[attr-defined]
     return wrapped
+
+
+@contextmanager
+def arguments_as_written() -> Iterator[None]:
+    """A block in which public functions give their arguments to handlers as they were written, kept by name or not."""
+    interception.enter()
+    try:
+        yield
+    finally:
+        interception.leave()
 
 
 class Patcher:

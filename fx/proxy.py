@@ -245,6 +245,13 @@ class Proxy:
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
         self.node = node
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # The name that programs of `triten.as_torch` give the handler.
+        theirs = cls.__dict__.get("__torch_function__")
+        if theirs is not None:
+            cls.__tensor_function__ = theirs  # type: ignore[method-assign]
+
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
 
@@ -330,22 +337,28 @@ def _as_pytorch_gives(
     Those of `nn.functional` that PyTorch writes in Python give what they require by position, and all else by name,
     defaults too. Other functions give what the caller wrote.
     """
-    module = getattr(function, "__module__", None) or ""
-    if not module.startswith(f"{ROOT}.nn.") or getattr(function, "__name__", None) in _BUILTIN_THERE:
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", None)
+    is_python_there = module.startswith(f"{ROOT}.nn.") and name not in _BUILTIN_THERE
+    if not (is_python_there or (name in _PYTHON_THERE and module.startswith(f"{ROOT}.dispatch."))):
         return args, kwargs
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return args, kwargs
-    parameters = bound.signature.parameters.values()
-    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
-        return args, kwargs
     bound.apply_defaults()
-    given = {each.name: bound.arguments[each.name] for each in parameters}
-    required = [
-        each.name for each in parameters if each.default is each.empty and each.kind is not each.KEYWORD_ONLY
-    ]
-    return tuple(given.pop(name) for name in required), given
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for each in bound.signature.parameters.values():
+        value = bound.arguments[each.name]
+        if each.kind is each.VAR_KEYWORD:
+            return args, kwargs
+        if each.kind is each.VAR_POSITIONAL:
+            positional += value
+        elif each.default is each.empty and each.kind is not each.KEYWORD_ONLY:
+            positional.append(value)
+        else:
+            named[each.name] = value
+    return tuple(positional), named
 
 
 _BUILTIN_THERE = frozenset(
@@ -364,6 +377,14 @@ _BUILTIN_THERE = frozenset(
     ]
 )
 """Functions of `nn.functional` that are written in Python here, and not in PyTorch."""
+
+_PYTHON_THERE = frozenset(
+    {
+        *("cdist", "lu", "meshgrid", "norm", "pca_lowrank", "split", "stft", "svd_lowrank", "tensordot"),
+        *("unique", "unique_consecutive"),
+    }
+)
+"""Functions of the root that PyTorch writes in Python, and methods of theirs that are so."""
 
 
 class Attribute(Proxy):
@@ -440,6 +461,8 @@ def _recording_reflected(name: str) -> Callable[..., Proxy]:
     return record
 
 
+if root_name() != ROOT:
+    Proxy.__torch_function__ = Proxy.__dict__["__tensor_function__"]  # type: ignore[attr-defined]
 for _name in magic_methods:
     setattr(Proxy, f"__{_name.strip('_')}__", _recording(_name))
 for _name in reflectable_magic_methods:

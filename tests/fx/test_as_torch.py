@@ -36,6 +36,18 @@ try:
 except TraceError as error:
     print(error)
 
+class Told(fx.Proxy):
+    @classmethod
+    def __torch_function__(cls, orig_method, types, args=(), kwargs=None):
+        print("recorded", orig_method.__name__)
+        return super().__torch_function__(orig_method, types, args, kwargs)
+
+class Telling(Tracer):
+    def proxy(self, node):
+        return Told(node, self)
+
+Telling().trace(lambda x: torch.relu(x))
+
 class Handling:
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -53,6 +65,7 @@ def forward(self, x : torch.Tensor):
     return flatten
 torch.float64
 symbolically traced variables cannot be used as inputs to control flow
+recorded relu
 handled
 """
 

@@ -7,7 +7,6 @@ import io
 import linecache
 import operator
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 import triten as tt
 from triten import nn
+from triten.fx.patching import wrapped_globals
 
 fx = tt.fx
 
@@ -159,6 +159,42 @@ def test_a_get_attr_without_a_reference_warns(traced: fx.GraphModule) -> None:
     traced.graph.get_attr("linear.weight")
 
 
+def test_a_subclass_may_begin_without_a_graph(model: Model) -> None:
+    """As the modules of torchvision's feature extraction do, which have a graph for each mode."""
+
+    class TwoGraphs(fx.GraphModule):
+        def __init__(self, root, train_graph, eval_graph):
+            super(fx.GraphModule, self).__init__()
+            type(self).__name__ = "Two"
+            for node in [*train_graph.nodes, *eval_graph.nodes]:
+                if node.op in ("get_attr", "call_module"):
+                    fx.graph_module._copy_attr(root, self, node.target)
+            self.train_graph, self.eval_graph = train_graph, eval_graph
+            self.train()
+            self.graph = train_graph
+
+        def train(self, mode=True):
+            if mode != self.training:
+                self.graph = self.train_graph if mode else self.eval_graph
+            return super().train(mode)
+
+    graph = fx.Tracer().trace(model)
+    other = fx.Tracer().trace(nn.Sequential(nn.Identity()))
+    for node in other.find_nodes(op="call_module"):
+        node.target = "sub.0"
+    two = TwoGraphs(model, graph, other)
+    assert two(X).equal(model(X))
+    assert two.eval()(X).tolist() == [[1.0, 0.0], [3.0, 4.0]]
+    assert two.train()(X).equal(model(X))
+
+
+def test_a_traced_module_moves(model: Model, device: str) -> None:
+    moved = fx.symbolic_trace(model).to(device)
+    result = moved(X.to(device))
+    assert result.device.type == device
+    tt.testing.assert_close(result.cpu(), model.cpu()(X))
+
+
 # Copies and pickles
 
 
@@ -278,16 +314,18 @@ def test_an_error_below_the_generated_code_is_not_explained(capsys: pytest.Captu
 
 
 def test_the_lines_go_with_the_module() -> None:
-    before = {name for name in linecache.cache if name.startswith("<eval_with_key>")}
+    def lines() -> set[str]:
+        gc.collect()
+        return {name for name in linecache.cache if name.startswith("<eval_with_key>")}
+
+    before, wrapped = lines(), set(wrapped_globals)
     module: Any = fx.symbolic_trace(lambda x: doubled(x))
-    wrapped = len(tt.fx.patching.wrapped_globals) if hasattr(fx, "patching") else None
-    now = {name for name in linecache.cache if name.startswith("<eval_with_key>")}
-    assert len(now - before) == 1
-    assert "test_graph_module.py" in next(iter(now - before))
+    (file,) = lines() - before
+    assert "test_graph_module.py" in file
+    assert len(set(wrapped_globals) - wrapped) == 1
     del module
-    gc.collect()
-    assert not {name for name in linecache.cache if name.startswith("<eval_with_key>")} - before
-    assert wrapped is None or len(sys.modules["triten.fx.patching"].wrapped_globals) == wrapped - 1
+    assert not lines() - before
+    assert not set(wrapped_globals) - wrapped
 
 
 # Reading

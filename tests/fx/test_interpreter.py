@@ -118,20 +118,21 @@ def test_transform() -> None:
         def forward(self, x, y=1.0):
             return {"k": [tt.relu(self.linear(x) + self.p), y]}
 
-    class Sigmoids(fx.Transformer):
+    class Softmaxes(fx.Transformer):
         def call_function(self, target, args, kwargs):
             if target is tt.relu:
-                return tt.sigmoid(*args)
+                return tt.softmax(*args, dim=-1)
             return super().call_function(target, args, kwargs)
 
         def call_method(self, target, args, kwargs):
             return super().call_method(target, args, kwargs)
 
     model = Model()
-    made = Sigmoids(traced(model)).transform()
-    assert [node.name for node in made.graph.nodes] == ["x", "y", "linear", "p", "add", "sigmoid", "output"]
+    made = Softmaxes(traced(model)).transform()
+    assert [node.name for node in made.graph.nodes] == ["x", "y", "linear", "p", "add", "softmax", "output"]
     result = made(X)["k"]
-    assert result[0].equal((model.linear(X) + model.p).sigmoid())
+    assert result[0].equal((model.linear(X) + model.p).softmax(-1))
+    assert made.graph.find_nodes(op="call_function", target=tt.softmax)[0].kwargs == {"dim": -1}
     assert (result[1], made.p is model.p) == (1.0, True)
 
 

@@ -7,6 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,6 +261,16 @@ def test_concrete_args_take_containers_apart() -> None:
     assert fx.Interpreter(module).run((1, {"k": 2}), 3) == {"s": 3, "t": [3]}
 
 
+def test_concrete_args_of_a_module() -> None:
+    class Model(nn.Module):
+        def forward(this, x, y):
+            return {"o": x["a"] + y[0], "l": [y[1]]}
+
+    module = fx.symbolic_trace(Model(), concrete_args={"x": {"a": fx.PH}, "y": (fx.PH, fx.PH)})
+    for run in (module, fx.Interpreter(module).run, fx.Transformer(module).transform()):
+        assert run({"a": 1}, (2, [3])) == {"o": 3, "l": [[3]]}
+
+
 def test_concrete_args_by_position() -> None:
     module = fx.symbolic_trace(lambda a, b: a + b, concrete_args=(fx.PH, 3))
     assert module(1, 3) == 4
@@ -280,6 +291,11 @@ def test_annotations_stay() -> None:
         "def forward(self, x : triten.Tensor, y : list[triten.Tensor], z : int|NoneType = None) -> "
         "tuple[triten.Tensor,int]:"
     )
+
+
+def test_annotations_of_tensors_in_nn_stay() -> None:
+    assert code(nn.ReLU())[0] == "def forward(self, input : triten.Tensor) -> triten.Tensor:"
+    assert code(nn.Sequential(nn.ReLU()))[0] == "def forward(self, input):"
 
 
 # Modules
@@ -446,6 +462,82 @@ def test_a_module_that_is_called_twice_has_two_entries_in_the_stack() -> None:
     )
 
 
+def test_lazy_modules_are_steps_and_learn_their_size_later() -> None:
+    module = fx.symbolic_trace(nn.Sequential(nn.LazyLinear(3)))
+    assert nodes(module.graph)[1] == ("call_module", "_0", "0")
+    assert module(tt.ones(2, 4)).shape == tt.Size([2, 3])
+
+
+def test_parameters_of_lists_are_read_one_by_one() -> None:
+    class Lists(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ps = nn.ParameterList([nn.Parameter(tt.ones(2)) for _ in range(2)])
+
+        def forward(self, x):
+            for p in self.ps:
+                x = x + p
+            return x
+
+    assert [node.name for node in fx.symbolic_trace(Lists()).graph.nodes] == [
+        *("x", "ps_0", "add", "ps_1", "add_1", "output"),
+    ]
+
+
+class Held:
+    """A value that says itself what it is in a graph."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __fx_create_arg__(self, tracer):
+        return tracer.create_node("call_function", Held, (tracer.create_arg(self.a),), {})
+
+
+def test_values_may_say_what_they_are_in_a_graph() -> None:
+    graph = fx.symbolic_trace(lambda x: kept(x, Held(x))).graph
+    assert [(node.name, node.target) for node in graph.nodes][1:3] == [("held", Held), ("kept", kept)]
+
+
+def test_a_tracer_may_answer_for_proxies() -> None:
+    class Answering(fx.Tracer):
+        def to_bool(self, obj):
+            return True
+
+        def iter(self, obj):
+            return iter([obj, 1])
+
+        def keys(self, obj):
+            return ["k"]
+
+    graph = Answering().trace(lambda x: (1 if x else 2, [each + 0 for each in x], dict(**x)))
+    _, add, item, output = graph.nodes
+    assert (item.target, output.args[0]) == (operator.getitem, (1, [add, 1], {"k": item}))
+
+
+def test_another_method_may_be_traced() -> None:
+    class Model(nn.Module):
+        def forward(self, x):
+            return x
+
+        def other(self, x, y):
+            return x - y
+
+    class Other(fx.Tracer):
+        traced_func_name = "other"
+
+    assert [node.name for node in Other().trace(Model()).nodes] == ["x", "y", "sub", "output"]
+    Other.traced_func_name = "no_such"
+    with pytest.raises(AssertionError, match="traced_func_name=no_such doesn't exist in Model"):
+        Other().trace(Model())
+
+
+def test_a_dataclass_and_a_named_tuple_are_made_by_steps() -> None:
+    module = fx.symbolic_trace(lambda x: (Pair(x, 1), tt.max(x, dim=0)))
+    pair, largest = module(tt.tensor([3.0, 5.0]))
+    assert (type(pair), pair.b, largest.values.item()) == (Pair, 1, 5.0)
+
+
 def test_whether_something_is_traced_is_known() -> None:
     seen = []
     fx.symbolic_trace(lambda x: seen.append(is_fx_tracing()))
@@ -489,6 +581,24 @@ def test_every_public_function_can_be_written() -> None:
         assert eval(name, {"triten": tt}) is function
 
 
+CALLS = Path(__file__).with_name("function_calls.txt").read_text().splitlines()
+"""What PyTorch 2.13 records of a call of a function with so many proxies, by position: a line for each."""
+
+
+def calling_with(path: str, count: int) -> Callable[..., Any]:
+    return lambda *args: operator.attrgetter(path)(tt)(*[args[i] for i in range(count)])
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.partition(":")[0])
+def test_arguments_are_handed_on_as_in_pytorch(call: str) -> None:
+    given, _, expected = call.partition(": ")
+    path, count = given.split()
+    graph = fx.Tracer().trace(calling_with(path, int(count)))
+    (node,) = [node for node in graph.nodes if node.op.startswith("call") and "getitem" not in node.name]
+    target = node.target if isinstance(node.target, str) else node.target.__name__
+    assert f"{node.op} {target} {len(node.args)} {node.kwargs}" == expected
+
+
 def test_arguments_stay_as_they_were_written() -> None:
     def program(x, w):
         return (
@@ -519,3 +629,27 @@ def test_operators_of_the_dispatcher_are_recorded() -> None:
 
 def test_a_factory_without_proxies_is_run() -> None:
     assert nodes(fx.symbolic_trace(lambda: tt.ones(2)).graph)[0][0] == "get_attr"
+
+
+def test_modes_around_a_trace_see_calls_first() -> None:
+    seen = []
+
+    class Log(tt.overrides.TensorFunctionMode):
+        def __tensor_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Log():
+        graph = fx.symbolic_trace(lambda x: tt.sum(x, dim=1) + 1).graph
+    assert seen == ["sum"]
+    assert graph.find_nodes(op="call_function", target=tt.sum)[0].kwargs == {"dim": 1}
+    with tt.device("meta"):
+        module = fx.symbolic_trace(lambda x: tt.relu(x) + tt.ones(2))
+    assert module._tensor_constant0.device.type == "meta"
+
+
+def test_a_traced_module_is_differentiated_and_mapped() -> None:
+    module = fx.symbolic_trace(lambda x: (x * x).sum())
+    assert tt.func.grad(module)(tt.ones(2)).tolist() == [2.0, 2.0]
+    assert tt.vmap(module)(tt.ones(3, 2)).tolist() == [2.0, 2.0, 2.0]
+    assert tt.func.make_graph(module, check=True)(tt.ones(2))(tt.ones(2)).item() == 2.0

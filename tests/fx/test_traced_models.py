@@ -1,8 +1,8 @@
 """Functions and models become the same nodes as in PyTorch, run as before, and print the code that is expected.
 
 `traced_models.txt` has for each of them the nodes of PyTorch 2.13, a line for each: kind, name, and the target, a
-function by its own name. Below stands the code, which is PyTorch's but for where functions lie (``triten.gelu`` for
-``torch._C._nn.gelu``) and for ``dim = 0`` of `split`, which nobody wrote.
+function by its own name. Below stands the code, which is PyTorch's but for where functions lie: ``triten.gelu`` for
+``torch._C._nn.gelu``.
 """
 
 import math
