@@ -177,15 +177,17 @@ newaxis = None
 UntypedStorage = _Storage
 ops = _Ops()
 
-# The first stands above the root, which does not import it; the second is for tests alone.
+# The first stands above the root, which does not import it; the others are for programs that ask for them.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
+    from . import jit as jit
     from . import random as random
     from . import signal as signal
     from . import testing as testing
     from . import triton_kernels as triton_kernels
     from . import types as types
 else:
+    jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")

@@ -1,5 +1,6 @@
 """`tt.utils`: tools beside tensors (`torch.utils`).
 
+* `benchmark`: timing pieces of programs;
 * `checkpoint`: recomputing in backward what forward did not keep;
 * `data`: samples in batches;
 * `hooks`: what takes hooks away again; `swap_tensors`;
@@ -29,6 +30,7 @@ from ..runtime.scalar_type import dtype
 ROOT = __package__.rpartition(".")[0]
 
 __all__ = [
+    "benchmark",
     "checkpoint",
     "data",
     "generate_methods_for_privateuse1_backend",
@@ -41,13 +43,13 @@ __all__ = [
 if TYPE_CHECKING:
     from . import _python_dispatch as _python_dispatch
     from . import _pytree as _pytree
-    from . import checkpoint, data, hooks
+    from . import benchmark, checkpoint, data, hooks
     from .swapping import swap_tensors
 else:
     __getattr__, __dir__, _ = lazy_names(
         __name__,
         {".swapping": "swap_tensors"},
-        ("_pytree", "_python_dispatch", "checkpoint", "data", "hooks"),
+        ("_pytree", "_python_dispatch", "benchmark", "checkpoint", "data", "hooks"),
     )
 
 

@@ -24,7 +24,8 @@ _NAMESPACES = (
     "triten.fx.passes.shape_prop triten.fx.passes.split_module triten.fx.experimental.optimization "
     "triten.fx.experimental.proxy_tensor triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
-    "triten.utils triten.utils.data triten.utils.checkpoint triten.perf triten.triton_kernels triten.dispatch"
+    "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
+    "triten.utils.benchmark triten.jit triten.perf triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 
