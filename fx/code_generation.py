@@ -421,7 +421,7 @@ class PyTreeCodeGen(CodeGen):
 
     def process_inputs(self, *args: Any) -> Any:
         """The leaves of the arguments, without the module that a traced `forward` has as its first."""
-        specs = self.pytree_info.in_spec.children
+        specs = self.pytree_info.in_spec.children()
         if self.pytree_info.orig_args[:1] == ["self"]:
             specs = specs[1:]
         return [leaf for arg, spec in zip(args, specs, strict=True) for leaf in tree_flatten_spec(arg, spec)]
