@@ -180,6 +180,7 @@ ops = _Ops()
 # The first stands above the root, which does not import it; the others are for programs that ask for them.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
+    from . import hub as hub
     from . import jit as jit
     from . import random as random
     from . import signal as signal
@@ -187,6 +188,7 @@ if _typing.TYPE_CHECKING:
     from . import triton_kernels as triton_kernels
     from . import types as types
 else:
+    hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")
     random = _namespace_package(f"{__package__}.random")
