@@ -1,6 +1,18 @@
-"""The switches of the override protocol, where PyTorch has them (`torch._C`)."""
+"""Names of the dispatcher and of the override protocol, where PyTorch has them (`torch._C`)."""
 
 from .dispatch.core.tensor_function import DisableTensorFunction, DisableTensorFunctionSubclass
 from .dispatch.core.tensor_function import disabled_tensor_function as _disabled_tensor_function_impl
+from .runtime.dispatch_key import DispatchKey
+from .runtime.dispatch_key_set import DispatchKeySet
+from .runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard as _ExcludeDispatchKeyGuard
+from .runtime.local_dispatch_key_set import IncludeDispatchKeyGuard as _IncludeDispatchKeyGuard
 
-__all__ = ["DisableTensorFunction", "DisableTensorFunctionSubclass", "_disabled_tensor_function_impl"]
+__all__ = [
+    "DisableTensorFunction",
+    "DisableTensorFunctionSubclass",
+    "DispatchKey",
+    "DispatchKeySet",
+    "_ExcludeDispatchKeyGuard",
+    "_IncludeDispatchKeyGuard",
+    "_disabled_tensor_function_impl",
+]

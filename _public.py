@@ -16,7 +16,9 @@ from . import accelerator as accelerator
 from . import amp as amp
 from . import autograd as autograd
 from . import backends as backends
+from . import compiler as compiler
 from . import cuda as cuda
+from . import distributed as distributed
 from . import distributions as distributions
 from . import fft as fft
 from . import func as func
@@ -33,6 +35,7 @@ from . import serialization as serialization
 from . import special as special
 from . import utils as utils
 from . import version as version
+from .compiler import compile as compile
 from .dispatch import load as _load
 from .dispatch.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from .dispatch.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled

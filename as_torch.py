@@ -165,7 +165,7 @@ def _install() -> None:
     own_version = root.__version__
     _torch_names.add()
     root.__version__ = root.version.__version__ = TorchVersion(f"{TORCH_VERSION}+{_OURS}.{own_version}")
-    sys.modules[_THEIRS] = root
+    sys.modules[_THEIRS] = vars(root)[_THEIRS] = root  # PyTorch's package has itself as an attribute
     _share_loaded()
     sys.meta_path.insert(0, _Finder())
     _pass_on_to_spawned_processes()

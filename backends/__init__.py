@@ -5,8 +5,10 @@ the process; `nn.attention.sdpa_kernel` does it for a block. The state behind is
 
 ``cuda.matmul`` and ``cudnn.conv`` say how float32 products and convolutions are multiplied on CUDA
 (`torch.backends.cuda.matmul`, `torch.backends.cudnn`); the state behind is `runtime/float32_precision.py`.
+
+``mkl``, ``mkldnn``, ``mps`` and ``openmp`` say that they are not available.
 """
 
-from . import cuda, cudnn, mps
+from . import cuda, cudnn, mkl, mkldnn, mps, openmp
 
-__all__ = ["cuda", "cudnn", "mps"]
+__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]

@@ -109,5 +109,9 @@ if TYPE_CHECKING:
     from .tensor_types import LongTensor as LongTensor
     from .tensor_types import ShortTensor as ShortTensor
 else:
-    __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, ("amp", "memory", "random"))
+    _find, __dir__, __all__ = lazy_names(__name__, _MODULES, ("amp", "memory", "random"))
     __all__ += ["OutOfMemoryError"]
+
+    def __getattr__(name):
+        # Programs read this flag of PyTorch's, which changes, before they save the devices' random states.
+        return _find("is_initialized")() if name == "_initialized" else _find(name)

@@ -14,7 +14,8 @@ from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, integer_limits
+from ..runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, int64, integer_limits
+from ..runtime.storage import Storage
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
@@ -414,8 +415,8 @@ def asarray(
     """What is given as a tensor that shares its memory if it can (`torch.asarray`).
 
     Args:
-        obj: A tensor, an ndarray, what `tt.tensor` takes, or bytes: what has Python's buffer protocol and is no
-            sequence of numbers holds elements of `dtype`, the default dtype unless given.
+        obj: A tensor, an ndarray, what `tt.tensor` takes, a storage, or bytes: what has Python's buffer protocol and
+            is no sequence of numbers holds elements of `dtype`, the default dtype unless given.
         dtype: The result's dtype; by default that of `obj`.
         device: The result's device; by default that of `obj`, or `tt.get_default_device()`.
         copy: True copies always, False never; None copies where it has to.
@@ -435,6 +436,11 @@ def asarray(
     """
     _check_options("asarray", dtype)
     made: Any
+    if isinstance(obj, Storage):
+        view = obj.bytes_on_host()
+        if dtype is None:
+            return tensor(view, dtype=int64, device=device, requires_grad=bool(requires_grad))
+        obj = memoryview(view)
     if isinstance(obj, bytes | bytearray | memoryview):
         return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))
     if copy and isinstance(obj, TensorImpl):

@@ -39,7 +39,7 @@ from .pareto import Pareto
 from .poisson import Poisson
 from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
-from .utils import EULER_GAMMA, LOG_2_PI, sum_rightmost
+from .utils import EULER_GAMMA, LOG_2_PI, _sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -258,7 +258,7 @@ def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
     slopes = grad(normalizer.sum(), here, create_graph=True)
     found = q._log_normalizer(*there) - normalizer
     for x, y, slope in zip(here, there, slopes, strict=True):
-        found = found - sum_rightmost((y - x) * slope, len(q.event_shape))
+        found = found - _sum_rightmost((y - x) * slope, len(q.event_shape))
     return found
 
 
@@ -335,7 +335,7 @@ def _uniform_uniform(p: Uniform, q: Uniform) -> Tensor:
 def _independent_independent(p: Independent[Any], q: Independent[Any]) -> Tensor:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError
-    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+    return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
 
 @register_kl(Cauchy, Cauchy)

@@ -13,7 +13,7 @@ from ..runtime.size import Size
 from . import constraints
 from .beta import Beta
 from .distribution import Distribution, Shape
-from .utils import broadcast_all, standard_normal
+from .utils import _standard_normal, broadcast_all
 
 __all__ = ["LKJCholesky"]
 
@@ -63,7 +63,7 @@ class LKJCholesky(Distribution):
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         with no_grad():
             squared = self._beta.sample(sample_shape).unsqueeze(-1)
-            noise = standard_normal(self._extended_shape(sample_shape), self.concentration).tril(-1)
+            noise = _standard_normal(self._extended_shape(sample_shape), self.concentration).tril(-1)
             length = noise.square().sum(-1, True).sqrt()
             # The first row has no direction.
             direction = _ops.where(length > 0, noise / length, 0.0)

@@ -10,7 +10,7 @@ from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, Shape
 from .multivariate_normal import squared_distance
-from .utils import LOG_2_PI, lazy_property, standard_normal
+from .utils import LOG_2_PI, _standard_normal, lazy_property
 
 __all__ = ["LowRankMultivariateNormal"]
 
@@ -117,8 +117,8 @@ class LowRankMultivariateNormal(Distribution):
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         rank = self.cov_factor.shape[-1]
-        common = standard_normal((*shape[:-1], rank), self.loc)
-        own = standard_normal(shape, self.loc)
+        common = _standard_normal((*shape[:-1], rank), self.loc)
+        own = _standard_normal(shape, self.loc)
         shared = (self._unexpanded_factor @ common.unsqueeze(-1)).squeeze(-1)
         return self.loc + shared + self._unexpanded_diag.sqrt() * own
 

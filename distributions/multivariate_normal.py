@@ -9,7 +9,7 @@ from ..dispatch.iterator.broadcast import broadcast_shapes
 from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, Shape
-from .utils import LOG_2_PI, lazy_property, standard_normal
+from .utils import LOG_2_PI, _standard_normal, lazy_property
 
 __all__ = ["MultivariateNormal"]
 
@@ -144,7 +144,7 @@ class MultivariateNormal(Distribution):
         return found
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
+        noise = _standard_normal(self._extended_shape(sample_shape), self.loc)
         found: Tensor = self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
         return found
 

@@ -11,7 +11,7 @@ from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Shape
 from .exp_family import ExponentialFamily
-from .utils import LOG_2_PI, broadcast_all, is_number, standard_normal
+from .utils import LOG_2_PI, _standard_normal, broadcast_all, is_number
 
 __all__ = ["Normal"]
 
@@ -67,7 +67,7 @@ class Normal(ExponentialFamily):
             return _ops.normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
+        noise = _standard_normal(self._extended_shape(sample_shape), self.loc)
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ..dispatch.tensor import Tensor
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution, Shape
-from .utils import broadcast_all, standard_normal
+from .utils import _standard_normal, broadcast_all
 
 __all__ = ["StudentT"]
 
@@ -72,7 +72,7 @@ class StudentT(Distribution):
         return _ops.where(self.df > 2, _ops.where(self.df == math.inf, self.scale.square(), found), undefined)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.df)
+        noise = _standard_normal(self._extended_shape(sample_shape), self.df)
         squares = self._chi2.rsample(sample_shape)
         return self.loc + self.scale * noise * (squares / self.df).rsqrt()
 

@@ -12,7 +12,7 @@ from . import constraints
 from .distribution import Distribution, Shape
 from .independent import Independent
 from .transforms import ComposeTransform, Transform
-from .utils import is_number, sum_rightmost
+from .utils import _sum_rightmost, is_number
 
 __all__ = ["TransformedDistribution"]
 
@@ -124,9 +124,9 @@ class TransformedDistribution(Distribution):
             x = transform.inv(y)
             dims += transform.domain.event_dim - transform.codomain.event_dim
             term = transform.log_abs_det_jacobian(x, y)
-            found = found - sum_rightmost(term, dims - transform.domain.event_dim)
+            found = found - _sum_rightmost(term, dims - transform.domain.event_dim)
             y = x
-        result: Tensor = found + sum_rightmost(
+        result: Tensor = found + _sum_rightmost(
             self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape)
         )
         return result

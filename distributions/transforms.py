@@ -18,10 +18,10 @@ from ..runtime.scalar_type import finfo
 from ..runtime.size import Size
 from . import constraints
 from .utils import (
+    _sum_rightmost,
     broadcast_all,
     is_number,
     lazy_property,
-    sum_rightmost,
     tril_matrix_to_vec,
     vec_to_tril_matrix,
 )
@@ -319,7 +319,7 @@ class ComposeTransform(Transform):
         dims = int(self.domain.event_dim)
         for part, before, after in zip(self.parts, ends[:-1], ends[1:], strict=True):
             terms.append(
-                sum_rightmost(part.log_abs_det_jacobian(before, after), dims - int(part.domain.event_dim))
+                _sum_rightmost(part.log_abs_det_jacobian(before, after), dims - int(part.domain.event_dim))
             )
             dims += int(part.codomain.event_dim) - int(part.domain.event_dim)
         return reduce(operator.add, terms)
@@ -400,7 +400,7 @@ class IndependentTransform(Transform):
         return found
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+        return _sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
@@ -1000,7 +1000,7 @@ class CatTransform(Transform):
         found = []
         for transform, before, after in self._pieces(x, y):
             term = transform.log_abs_det_jacobian(before, after)
-            found.append(sum_rightmost(term, self.event_dim - transform.event_dim))
+            found.append(_sum_rightmost(term, self.event_dim - transform.event_dim))
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
         dim += self.event_dim
         return _ops.cat(found, dim) if dim < 0 else reduce(operator.add, found)

@@ -62,7 +62,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float))
 
 
-def standard_normal(shape: Shape, like: Tensor) -> Tensor:
+def _standard_normal(shape: Shape, like: Tensor) -> Tensor:
     """Normal numbers of mean 0 and deviation 1, with a tensor's dtype and device."""
     return _ops.randn(tuple(shape), dtype=like.dtype, device=like.device)
 
@@ -72,7 +72,7 @@ def open_uniform(shape: Shape, like: Tensor) -> Tensor:
     return _ops.rand(tuple(shape), dtype=like.dtype, device=like.device).clamp(min=finfo(like.dtype).tiny)
 
 
-def sum_rightmost(value: Tensor, dim: int) -> Tensor:
+def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """The sum over the last `dim` dimensions."""
     if dim == 0:
         return value

@@ -16,7 +16,7 @@ from .chi2 import Chi2
 from .distribution import Shape
 from .exp_family import ExponentialFamily
 from .multivariate_normal import factor_of_inverse, given_matrix
-from .utils import is_number, lazy_property, standard_normal
+from .utils import _standard_normal, is_number, lazy_property
 
 __all__ = ["Wishart"]
 
@@ -180,7 +180,7 @@ class Wishart(ExponentialFamily):
 
     def _bartlett(self, sample_shape: Shape) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        noise = standard_normal(shape, self._factor).tril(-1)
+        noise = _standard_normal(shape, self._factor).tril(-1)
         diagonal = self._chi2.rsample(sample_shape).clamp(min=finfo(noise.dtype).tiny).sqrt()
         root = self._factor @ (noise + diagonal.diag_embed())
         found: Tensor = root @ root.mT

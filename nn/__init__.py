@@ -59,18 +59,21 @@ _MODULES = {
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
     ),
     ".modules.uninitialized": "UninitializedBuffer UninitializedParameter",
+    ".parallel.data_parallel": "DataParallel",
 }
 """The names of each module."""
 
-_SUBMODULES = ("attention", "functional", "init", "modules", "parameter", "utils")
+_SUBMODULES = ("attention", "functional", "init", "modules", "parallel", "parameter", "utils")
 
 if TYPE_CHECKING:
     from . import attention as attention
     from . import functional as functional
     from . import init as init
     from . import modules as modules
+    from . import parallel as parallel
     from . import parameter as parameter
     from . import utils as utils
     from .modules import *
+    from .parallel.data_parallel import DataParallel as DataParallel
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES, _SUBMODULES)

@@ -8,18 +8,18 @@ from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.errors import not_a_tensor
-from ..runtime.scalar_type import int64
+from ..runtime.scalar_type import bool_, int64
 
 __all__ = ["gumbel_softmax", "one_hot"]
 
 
 @overridable
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
     """1 in the column of each class, 0 elsewhere (`torch.nn.functional.one_hot`).
 
     Args:
         tensor: Classes, counted from 0, of dtype int64.
-        num_classes: How many classes there are; -1 for one more than the largest.
+        num_classes: How many classes there are, an int or a tensor of one integer; -1 for one more than the largest.
 
     Returns:
         A tensor of dtype int64, with a last dimension of `num_classes` more.
@@ -37,6 +37,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise not_a_tensor(tensor, "one_hot")
     if tensor.dtype is not int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if isinstance(num_classes, Tensor) and num_classes.dim() == 0 and _is_integer(num_classes):
+        num_classes = num_classes.item()
     if not isinstance(num_classes, int) or isinstance(num_classes, bool):
         raise TypeError(f"one_hot(): argument 'num_classes' must be int, not {type(num_classes).__name__}")
     if not -(1 << 63) <= num_classes < 1 << 63:
@@ -57,6 +59,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise NotImplementedError("one_hot: expected num_classes for a tensor on the meta device, but got -1")
     places = tensor.contiguous().unsqueeze(-1)
     return places.eq(_ops.arange(num_classes, dtype=int64, device=tensor.device)).to(int64)
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is bool_)
 
 
 @overridable

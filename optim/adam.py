@@ -13,6 +13,7 @@ from .optimizer import (
     Loss,
     Optimizer,
     Params,
+    _use_grad_for_differentiable,
     by_device,
     check_capturable,
     check_number,
@@ -107,6 +108,7 @@ class Adam(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

@@ -9,7 +9,7 @@ from ..autograd import enable_grad
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .line_search import Point, strong_wolfe
-from .optimizer import Loss, Optimizer, Params
+from .optimizer import Loss, Optimizer, Params, _use_grad_for_differentiable
 from .single import check_rate, rate_of
 
 __all__ = ["LBFGS"]
@@ -82,6 +82,7 @@ class LBFGS(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Several directions, each with its step; gives the loss before the first. Raises TypeError without closure."""
         if closure is None:

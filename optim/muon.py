@@ -9,7 +9,7 @@ from typing import overload
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import bfloat16
-from .optimizer import Loss, Optimizer, Params, loss_of
+from .optimizer import Loss, Optimizer, Params, _use_grad_for_differentiable, loss_of
 from .single import rate_of
 
 __all__ = ["Muon"]
@@ -92,6 +92,7 @@ class Muon(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

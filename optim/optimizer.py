@@ -28,6 +28,16 @@ Loss = TypeVar("Loss", bound=SupportsFloat)
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 
+class _RequiredParameter:
+    """In an optimizer's defaults: an option that every group has to give (`torch.optim.optimizer.required`)."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
 class Optimizer:
     """Parameters in groups, each with options; a subclass says what a step does to a group (`torch.optim.Optimizer`).
 
@@ -57,7 +67,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Have every `step` run its hooks, with gradients off unless the group differentiates through it."""
+        """Have every `step` run its hooks."""
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _stepping(cls.__dict__["step"])  # type: ignore[method-assign]
@@ -104,6 +114,11 @@ class Optimizer:
                 "all optimizer param groups should be with/without names. cannot add param group "
                 f"{'with' if names else 'without'} names to the optimizer"
             )
+        for name, value in self.defaults.items():
+            if value is required and name not in param_group:
+                raise ValueError(
+                    f"parameter group didn't specify a value of required optimization parameter {name}"
+                )
         group = {**self.defaults, **param_group, "params": members}
         if names:
             group["param_names"] = names
@@ -254,7 +269,7 @@ HOOKS = (
 
 
 def _stepping(step: Step) -> Step:
-    """A `step` with its hooks; gradients are recorded only where an option asks for them."""
+    """A `step` with its hooks. Whether it records gradients is for it to say: it may compute them itself."""
 
     @functools.wraps(step)
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -269,14 +284,24 @@ def _stepping(step: Step) -> Step:
                             f"{step} must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
                         )
                     args, kwargs = replaced
-            with set_grad_enabled(bool(self.defaults.get("differentiable"))):
-                result = step(*args, **kwargs)
+            result = step(*args, **kwargs)
             for hook in [*hooks["step_post"].values()]:
                 hook(self, args, kwargs)
             return result
         except BaseException:
             hide_inner_frames()
             raise
+
+    return stepped  # type: ignore[return-value]
+
+
+def _use_grad_for_differentiable(step: Step) -> Step:
+    """A `step` that records gradients only where the option ``differentiable`` asks for them."""
+
+    @functools.wraps(step)
+    def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            return step(self, *args, **kwargs)
 
     return stepped  # type: ignore[return-value]
 

@@ -12,6 +12,7 @@ from .optimizer import (
     Loss,
     Optimizer,
     Params,
+    _use_grad_for_differentiable,
     by_device,
     check_number,
     check_options,
@@ -85,6 +86,7 @@ class SGD(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

@@ -8,7 +8,16 @@ from typing import Any, overload
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import float32, float64, get_default_dtype
-from .optimizer import Group, Loss, Optimizer, Rate, check_capturable, check_number, loss_of
+from .optimizer import (
+    Group,
+    Loss,
+    Optimizer,
+    Rate,
+    _use_grad_for_differentiable,
+    check_capturable,
+    check_number,
+    loss_of,
+)
 
 __all__ = ["SingleOptimizer"]
 
@@ -42,6 +51,7 @@ class SingleOptimizer(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
+    @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """One step; gives the closure's loss."""
         loss = loss_of(closure)

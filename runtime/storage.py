@@ -6,6 +6,8 @@ somebody asks for it; the root array or pointer is its identity, so that all vie
 
 from __future__ import annotations
 
+import mmap
+import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ from .device import CPU
 from .device import device as Device
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .tensor_impl import TensorImpl
 
 _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
@@ -111,6 +115,79 @@ class Storage:
     def follow(self, tensor: TensorImpl) -> None:
         """Have `tensor` see later resizes of this storage."""
         self._tensors[id(tensor)] = tensor
+
+    @staticmethod
+    def from_file(filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
+        """The bytes of a file as memory, read when they are needed (`torch.UntypedStorage.from_file`).
+
+        Args:
+            filename: The file.
+            shared: Whether writes go to the file, which is made or lengthened where needed; else they stay in memory.
+            nbytes: How many bytes, from the first.
+
+        Raises:
+            RuntimeError: The file cannot be opened, or is shorter.
+        """
+        mode = ("r+b" if os.path.exists(filename) else "w+b") if shared else "rb"
+        try:
+            with open(filename, mode) as file:
+                length = os.fstat(file.fileno()).st_size
+                if shared and length < nbytes:
+                    file.truncate(nbytes)
+                elif length < nbytes:
+                    raise RuntimeError(
+                        f"file <{filename}> size <{length}> is smaller than the required mapping size <{nbytes}>"
+                    )
+                if nbytes == 0:
+                    return Storage(np.empty(0, np.uint8), CPU)
+                access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+                mapped = mmap.mmap(file.fileno(), nbytes, access=access)
+        except OSError as error:
+            way = "read-write" if shared else "read-only"
+            raise RuntimeError(
+                f"unable to open file <{filename}> in {way} mode: {error.strerror} ({error.errno})"
+            ) from None
+        root = np.frombuffer(mapped, np.uint8)
+        storage = _storages[id(root)] = Storage(root, CPU)
+        storage.resizable = False
+        return storage
+
+    def untyped(self) -> Storage:
+        """Itself."""
+        return self
+
+    def bytes_on_host(self) -> NDArray[np.uint8]:
+        """The bytes of a storage on the CPU, as an array over the same memory. Raises NotImplementedError elsewhere."""
+        if self.device is not CPU:
+            raise NotImplementedError(f"a storage's bytes are reached on the CPU only, not on {self.device}")
+        return np.ndarray(self.nbytes(), np.uint8, in_memory_order(self.root))
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """A byte, or the bytes of a slice as a storage over the same memory."""
+        if isinstance(index, int):
+            return int(self.bytes_on_host()[self._position(index)])
+        if not isinstance(index, slice):
+            raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
+        start, stop, step = index.indices(self.nbytes())
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+        part = Storage(self.bytes_on_host()[start : max(start, stop)], self.device)
+        part.resizable = False
+        return part
+
+    def __setitem__(self, index: int | slice, value: int) -> None:
+        """Write a byte, or one value to all bytes of a slice."""
+        if isinstance(index, slice):
+            self[index].bytes_on_host()[...] = value
+        else:
+            self.bytes_on_host()[self._position(index)] = value
+
+    def _position(self, index: int) -> int:
+        size = self.nbytes()
+        position = index + size if index < 0 else index
+        if not 0 <= position < size:
+            raise IndexError(f"index {position} out of range for storage of size {size}")
+        return position
 
     def __repr__(self) -> str:
         return f"Storage(nbytes={self.nbytes()}, device='{self.device}')"

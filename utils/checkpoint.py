@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from .. import nn
 from ..autograd import Function, backward, enable_grad, no_grad
+from ..cuda.random import get_rng_state, set_rng_state
 from ..dispatch.autograd.graph import current_task, know_tasks
 from ..dispatch.autograd.saved_tensors import saved_tensors_hooks
 from ..dispatch.generated import functions as _ops
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointError",
     "CheckpointFunction",
+    "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "detach_variable",
+    "get_device_states",
     "noop_context_fn",
     "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 Result = TypeVar("Result")
@@ -392,3 +397,61 @@ def _recorded(
         result = function(*args, **kwargs)
     call.is_complete = True
     return result
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each tensor as a leaf that requires grad if it does; anything else as it is
+    (`torch.utils.checkpoint.detach_variable`).
+
+    Raises:
+        RuntimeError: `inputs` is not a tuple.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.utils.checkpoint import detach_variable
+        >>> y = tt.ones(1, requires_grad=True) * 2
+        >>> y.is_leaf, detach_variable((y,))[0].is_leaf
+        (False, True)
+    """
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}"
+        )
+    return tuple(
+        each.detach().requires_grad_(each.requires_grad) if isinstance(each, Tensor) else each
+        for each in inputs
+    )
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn where no tensor among `inputs` requires grad (`torch.utils.checkpoint.check_backward_validity`)."""
+    if not any(isinstance(each, Tensor) and each.requires_grad for each in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The CUDA devices of tensors, in tuples, lists and dicts too, and the states of their generators
+    (`torch.utils.checkpoint.get_device_states`). The CPU's is not among them.
+    """
+    devices = list(dict.fromkeys(_cuda_devices(args)))
+    return devices, [get_rng_state(device) for device in devices]
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Give generators of CUDA devices states back (`torch.utils.checkpoint.set_device_states`)."""
+    for device, state in zip(devices, states, strict=False):
+        set_rng_state(state, device)
+
+
+def _cuda_devices(value: Any) -> Iterator[int]:
+    if isinstance(value, Tensor):
+        if value.is_cuda:
+            yield value.get_device()
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _cuda_devices(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _cuda_devices(each)

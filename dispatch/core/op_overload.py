@@ -6,7 +6,7 @@ Objects are made as they are asked for, and equal where they name the same opera
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.dispatch_key_set import DispatchKeySet
@@ -253,6 +253,17 @@ class Ops:
         if namespace.startswith("__") or (namespace.startswith("_") and namespace not in dir(self)):
             raise AttributeError(namespace)
         return OpNamespace(namespace)
+
+    def load_library(self, path: str) -> NoReturn:
+        """Raises OSError: operators in libraries that were compiled against PyTorch cannot be loaded
+        (`torch.ops.load_library`). `tt.library` registers those that are written in Python.
+        """
+        raise OSError(f"Could not load this library: {path}: it would need PyTorch's own libraries")
+
+    @property
+    def loaded_libraries(self) -> set[str]:
+        """The libraries that were loaded: none."""
+        return set()
 
     def __dir__(self) -> list[str]:
         return sorted({name.partition("::")[0] for name in list(Dispatcher.singleton().packets)})

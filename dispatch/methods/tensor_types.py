@@ -6,7 +6,7 @@ A type is what `isinstance` asks and what makes tensors of its dtype: of sizes, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -89,6 +89,13 @@ class TensorType:
         if not isinstance(instance, TensorImpl):
             return False
         return instance.dtype is self.dtype and instance.device.type == self.device_type
+
+    def __or__(self, other: Any) -> Any:
+        """A union with another type, for annotations."""
+        return Union[self, other]  # noqa: UP007 - the bar is what this defines
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __call__(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
         return constructed(self.dtype, Device(self.device_type), data, device, named)

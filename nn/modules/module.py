@@ -9,9 +9,11 @@ from ...dispatch.autograd.node import RemovableHandle
 from ...dispatch.tensor import Tensor
 from ...runtime.traceback_filter import hide_inner_frames
 from .conversion import ConversionMixin
-from .module_hooks import HOOK_TABLES, added, call_with_hooks
+from .module_hooks import HOOK_TABLES, LastOperationHook, added, call_with_hooks
 from .parameter import Buffer, Parameter
+from .state_dict import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401 - other packages import it here
 from .state_dict import STATE_DICT_HOOK_TABLES, StateDictMixin
+from .state_dict import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 
 __all__ = ["Module"]
 
@@ -401,6 +403,14 @@ class Module(ConversionMixin, StateDictMixin):
         if always_call:
             flags.append(self._forward_hooks_always_called)
         return added(self._forward_hooks, hook, prepend, *flags)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` at the last operation of `forward`; its result takes the place
+        of `grad_input`. PyTorch advises against it: use `register_full_backward_hook`.
+
+        The gradients are those of the operation that made the first tensor of the result, not the module's.
+        """
+        return self.register_forward_hook(LastOperationHook(hook))
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False

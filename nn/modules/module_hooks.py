@@ -65,6 +65,20 @@ def through_boundary(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, lis
     return tuple(result), node, places
 
 
+class LastOperationHook:
+    """A forward hook that puts a backward hook on the operation which made the result."""
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def __call__(self, module: Any, args: Any, result: Any) -> None:
+        while isinstance(result, tuple | list | dict) and result:
+            values = list(result.values()) if isinstance(result, dict) else result
+            result = next((each for each in values if isinstance(each, Tensor)), values[0])
+        if isinstance(result, Tensor) and result.grad_fn is not None:
+            result.grad_fn.register_hook(lambda inputs, outputs: self.hook(module, inputs, outputs))
+
+
 class BackwardHook:
     """One call's backward hooks: ``pre(module, grad_output)``, then ``hook(module, grad_input, grad_output)``."""
 

@@ -37,6 +37,26 @@ class IncompatibleKeys(_Keys):
         return f"_{super().__repr__()}" if any(self) else "<All keys matched successfully>"
 
 
+class _ReplacingHook:
+    """A hook of a state dictionary that may return another in its place."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(*args)
+
+
+class _HookWithoutModule:
+    """A hook that is called without the module."""
+
+    def __init__(self, hook: Callable[..., None]) -> None:
+        self.hook = hook
+
+    def __call__(self, module: Any, *args: Any) -> None:
+        self.hook(*args)
+
+
 class StateDictMixin:
     """The methods of `Module` that save and load."""
 
@@ -97,7 +117,9 @@ class StateDictMixin:
             if module is not None:
                 module.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in self._state_dict_hooks.values():
-            hook(self, found, prefix, metadata)
+            changed = hook(self, found, prefix, metadata)
+            if changed is not None and isinstance(hook, _ReplacingHook):
+                found = changed
         return found  # type: ignore[no-any-return]
 
     def _load_from_state_dict(
@@ -220,6 +242,16 @@ class StateDictMixin:
     def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata)`` after it; it may change the dictionary."""
         return added(self._state_dict_hooks, hook)
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """As `register_state_dict_post_hook`, but what the hook returns, unless None, is given in its place."""
+        return added(self._state_dict_hooks, _ReplacingHook(hook))
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., None], with_module: bool = False
+    ) -> RemovableHandle:
+        """As `register_load_state_dict_pre_hook`; the hook gets the module only if `with_module` is true."""
+        return added(self._load_state_dict_pre_hooks, hook if with_module else _HookWithoutModule(hook))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)``

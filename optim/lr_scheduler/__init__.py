@@ -18,7 +18,7 @@ _MODULES = {
         "ConstantLR ExponentialLR LambdaLR LinearLR MultiStepLR MultiplicativeLR PolynomialLR StepLR"
     ),
     ".plateau": "ReduceLROnPlateau",
-    ".scheduler": "LRScheduler",
+    ".scheduler": "LRScheduler _LRScheduler",
 }
 
 if TYPE_CHECKING:
@@ -28,5 +28,6 @@ if TYPE_CHECKING:
     from .factors import *
     from .plateau import *
     from .scheduler import *
+    from .scheduler import _LRScheduler as _LRScheduler
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -184,3 +184,7 @@ def for_each_group(name: str, optimizer: Optimizer, value: Rate | Sequence[Rate]
 def state_of_callable(function: Callable[..., Any]) -> dict[str, Any] | None:
     """What an object that is called has to save; a function has nothing."""
     return None if isinstance(function, types.FunctionType) else dict(function.__dict__)
+
+
+class _LRScheduler(LRScheduler):
+    """The name that the base had before; programs derive from it (`torch.optim.lr_scheduler._LRScheduler`)."""

@@ -1,8 +1,9 @@
 """`tt.utils.data`: samples of a data set, drawn in some order and put together in batches (`torch.utils.data`).
 
-`dataset.py` has what samples come from, `sampler.py` the orders, `collate.py` how a batch is made, `fetching.py` how
-it is fetched, `dataloader.py` the loop over all of it. With workers, `worker_batches.py` orders batches from processes
-that do what `worker.py` says, and `transport.py` brings them.
+`dataset.py` has what samples come from, `sampler.py` the orders, `distributed.py` that of one process among several,
+`collate.py` how a batch is made, `fetching.py` how it is fetched, `dataloader.py` the loop over all of it. With
+workers, `worker_batches.py` orders batches from processes that do what `worker.py` says, and `transport.py` brings
+them.
 """
 
 from .collate import default_collate, default_convert
@@ -17,6 +18,7 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
+from .distributed import DistributedSampler
 from .sampler import (
     BatchSampler,
     RandomSampler,
@@ -33,6 +35,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -1,0 +1,53 @@
+"""Which devices have operators over lists of tensors, and tensors grouped by what those take together
+(`torch.utils._foreach_utils`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dispatch.tensor import Tensor
+from ..nn.modules.parameter import Parameter
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import dtype as ScalarType
+
+TensorListList = list[list[Tensor | None]]
+Key = tuple[Device, ScalarType]
+
+
+def _get_foreach_kernels_supported_devices() -> list[str]:
+    """The devices on which an optimizer takes operators over lists unless told otherwise."""
+    return ["cuda"]
+
+
+def _get_fused_kernels_supported_devices() -> list[str]:
+    """The devices on which an optimizer may take one operator for a step."""
+    return ["cuda", "cpu"]
+
+
+def _device_has_foreach_support(device: Device) -> bool:
+    """Whether operators over lists serve a device: on the CPU, too."""
+    return device.type in (*_get_foreach_kernels_supported_devices(), "cpu")
+
+
+def _has_foreach_support(tensors: Sequence[Tensor | None], device: Device) -> bool:
+    """Whether operators over lists serve these tensors."""
+    return _device_has_foreach_support(device) and all(
+        t is None or type(t) in (Tensor, Parameter) for t in tensors
+    )
+
+
+def _group_tensors_by_device_and_dtype(
+    tensorlistlist: TensorListList, with_indices: bool = False
+) -> dict[Key, tuple[TensorListList, list[int]]]:
+    """Lists of equal length divided by the device and dtype of the first list's tensors, with their places in it."""
+    groups: dict[Key, tuple[TensorListList, list[int]]] = {}
+    for place, first in enumerate(tensorlistlist[0]):
+        assert first is not None
+        lists, places = groups.setdefault((first.device, first.dtype), ([[] for _ in tensorlistlist], []))
+        for into, given in zip(lists, tensorlistlist, strict=True):
+            if given:
+                into.append(given[place])
+        if with_indices:
+            places.append(place)
+    return groups
