@@ -23,6 +23,7 @@ from . import distributions as distributions
 from . import fft as fft
 from . import func as func
 from . import functional as functional
+from . import fx as fx
 from . import library as library
 from . import linalg as linalg
 from . import nn as nn
@@ -179,15 +180,19 @@ newaxis = None
 UntypedStorage = _Storage
 ops = _Ops()
 
-# The first stands above the root, which does not import it; the second is for tests alone.
+# The first stands above the root, which does not import it; the others are for programs that ask for them.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
+    from . import hub as hub
+    from . import jit as jit
     from . import random as random
     from . import signal as signal
     from . import testing as testing
     from . import triton_kernels as triton_kernels
     from . import types as types
 else:
+    hub = _LazyModule(f"{__package__}.hub")
+    jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")
@@ -217,6 +222,7 @@ if not _typing.TYPE_CHECKING:
             *_functions.__all__,
             *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
             "__version__",
+            "_assert",
             "_segment_reduce",
         }
         - _DERIVATIVES

@@ -80,7 +80,7 @@ class _Loader(importlib.abc.Loader):
         """The module's code, for ``python -m``."""
         spec = importlib.util.find_spec(self.own_name)
         loader: Any = spec and spec.loader
-        return loader.get_code(self.own_name) if loader else None  # type: ignore[no-any-return]
+        return loader.get_code(self.own_name) if loader else None
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -148,7 +148,7 @@ def _spec_of(own_name: str) -> importlib.machinery.ModuleSpec | None:
 
 def _install() -> None:
     """Make `import torch` import this package from now on. A second call changes nothing."""
-    root = sys.modules[_OURS]
+    root: Any = sys.modules[_OURS]
     present = sys.modules.get(_THEIRS)
     if present is root:
         return

@@ -79,6 +79,15 @@ def truncated(value: float, name: str) -> int:
         ) from None
 
 
+def rounded(value: float, dtype: ScalarType) -> float:
+    """A number as the nearest one of a floating dtype, infinite where it is beyond the largest."""
+    with np.errstate(over="ignore"):
+        return float(np.float64(value).astype(dtype.np))
+
+
+ROUNDED_IN_WHERE = frozenset({"bool", "float16", "bfloat16"})
+"""Dtypes to which `where` brings any number, as PyTorch does; others refuse one that they cannot hold."""
+
 MAX_FITTING = 256
 
 
@@ -102,10 +111,10 @@ def fitting_number(dtype: ScalarType) -> Callable[[Any], Any]:
 def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
     """A Python number as a 0-d array of `dtype`.
 
-    Floats are truncated towards zero for integral dtypes; a negative number wraps for an unsigned one;
+    Floats are truncated towards zero for integral dtypes; a negative integer wraps for an unsigned one;
     infinities and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range
-    (NaN is out of every integral one), and for a complex
-    number with an imaginary part where the dtype is real.
+    (NaN is out of every integral one), and for a complex number with an imaginary part where the dtype is real;
+    OverflowError for an integer of more than 64 bits.
     """
     if dtype.name == "bool":
         return np.array(bool(value), dtype.np)
@@ -126,10 +135,12 @@ def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
         if math.isfinite(number) and abs(number) > float(limits.max):
             raise overflow_error(dtype)
         return np.array(number, dtype.np)
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
+    limits = integer_limits(dtype)
+    if isinstance(value, float) and not limits.min <= value <= limits.max:
         raise overflow_error(dtype)
     whole = int(value)
-    limits = integer_limits(dtype)
     if limits.min == 0 and -limits.max <= whole < 0:
         whole += int(limits.max) + 1
     if not limits.min <= whole <= limits.max:

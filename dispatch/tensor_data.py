@@ -204,7 +204,7 @@ def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
     limits = integer_limits(dtype)
     if any(issubclass(kind, float | np.floating) for kind in set(map(type, leaves))):
         array = np.array(leaves, np.float64)
-        if not (np.abs(array) < 2.0**63).all():
+        if not ((array >= float(limits.min)) & (array <= float(limits.max)) & (array < 2.0**64)).all():
             raise overflow_error(dtype)
         array = array.astype(np.int64)
     else:

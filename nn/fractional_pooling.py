@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..dispatch.structured.meta.dims import wrap_dim
+from ..runtime.tensor_impl import TensorImpl
 
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
@@ -32,10 +33,13 @@ def _pooled(
     samples: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     name = f"fractional_max_pool{rank}d"
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if not isinstance(input, TensorImpl):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     sizes = tuple(input.shape)
     if output_size is None:
-        if output_ratio is None:
-            raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+        assert output_ratio is not None
         ratios = [output_ratio] * rank if isinstance(output_ratio, (int, float)) else list(output_ratio)
         if len(ratios) != rank:
             raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")

@@ -60,7 +60,6 @@ class Optimizer:
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         self._hooks: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
-        self._next_hook = itertools.count()
         given: list[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -213,9 +212,9 @@ class Optimizer:
             hook(self)
 
     def _add_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-        number = next(self._next_hook)
-        self._hooks[kind][number] = hook
-        return RemovableHandle(self._hooks[kind], number)
+        handle = RemovableHandle(self._hooks[kind])
+        self._hooks[kind][handle.id] = hook
+        return handle
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before `step`; new ``(args, kwargs)`` take their place.
@@ -257,7 +256,6 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._hooks = {name: {} for name in HOOKS}
-        self._next_hook = itertools.count()
 
 
 HOOKS = (

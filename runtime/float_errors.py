@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,8 @@ def quietly(function: Callable[..., Any], line: int = 0) -> Callable[..., Any]:
             longer than the buffer: from `LINE` on the buffer has that length.
     """
     context = _quiet_lines if line >= LINE else _quiet
-    make = None
-    if function.__class__ is FunctionType and not function.__defaults__:
-        code = function.__code__
-        if not code.co_flags & _VARIADIC and not code.co_kwonlyargcount:
-            count = code.co_argcount
-            make = _makers.get(count) or _wrapper_maker(count)
-    called = (make or _wrapper_maker(-1))(function, context.run, context)
+    make = _makers_of_code.get(getattr(function, "__code__", None)) or _maker_for(function)
+    called = make(function, context.run, context)
     if context is _quiet:
         called.alone = function  # type: ignore[attr-defined]
     return called
@@ -74,15 +69,36 @@ def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return alone
 
 
-_makers: dict[int, Callable[..., Callable[..., Any]]] = {}
+_Maker = Callable[..., Callable[..., Any]]
+
+_makers: dict[int, _Maker] = {}
+"""By the number of positional arguments, -1 for any."""
+
+_makers_of_code: dict[CodeType | None, _Maker] = {}
+"""By the code of a function: kernels are closures of the same code, made anew for each plan."""
+
+MOST_CODES = 4096
 
 
-def _wrapper_maker(count: int) -> Callable[..., Callable[..., Any]]:
+def _maker_for(function: Callable[..., Any]) -> _Maker:
+    """What makes the wrapper of a function, kept for all functions of its code."""
+    if function.__class__ is not FunctionType or function.__defaults__:
+        return _wrapper_maker(-1)
+    code = function.__code__
+    takes_more = code.co_flags & _VARIADIC or code.co_kwonlyargcount
+    make = _wrapper_maker(-1 if takes_more else code.co_argcount)
+    if len(_makers_of_code) >= MOST_CODES:
+        _makers_of_code.clear()
+    _makers_of_code[code] = make
+    return make
+
+
+def _wrapper_maker(count: int) -> _Maker:
     """What makes the wrapper of a function of so many arguments, -1 for any number.
 
     It is written out, since to take arguments as a tuple would cost 100 ns.
     """
-    made: Callable[..., Callable[..., Any]] | None = _makers.get(count)
+    made: _Maker | None = _makers.get(count)
     if made is not None:
         return made
     parameters = "*args" if count < 0 else ", ".join([f"v{i}" for i in range(count)])

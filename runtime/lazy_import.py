@@ -50,7 +50,7 @@ def lazy_names(
 class LazyModule(ModuleType):
     """What stands for a module in a namespace until something imports it.
 
-    Importing the module puts it in this place.
+    Importing the module puts it in this place. What is set on it is set on the module.
 
     Args:
         name: the module's full name.
@@ -66,6 +66,12 @@ class LazyModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(import_module(self.__name__), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(import_module(self.__name__), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(import_module(self.__name__), name)
 
     def __dir__(self) -> list[str]:
         return dir(import_module(self.__name__))

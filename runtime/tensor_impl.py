@@ -166,7 +166,7 @@ class TensorImpl:
             dim = only_name("stride", dim, axis)
         if dim is None:
             return self._spec.strides
-        try: return self._spec.strides[self._wrapped(dim)]  # fmt: skip
+        try: return self._spec.strides[self._wrapped(dim, "stride")]  # fmt: skip
         except BaseException:
             hide_inner_frames()
             raise
@@ -198,22 +198,25 @@ class TensorImpl:
             dim = only_name("size", dim, axis)
         if dim is None:
             return self._spec.shape
-        try: return self._spec.sizes[self._wrapped(dim)]  # fmt: skip
+        try: return self._spec.sizes[self._wrapped(dim, "size")]  # fmt: skip
         except BaseException:
             hide_inner_frames()
             raise
 
-    def _wrapped(self, dim: int | str) -> int:
+    def _wrapped(self, dim: int | str, name: str) -> int:
         rank = self._spec.ndim
         try:
             if -rank <= dim < rank:  # type: ignore[operator]
                 return dim % rank  # type: ignore[return-value]
-        except TypeError:
-            if not isinstance(dim, str):
-                raise
-            from .dimname import position_of
+        except (TypeError, RuntimeError):
+            if isinstance(dim, str):
+                from .dimname import position_of
 
-            return position_of(dim, self._spec.names)
+                return position_of(dim, self._spec.names)
+        if not hasattr(dim, "__index__") or isinstance(dim, TensorImpl):
+            raise TypeError(f"{name}(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
+        if not -(2**63) <= dim < 2**63:  # type: ignore[operator]
+            raise ValueError(f"Overflow when unpacking long long: {name}(): argument 'dim' is {dim}")
         if rank == 0 and dim in (0, -1):
             raise IndexError(f"dimension specified as {dim} but tensor has no dimensions")
         raise IndexError(

@@ -82,3 +82,13 @@ def test_namespaces_that_are_loaded_late() -> None:
     assert_type(tt.testing.make_tensor(2, dtype=tt.float32, device="cpu"), tt.Tensor)
     assert_type(tt.amp.GradScaler("cpu", enabled=False), tt.amp.GradScaler)
     assert_type(tt.signal.windows.hann(3), tt.Tensor)
+
+
+def test_graphs() -> None:
+    module = tt.fx.symbolic_trace(lambda x: tt.relu(x))
+    assert_type(module, tt.fx.GraphModule)
+    assert_type(module.graph, tt.fx.Graph)
+    assert_type(module.graph.find_nodes(op="call_function", target=tt.relu), list[tt.fx.Node])
+    assert_type(next(iter(module.graph.nodes)), tt.fx.Node)
+    assert_type(module.code, str)
+    assert_type(tt.fx.Transformer(module).transform(), tt.fx.GraphModule)

@@ -1,7 +1,10 @@
 """`tt.utils`: tools beside tensors (`torch.utils`).
 
+* `benchmark`: timing pieces of programs;
 * `checkpoint`: recomputing in backward what forward did not keep;
 * `data`: samples in batches;
+* `hooks`: what takes hooks away again; `swap_tensors`;
+* `_pytree`: trees of containers, by PyTorch's private name that programs use all the same;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
 The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator
@@ -15,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import nn
 from ..dispatch.methods.privateuse1 import generate_methods
@@ -26,12 +29,38 @@ from ..runtime.scalar_type import dtype
 
 ROOT = __package__.rpartition(".")[0]
 
-__all__ = ["checkpoint", "data", "generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
+__all__ = [
+    "benchmark",
+    "checkpoint",
+    "data",
+    "generate_methods_for_privateuse1_backend",
+    "hooks",
+    "rename_privateuse1_backend",
+    "set_module",
+    "swap_tensors",
+]
 
 if TYPE_CHECKING:
-    from . import checkpoint, data
+    from . import _python_dispatch as _python_dispatch
+    from . import _pytree as _pytree
+    from . import benchmark, checkpoint, data, hooks
+    from .swapping import swap_tensors
 else:
-    __getattr__, __dir__, _ = lazy_names(__name__, {}, ("checkpoint", "data"))
+    __getattr__, __dir__, _ = lazy_names(
+        __name__,
+        {".swapping": "swap_tensors"},
+        ("_pytree", "_python_dispatch", "benchmark", "checkpoint", "data", "hooks"),
+    )
+
+
+def set_module(obj: Any, mod: str) -> None:
+    """Say in which module an object is found, for printing (`torch.utils.set_module`).
+
+    Raises TypeError for a module that is not named by a str.
+    """
+    if not isinstance(mod, str):
+        raise TypeError("The mod argument should be a string")
+    obj.__module__ = mod
 
 
 def generate_methods_for_privateuse1_backend(

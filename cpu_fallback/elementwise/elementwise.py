@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.scalars import element_of, truncated
+from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, truncated
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
@@ -150,6 +150,8 @@ BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
 def constants_for(call: StructuredCall, name: str, np_dtype: Any, kind: type) -> Constants:
     """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
     if call.name.rstrip("_") in BOUNDED:
+        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+    if call.name == "where" and compute_dtype_of(call).name not in ROUNDED_IN_WHERE:
         return RangedConstants(np_dtype, kind, compute_dtype_of(call))
     if name == "alpha" and np_dtype.kind in "iu":
         return RangedConstants(np_dtype, kind, compute_dtype_of(call))

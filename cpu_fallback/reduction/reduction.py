@@ -25,7 +25,7 @@ from .blocks import (
     over_streamed,
 )
 from .half_words import over_half_words
-from .line_reductions import SHORT_LINE, line_extrema, line_sums
+from .line_reductions import DIRECT, SHORT_LINE, line_extrema, line_sums
 from .sums import (
     SMALL,
     added_rows,
@@ -119,8 +119,13 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
         _tell("sums of lines", spec, dims, "are contiguous lines")
-        into = quietly(lambda out, array: np.copyto(out, line_sums(array).reshape(sizes)))
-        return PlannedKernel(into, None if _keepdims(call) else line_sums)
+
+        def into(out: Any, array: Any) -> None:
+            np.copyto(out, line_sums(array).reshape(sizes))
+
+        # np.einsum looks at no floating-point errors, and a copy within a dtype has none; sums of runs have some.
+        fresh = None if _keepdims(call) else line_sums
+        return PlannedKernel(into, fresh, quiet=spec.sizes[dims[0]] > DIRECT)
     by_rows = sum_of_rows(spec, dims, np_dtype)
     if out_spec.np_dtype == np_dtype and by_rows is not None:
         _tell("sums of rows", spec, dims, "lie across rows of memory")

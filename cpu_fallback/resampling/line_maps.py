@@ -310,7 +310,7 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
 
     def into(out: Array, array: Array, *values: Any) -> None:
         value = values[0] if fixed is None else fixed
-        number = element_of(value, dtype) if dtype.is_integral else np.asarray(value).astype(out.dtype)
+        number = element_of(value, dtype)
         if whole:
             out[...] = number
             return

@@ -132,6 +132,7 @@ class _Handles(RemovableHandle):
     __slots__ = ("_all",)
 
     def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        super().__init__({})
         self._all = handles
 
     def remove(self) -> None:

@@ -125,40 +125,79 @@ class GradientEdge(NamedTuple):
 class NodeHooks:
     """Hooks of one node: on single outputs, for retain_grad (by output, after those), before it, and after it."""
 
-    __slots__ = ("_next", "post", "pre", "retain", "tensor")
+    __slots__ = ("post", "pre", "retain", "tensor")
 
     def __init__(self) -> None:
         self.pre: dict[int, Callable[..., Any]] = {}
         self.post: dict[int, Callable[..., Any]] = {}
         self.tensor: dict[int, tuple[int, Callable[[Any], Any]]] = {}
         self.retain: dict[int, Callable[[Any], None]] = {}
-        self._next = itertools.count()
 
     def add(self, hooks: dict[int, Any], hook: Any) -> RemovableHandle:
         """Register under a new number."""
-        number = next(self._next)
-        hooks[number] = hook
-        return RemovableHandle(hooks, number)
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
 
 
 class RemovableHandle:
-    """Takes a hook away again (`torch.utils.hooks.RemovableHandle`)."""
+    """Takes a hook away again (`torch.utils.hooks.RemovableHandle`).
 
-    __slots__ = ("_hooks", "_number")
+    Args:
+        hooks_dict: the dictionary that holds the hook under the number `id`. One that can be held weakly is.
+        extra_dict: a dictionary, or a list of them, from which the number is removed too.
 
-    def __init__(self, hooks: dict[int, Any], number: int) -> None:
-        self._hooks = hooks
-        self._number = number
+    Example:
+        >>> from collections import OrderedDict
+        >>> from triten.utils.hooks import RemovableHandle
+        >>> hooks = OrderedDict()
+        >>> handle = RemovableHandle(hooks)
+        >>> hooks[handle.id] = print
+        >>> handle.remove()
+        >>> len(hooks)
+        0
+    """
+
+    __slots__ = ("__weakref__", "_dicts", "id")
+
+    id: int
+    _numbers: ClassVar[itertools.count[int]] = itertools.count()
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        extra = [extra_dict] if isinstance(extra_dict, dict) else extra_dict or []
+        self._dicts = tuple([_held(each) for each in (hooks_dict, *extra)])
+        self.id = next(RemovableHandle._numbers)
 
     def remove(self) -> None:
         """Remove the hook; again is no error."""
-        self._hooks.pop(self._number, None)
+        for held in self._dicts:
+            hooks = held()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        hooks, *extra = (held() for held in self._dicts)
+        return hooks, self.id, tuple(extra)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id, extra = state
+        self._dicts = tuple([_held({} if each is None else each) for each in (hooks, *extra)])
+        # Numbers that come later are not those that have been read.
+        RemovableHandle._numbers = itertools.count(max(self.id + 1, next(RemovableHandle._numbers)))
 
     def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.remove()
+
+
+def _held(hooks: Any) -> Callable[[], Any]:
+    """What gives a dictionary: weakly, where it can be held so, as `OrderedDict` can."""
+    try:
+        return weakref.ref(hooks)
+    except TypeError:
+        return lambda: hooks
 
 
 class AutogradMeta:
@@ -215,6 +254,10 @@ class NotImplementedBackward(Node):
 
     def backward(self, *grads: Any) -> Sequence[Any]:
         raise RuntimeError(f"derivative for {self.operator} is not implemented")
+
+    def name(self) -> str:
+        """As PyTorch calls it."""
+        return "NotImplemented"
 
 
 def edge_of(tensor: Any) -> Edge | None:

@@ -69,7 +69,7 @@ def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The fallback of autograd keys: computes, and leaves a node that raises PyTorch's error in backward."""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    name = op.name
+    name = op.name.partition(".")[0]
     arguments = op.schema.arguments
     written = [
         place
@@ -108,6 +108,21 @@ def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         return out
 
     return record
+
+
+def gradient_refused(op: OperatorEntry, inner: Plan, argument: str) -> Plan:
+    """The plan where an argument requires grad of which the operator has no derivative: refused in grad mode."""
+    name = op.name.partition("::")[2].partition(".")[0]
+
+    def refuse(*runtime: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(*runtime)
+        raise RuntimeError(
+            f"The function '{name}' is not differentiable with respect to argument '{argument}'. This input cannot "
+            "have requires_grad True."
+        )
+
+    return refuse
 
 
 def _is_real(tensor: TensorImpl) -> bool:

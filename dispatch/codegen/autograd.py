@@ -70,7 +70,7 @@ def node_text(d: Derivative) -> str:
         lines.append("")
     signature = "*grads: Any" if several else "grad: Any"
     lines.append(f"    def backward(self, {signature}) -> Any:")
-    if several and not any(f.uses_grads for f in d.formulas):
+    if several and any(re.search(r"\bgrad\b", f.source) for f in d.formulas):
         lines.append("        grad = grads[0]")
     inputs = d.inputs
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
@@ -88,7 +88,7 @@ def node_text(d: Derivative) -> str:
 def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
     """The body of `backward` after the gradient is at hand."""
     inputs = d.inputs
-    formulas = [f for f in d.formulas if f.source != "None"]
+    formulas = d.formulas
     if one_list:
         return [line for f in formulas for line in _unpack_lines(d, f)] + [
             f"return list({_source(formulas[0])})"
@@ -119,7 +119,12 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
         lines.append(f"{local} = {function}(self, self.{local}, self.{local}_version)")
     lines += [f"{local_name(n)} = self.{local_name(n)}" for n in f.statics]
     names = result_names(d.function)
-    lines += [f"{n} = unpack_result(self, self.{n}, self.{n}_version, {names.index(n)})" for n in f.results]
+    for n in f.results:
+        number = names.index(n)
+        if d.differentiable_outputs[number]:
+            lines.append(f"{n} = unpack_result(self, self.{n}, self.{n}_version, {number})")
+        else:
+            lines.append(f"{n} = unpack(self, self.{n}, self.{n}_version)")
     return lines
 
 
@@ -130,7 +135,14 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     lines = [f"def plan_{function.identifier}(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:"]
     lines.append(f'    """{function.schema}"""')
     lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
+    for n in d.refused:
+        position = names.index(n)
+        lines.append(f"    if requires_grad(args[{position}]):")
+        lines.append(f'        return gradient_refused(op, inner, "{n}")')
     inputs = d.inputs
+    if d.silent:
+        needed = " or ".join(f"requires_grad(args[{names.index(n)}])" for n in inputs)
+        lines += [f"    if not ({needed}):", "        return inner"]
     one_list = len(inputs) == 1 and is_list(d.function, inputs[0])
     plain = [n for n in inputs if not is_list(d.function, n)]
     for n in plain:
@@ -218,9 +230,7 @@ def _plan_lines(
     saving: list[str] = []
     for n in saves:
         local = local_name(n)
-        users_of = list(
-            dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs if f.source != "None")
-        )
+        users_of = list(dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs))
         condition = " or ".join(
             ("edges[0] is not None" if inplace and u == "self" else f"needs_{local_name(u)}")
             for u in users_of
@@ -349,10 +359,8 @@ def _saving(name: str, out: str, spec: str) -> list[str]:
 
 def _kept(d: Derivative, names: list[str], name: str) -> str:
     """The argument, if some input that needs it requires grad, as source."""
-    users = dict.fromkeys(
-        i for f in d.formulas if name in f.saves for i in f.inputs if f.source != "None" and i != "self"
-    )
-    uses_self = any(name in f.saves and "self" in f.inputs and f.source != "None" for f in d.formulas)
+    users = dict.fromkeys(i for f in d.formulas if name in f.saves for i in f.inputs if i != "self")
+    uses_self = any(name in f.saves and "self" in f.inputs for f in d.formulas)
     conditions = [f"requires_grad(args[{names.index(u)}])" for u in users]
     if uses_self:
         conditions.append(f"requires_grad(args[{names.index('self')}])")
@@ -398,7 +406,17 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
             "unpack_result",
         }
     )
-    shared = sorted(words & {"clone_before_write", "partly_scaled", "requires_grad", "spec_of", "version_of"})
+    shared = sorted(
+        words
+        & {
+            "clone_before_write",
+            "gradient_refused",
+            "partly_scaled",
+            "requires_grad",
+            "spec_of",
+            "version_of",
+        }
+    )
     builtins = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
     written = formula_functions()
     manual: dict[str, list[str]] = {}

@@ -39,10 +39,11 @@ class Formula:
 
 @dataclass(frozen=True)
 class Derivative:
-    """An operator's derivative. `forward` has the tangents' formulas, by result."""
+    """An operator's derivative. `forward` has the tangents' formulas, by result; `silent` inputs get no gradient."""
 
     function: NativeFunction
     formulas: tuple[Formula, ...]
+    silent: tuple[str, ...]
     differentiable_outputs: tuple[bool, ...]
     node: str
     forward: dict[str, str]
@@ -53,6 +54,18 @@ class Derivative:
         """Differentiable inputs in schema order."""
         named = {i for f in self.formulas for i in f.inputs}
         return tuple(a.name for a in self.function.schema.arguments if a.name in named)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Tensors of which the file says nothing: a call is refused if one of them requires grad."""
+        named = {*self.inputs, *self.silent}
+        return tuple(
+            a.name
+            for a in self.function.schema.arguments
+            if base_type(a.type).name == "Tensor"
+            and a.name not in named
+            and not is_list(self.function, a.name)
+        )
 
 
 def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
@@ -79,13 +92,23 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
                 f"{location}: output_differentiability has {len(outputs)} entries for {len(schema.returns)} results"
             )
         forward = {name: str(fields.pop(name)) for name in result_names(function) if name in fields}
-        formulas = tuple(_formula(names, text, function, location) for names, text in fields.items())
+        silent = tuple(
+            name
+            for names, text in fields.items()
+            if text == "not_differentiable"
+            for name in _inputs(names, function, location)
+        )
+        formulas = tuple(
+            _formula(_inputs(names, function, location), text, function, location)
+            for names, text in fields.items()
+            if text != "not_differentiable"
+        )
         camel = _camel(function.base)
         number = counts.get(camel, 0)
         counts[camel] = number + 1
         node = f"{camel}Backward{number}"
         differentiable = tuple(outputs) if outputs is not None else (True,) * len(function.schema.returns)
-        out.append(Derivative(function, formulas, differentiable, node, forward, location))
+        out.append(Derivative(function, formulas, silent, differentiable, node, forward, location))
     return out
 
 
@@ -101,15 +124,17 @@ def result_names(function: NativeFunction) -> tuple[str, ...]:
     return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
 
 
-def _formula(names: Any, text: Any, function: NativeFunction, location: Location) -> Formula:
+def _inputs(names: Any, function: NativeFunction, location: Location) -> tuple[str, ...]:
     inputs = tuple(n.strip() for n in str(names).split(","))
-    arguments = {a.name: a for a in function.schema.arguments}
     for name in inputs:
-        if name not in arguments:
+        if all(name != a.name for a in function.schema.arguments):
             raise ModelError(f"{location}: {function.name} has no argument '{name}'")
+    return inputs
+
+
+def _formula(inputs: tuple[str, ...], text: Any, function: NativeFunction, location: Location) -> Formula:
+    arguments = {a.name: a for a in function.schema.arguments}
     source = str(text)
-    if source == "not_differentiable":
-        return Formula(inputs, "None", (), (), (), (), (), False)
     try:
         tree = ast.parse(source, mode="eval")
     except SyntaxError as error:

@@ -97,7 +97,7 @@ def _function(d: Derivative) -> str:
 def _tangent_lines(d: Derivative, local: str, source: str, place: str) -> list[str]:
     """Statements that leave a result's tangent, or None for zero, in `local`; `place` picks it from several."""
     if source == "auto_element_wise":
-        terms = [term for f in d.formulas if f.source != "None" for term in _element_wise(d, f)]
+        terms = [term for f in d.formulas for term in _element_wise(d, f)]
     elif source in ("auto_linear", "auto_multilinear"):
         if d.function.form == "inplace":
             raise ModelError(f"{d.location}: {source} calls {d.function.name}, which writes")

@@ -64,13 +64,13 @@ class NativeFunction:
     """One operator.
 
     `meta`, `stub` and `planner` name functions of the family's module in `structured/meta/`; `dispatch` maps
-    keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's parser
-    does for arithmetic; ``rest`` for all but the first, ``src`` for the second alone, ``one`` where another argument
-    is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and ``positional`` for those
-    that Python reaches through another overload's signature (``x.view(dtype)``), ``keywords`` where that signature
-    takes those of its parameters that no other overload has by keyword alone. `written` marks the in-place and
-    ``out=`` forms that ``autogen`` makes of a composite: its result, copied to where they want it. `docs` stands on
-    the first entry of a name alone.
+    keys to functions of `composite/`. `wrapped_numbers` lets Python numbers stand for tensors, as PyTorch's
+    parser does for arithmetic; ``rest`` for all but the first, ``src`` for the second alone, ``one`` where
+    another argument is a tensor. `python_binding` is false for overloads that only the dispatcher knows, and
+    ``positional`` for those that Python reaches through another overload's signature (``x.softmax("C")``),
+    ``keywords`` where that signature takes those of its parameters that no other overload has by keyword alone,
+    and ``either`` for both. `written` marks the in-place and ``out=`` forms that ``autogen`` makes of a
+    composite: its result, copied to where they want it. `docs` stands on the first entry of a name alone.
     """
 
     schema: FunctionSchema
@@ -252,8 +252,10 @@ def form_of(schema: FunctionSchema) -> str:
 
 
 def _binding(value: Any, location: Location) -> bool | str:
-    if value not in (True, False, "positional", "keywords"):
-        raise ModelError(f"{location}: python_binding is True, False, positional or keywords, got {value!r}")
+    if value not in (True, False, "positional", "keywords", "either"):
+        raise ModelError(
+            f"{location}: python_binding is True, False, positional, keywords or either, got {value!r}"
+        )
     return value  # type: ignore[no-any-return]
 
 

@@ -185,12 +185,13 @@ def python_signature(name: str, overloads: list[NativeFunction]) -> PythonSignat
             continue
         for index, argument in enumerate(f.schema.arguments):
             known = merged.get(argument.name)
-            if known is None and f.python_binding == "positional" and index < len(merged):
+            is_new = known is None
+            if is_new and f.python_binding in ("positional", "either") and index < len(merged):
                 known = list(merged.values())[index]
             if known is not None:
                 annotation = united(known.annotation, argument_annotation(f, argument))
                 merged[known.name] = replace(known, annotation=annotation)
-            elif f.python_binding == "keywords":
+            if is_new and f.python_binding in ("keywords", "either"):
                 merged[argument.name] = replace(_parameter(f, argument, wrapped), keyword_only=True)
     parameters = []
     for parameter in merged.values():

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 def contiguous(self: Tensor, memory_format: MemoryFormat) -> Tensor:
     """`Tensor.contiguous`."""
-    if memory_format is preserve_format:
-        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     if self._spec.is_contiguous_in(memory_format):
         return self
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return self.clone(memory_format=memory_format)
 
 

@@ -286,7 +286,7 @@ def histogramdd(
     options: dict[str, Any] = {"range": range, "weight": weight, "density": density}
     hist = ops._histogramdd_from_bin_cts(self, bins, **options)
     results: tuple[Tensor, Sequence[Tensor]] = named(
-        "histogramdd", hist=hist, bin_edges=ops._histogramdd_bin_edges(self, bins, **options)
+        "histogramdd", hist=hist, bin_edges=tuple(ops._histogramdd_bin_edges(self, bins, **options))
     )
     return results
 

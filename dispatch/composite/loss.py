@@ -66,9 +66,10 @@ def nll_loss_nd(
     rank = self.dim()
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
-    if rank != 1 and self.shape[0] != target.shape[0]:
+    if rank != 1 and (not target.ndim or self.shape[0] != target.shape[0]):
         raise ValueError(
-            f"Expected input batch_size ({self.shape[0]}) to match target batch_size ({target.shape[0]})."
+            f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
+            f"({target.shape[0] if target.ndim else 0})."
         )
     if rank <= 2:
         return nll_loss(self, target, weight, reduction, ignore_index)

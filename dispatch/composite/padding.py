@@ -69,7 +69,7 @@ def _pad_enum(self: Tensor, pad: Sequence[int], mode: int, value: float | None) 
         )
     name = MODES[mode]
     if name == "constant":
-        return ops.constant_pad_nd(self, pad, 0.0 if value is None else value)
+        return ops.constant_pad_nd(self, pad, 0.0 if value is None else float(value))
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{name}" doesn\'t take in value argument')
     spatial = len(pad) // 2

@@ -104,10 +104,15 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
         by_factors: Tensor = _cumprod_backward_by_factors(grad, input, dim)
         return by_factors
     seen = zero.cumsum(dim)
-    first = ops.logical_and(zero, ops.eq(seen, 1))
-    plain = ops.where(ops.eq(seen, 0), _suffix_sums(grad * output, dim) / ops.masked_fill(input, zero, 1), 0)
-    others = ops.masked_fill(input, first, 1).cumprod(dim)
-    at_zero = _suffix_sums(ops.masked_fill(grad * others, ops.eq(seen, 0), 0), dim)
+    between = ops.eq(seen, 1)  # from a line's first zero to the second
+    first = ops.logical_and(zero, between)
+    shares = ops.masked_fill(grad * output, ops.ne(seen, 0), 0)
+    plain = ops.where(ops.eq(seen, 0), _suffix_sums(shares, dim) / ops.masked_fill(input, zero, 1), 0)
+    others = ops.where(ops.logical_and(between, ops.ne(input, 0)), input, 1).cumprod(dim)
+    before = ops.cat(
+        [ops.ones_like(output.narrow(dim, 0, 1)), output.narrow(dim, 0, output.shape[dim] - 1)], dim
+    )
+    at_zero = _suffix_sums(ops.where(between, grad * others, 0), dim) * before
     return ops.where(first, at_zero, plain).to(grad.dtype)
 
 
@@ -117,8 +122,8 @@ def _cumprod_backward_by_factors(grad: Any, input: Any, dim: int) -> Any:
     n = x.shape[-1]
     own = ops.eye(n, dtype=bool_, device=x.device)
     products = ops.masked_fill(x.unsqueeze(-2).expand((*x.shape[:-1], n, n)), own, 1).cumprod(-1)
-    after = ops.triu(ops.ones((n, n), dtype=products.dtype, device=x.device))
-    return ops.sum(products * after * g.unsqueeze(-2), -1).movedim(-1, dim).to(grad.dtype)
+    after = ops.triu(ops.ones((n, n), dtype=bool_, device=x.device))
+    return ops.sum(ops.where(after, products * g.unsqueeze(-2), 0), -1).movedim(-1, dim).to(grad.dtype)
 
 
 sum_by_name = by_name("sum.dim_IntList")

@@ -24,7 +24,9 @@ from ..schema import FunctionSchema, resolve
 from ..schema.numpy_names import OWN_NAMES
 from . import tensor_function as overrides
 from .call_arguments import (
+    NOT_GIVEN,
     PLAIN,
+    REQUIRED,
     Parameter,
     all_ints,
     general_key_element,
@@ -444,7 +446,7 @@ class OverloadPacket:
             if parameter.role == "sizes" and isinstance(value, np.integer):
                 value = (int(value),)
             left_out = parameter.keyword_only or parameter.role == "rare"
-            if is_absent(value) or (left_out and value is parameter.default):
+            if value is NOT_GIVEN or value is REQUIRED or (left_out and value is parameter.default):
                 gap = True
             elif gap or parameter.keyword_only:
                 named[parameter.name] = value

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...runtime.scalar_type import dtype as ScalarType
 
 __all__ = [
+    "_assert",
     "detach_",
     "get_device",
     "is_complex",
@@ -41,6 +42,25 @@ __all__ = [
     "typename",
     "unravel_index",
 ]
+
+
+@overridable
+def _assert(condition: Any, message: str) -> None:
+    """``assert`` as a call, which a tracer records as a step (`torch._assert`).
+
+    Args:
+        condition: What has to be true: a bool, or a tensor of one element.
+        message: The text of the error.
+
+    Raises:
+        AssertionError: It is not.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._assert(tt.ones(2).sum() == 2, "two")
+    """
+    if not condition:
+        raise AssertionError(message)
 
 
 def is_tensor(obj: object, /) -> bool:

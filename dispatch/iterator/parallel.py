@@ -142,6 +142,7 @@ def set_num_threads(num_threads: int) -> None:
 
     Raises:
         RuntimeError: `num_threads` is no positive integer.
+        ValueError: It does not fit into 32 bits.
 
     Example:
         >>> import triten as tt
@@ -152,6 +153,10 @@ def set_num_threads(num_threads: int) -> None:
     """
     if isinstance(num_threads, bool) or not isinstance(num_threads, int):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(num_threads).__name__}")
+    if num_threads >= 2**31:
+        raise ValueError(
+            f"Overflow when unpacking long: set_num_threads expects 32 bits, but got {num_threads}"
+        )
     if num_threads < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
     _pool.resize(num_threads)

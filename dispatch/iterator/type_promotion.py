@@ -240,6 +240,7 @@ def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> S
 
     Raises:
         TypeError: An argument is anything else.
+        OverflowError: A number does not fit into 64 bits.
         RuntimeError: The dtypes do not promote.
 
     Example:
@@ -256,6 +257,10 @@ def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> S
         elif isinstance(value, bool):
             operands.append(bool)
         elif isinstance(value, int):
+            if not -(2**63) <= value < 2**64:
+                raise OverflowError(
+                    f"result_type(): argument 'tensor{position}': {value} does not fit into 64 bits"
+                )
             operands.append(int)
         elif isinstance(value, float):
             operands.append(float)

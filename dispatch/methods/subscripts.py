@@ -31,6 +31,7 @@ from ..generated.functions.views import (
     _slice_first_plans,
 )
 from ..iterator.overlap import shares_memory
+from ..scalars import overflow_error, rounded
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -41,6 +42,9 @@ else:
 
 _BATCHED = functionality_bit(Functionality.Batched)
 """Marks a number that differs between the examples of a `vmap`: it indexes as a tensor, since nobody can read it."""
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""The numbers that an index may be."""
 
 NEW_AXIS, INTEGER, RANGE = 0, 1, 2
 """Kinds of items of `_basic_index`; `structured/meta/views.py` reads them."""
@@ -70,7 +74,7 @@ class SubscriptMethods(_Base):
                 try:
                     plan: Callable[..., Tensor] = _select_first_plans[self._spec][int]
                 except KeyError:
-                    plan = _select_first_packet.miss(self, index)
+                    plan = _select_first_packet.miss(self, 0 if abs(index) > _MOST else index)
                 return plan(self, index)
             if cls is slice:
                 step = index.step
@@ -164,9 +168,17 @@ def _number(value: object, tensor: TensorImpl) -> Any:
         value = value.item()
     if isinstance(value, int | float | complex):
         dtype = tensor.dtype
-        lost = isinstance(value, complex) and not dtype.is_complex
-        if lost or (isinstance(value, float) and dtype.is_integral and not math.isfinite(value)):
-            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+        if isinstance(value, complex) and not dtype.is_complex:
+            if value.imag and dtype is not bool_:
+                raise overflow_error(dtype)
+            value = value != 0 if dtype is bool_ else value.real
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise ValueError(f"Overflow when unpacking long long: {value} is assigned")
+        if isinstance(value, float) and dtype.is_integral and not math.isfinite(value) and dtype is not bool_:
+            raise overflow_error(dtype)
+        narrow = dtype.itemsize == 2 and dtype.is_floating_point
+        if narrow and not isinstance(value, complex) and not -65504 <= value <= 65504:
+            return rounded(value, dtype)
         return value
     cls = type(value)
     name = cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
@@ -231,6 +243,11 @@ def _slice_first(tensor: Tensor, index: slice) -> Tensor:
     except TypeError:
         _bounds(index)
         raise
+    except ValueError:
+        bounds = _bounds(index)
+        if bounds == (index.start, index.stop, 1 if step is None else step):
+            raise
+        return tensor._slice_first(*bounds)
 
 
 def _basic(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
@@ -281,7 +298,9 @@ def _too_many(rank: int) -> IndexError:
     return IndexError(f"too many indices for tensor of dimension {rank}")
 
 
-def _out_of_bounds(number: int, d: int, size: int) -> IndexError:
+def _out_of_bounds(number: int, d: int, size: int) -> IndexError | ValueError:
+    if not _LEAST <= number <= _MOST:
+        return ValueError(f"Overflow when unpacking long long: index {number} of dimension {d}")
     return IndexError(f"index {number} is out of bounds for dimension {d} with size {size}")
 
 
@@ -340,7 +359,7 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
         if value is not None and not hasattr(value, "__index__"):
             raise TypeError("slice indices must be integers or None or have an __index__ method")
         bounds.append(None if value is None else value.__index__())
-    start, stop, step = bounds
+    start, stop, step = (None if bound is None else min(max(bound, _LEAST), _MOST) for bound in bounds)
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step is not None and step <= 0:
@@ -452,5 +471,7 @@ def _tensor_of(values: Any, tensor: TensorImpl) -> Tensor:
     try:
         made = make(values if isinstance(values, np.ndarray) else list(values), device=tensor.device)
     except (TypeError, ValueError) as failure:
+        if str(failure).startswith("Overflow"):
+            raise ValueError(f"{failure}: index {values!r}") from None
         raise IndexError(f"{values!r} is no index: {failure}") from None
     return made if made.dtype in (bool_, uint8, int64) else made.to(int64)

@@ -115,12 +115,16 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
     """The plan of a ufunc of a tensor and a number, which is looked up among arrays of the tensor's dtype."""
 
     def plan(self: Any, number: Any) -> Any:
-        value = constants[number]
         out = Tensor()
         try:
-            out._data = run_quiet(ufunc, self._data, value)
-        except RuntimeError:
-            out._data = run_quiet_copy(ufunc, self._data, value)
+            value = constants[number]
+            try:
+                out._data = run_quiet(ufunc, self._data, value)
+            except RuntimeError:
+                out._data = run_quiet_copy(ufunc, self._data, value)
+        except BaseException:
+            hide_inner_frames()
+            raise
         out._spec = spec
         out._version_cell = out._autograd = out._view_base = None
         return out

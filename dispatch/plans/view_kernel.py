@@ -19,7 +19,7 @@ from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.storage import address_of, in_memory_order, root_of
 from ...runtime.tensor_spec import TensorSpec
-from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.traceback_filter import HANDLER, hide_inner_frames
 from ...runtime.written_code import defined
 from ..autograd.creation import mark_unrecorded
 from ..core.call_kind import leave_replanner
@@ -107,7 +107,8 @@ def make(result, {given}):
         data = self._data
         {before}
         out = Tensor()
-        out._data = {expression}
+        try: out._data = {expression}
+        {handler}
         out._spec = result
         cell = self._version_cell
         if cell is None:
@@ -153,7 +154,9 @@ def view_maker(
         "mark_unrecorded": mark_unrecorded,
         "ndarray": np.ndarray,
     }
-    text = _VIEW.format(given=", ".join(given), parameters=parameters, before=before, expression=expression)
+    text = _VIEW.format(
+        given=", ".join(given), parameters=parameters, before=before, expression=expression, handler=HANDLER
+    )
     made: Callable[..., Plan] = defined("make", text, f"plan of {expression}", names)
     return made
 

@@ -20,9 +20,12 @@ _NAMESPACES = (
     "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention triten.optim triten.optim.lr_scheduler "
     "triten.optim.swa_utils triten.distributions triten.distributions.constraints triten.linalg triten.fft "
     "triten.special triten.signal.windows triten.autograd "
-    "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.amp triten.cuda "
+    "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.fx "
+    "triten.fx.passes.shape_prop triten.fx.passes.split_module triten.fx.experimental.optimization "
+    "triten.fx.experimental.proxy_tensor triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
-    "triten.utils triten.utils.data triten.utils.checkpoint triten.perf triten.triton_kernels triten.dispatch"
+    "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
+    "triten.utils.benchmark triten.jit triten.hub triten.perf triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 

@@ -26,7 +26,7 @@ NAMESPACES = (
     "torch.nn.utils.parametrizations torch.nn.utils.parametrize torch.nn.utils.rnn torch.nn.attention "
     "torch.optim torch.optim.lr_scheduler torch.optim.swa_utils torch.linalg torch.fft torch.special "
     "torch.signal.windows torch.autograd torch.autograd.functional torch.autograd.forward_ad "
-    "torch.autograd.graph torch.func torch.cuda torch.cuda.amp torch.amp torch.accelerator torch.library "
+    "torch.autograd.graph torch.func torch.fx torch.cuda torch.cuda.amp torch.amp torch.accelerator torch.library "
     "torch.overrides torch.profiler torch.random torch.testing torch.utils torch.utils.checkpoint "
     "torch.utils.data torch.utils.dlpack torch.utils.benchmark torch.backends.cuda torch.sparse "
     "torch.nested torch.masked torch.distributions torch.distributed torch.compiler torch.export "

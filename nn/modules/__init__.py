@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ...runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from . import utils as utils
     from .activation import *
     from .adaptive import *
     from .batchnorm import *

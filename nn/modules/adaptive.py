@@ -99,9 +99,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """New initial values of all projections."""
         self.head.reset_parameters()
-        for projection, classes in self.tail:
-            projection.reset_parameters()
-            classes.reset_parameters()
+        for cluster in self.tail:
+            for layer in cluster.children():
+                layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
         """(N, in_features) and (N) classes, or one row and its class.
@@ -149,8 +149,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def predict(self, input: Tensor) -> Tensor:
         """The class of the highest probability in each row; clusters are computed for rows that are in one."""
-        head_output = self.head(input)
-        best = head_output.argmax(1)
+        head_output: Tensor = self.head(input)
+        best: Tensor = head_output.argmax(1)
         clustered = (best >= self.shortlist_size).nonzero().squeeze(1)
         if clustered.numel() == 0:
             return best

@@ -327,7 +327,8 @@ class ParameterList(Module):
         return self._size
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self[i] for i in range(len(self))])
+        # Each is read when its turn comes: a tracer records the reading.
+        return (self[i] for i in range(len(self)))
 
     @overload
     def __getitem__(self, index: int) -> Any: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,31 +22,17 @@ HOOK_TABLES = (
 """Dictionaries of a module: the hooks by number, and of the numbers which want more."""
 
 
-class HookNumbers:
-    """Numbers of hooks, which grow."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def __call__(self) -> int:
-        self._last += 1
-        return self._last
-
-
-next_number = HookNumbers()
-
-
 def added(hooks: dict[int, Any], hook: Any, prepend: bool = False, *flags: dict[int, Any]) -> RemovableHandle:
     """Register a hook under a new number, as the first where `prepend` says so; `flags` get the number too."""
-    number = next_number()
+    handle = RemovableHandle(hooks, extra_dict=list(flags))
     before = dict(hooks) if prepend else {}
     if prepend:
         hooks.clear()
-    hooks[number] = hook
+    hooks[handle.id] = hook
     hooks.update(before)
     for flag in flags:
-        flag[number] = True
-    return RemovableHandle(hooks, number)
+        flag[handle.id] = True
+    return handle
 
 
 class _Boundary(Function):
@@ -93,19 +79,19 @@ class LastOperationHook:
             result.grad_fn.register_hook(lambda inputs, outputs: self.hook(module, inputs, outputs))
 
 
-class BackwardHooks:
+class BackwardHook:
     """One call's backward hooks: ``pre(module, grad_output)``, then ``hook(module, grad_input, grad_output)``."""
 
-    def __init__(self, module: Any, pre_hooks: list[Any], hooks: list[Any]) -> None:
+    def __init__(self, module: Any, user_hooks: Sequence[Any], user_pre_hooks: Sequence[Any]) -> None:
         self.module = module
-        self.pre_hooks = pre_hooks
-        self.hooks = hooks
+        self.hooks = user_hooks
+        self.pre_hooks = user_pre_hooks
         self.grad_outputs: tuple[Any, ...] = ()
         self.input_count = 0
         self.reaches_inputs = False
         self.input_places: list[int] = []
 
-    def around_inputs(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def setup_input_hook(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The inputs, behind a node whose gradients are the module's."""
         inputs, node, self.input_places = through_boundary(inputs)
         self.input_count = len(inputs)
@@ -114,7 +100,7 @@ class BackwardHooks:
             node.register_hook(self._after_inputs)
         return inputs
 
-    def around_outputs(self, result: Any) -> Any:
+    def setup_output_hook(self, result: Any) -> Any:
         """The results, before a node at which the module's backward begins."""
         outputs = result if isinstance(result, tuple) else (result,)
         outputs, node, places = through_boundary(outputs)
@@ -194,10 +180,10 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         pending.arguments = (args, kwargs)
         around = None
         if module._backward_hooks or module._backward_pre_hooks:
-            around = BackwardHooks(
-                module, [*module._backward_pre_hooks.values()], [*module._backward_hooks.values()]
+            around = BackwardHook(
+                module, [*module._backward_hooks.values()], [*module._backward_pre_hooks.values()]
             )
-            args = around.around_inputs(args)
+            args = around.setup_input_hook(args)
         result = module.forward(*args, **kwargs)
         for number, hook in [*module._forward_hooks.items()]:
             pending.called.add(number)
@@ -205,7 +191,7 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             replaced = hook(module, *given, result)
             if replaced is not None:
                 result = replaced
-        return result if around is None else around.around_outputs(result)
+        return result if around is None else around.setup_output_hook(result)
 
 
 class _Pending:

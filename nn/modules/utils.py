@@ -33,7 +33,7 @@ def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
 def _list_with_default(out_size: Sequence[int | None] | int, defaults: Sequence[int]) -> list[int] | int:
     """Sizes, those that are None taken from the last of `defaults`."""
     if isinstance(out_size, int | type(None)):
-        return out_size  # type: ignore[return-value]
+        return out_size
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
     given = zip(out_size, defaults[-len(out_size) :], strict=True)

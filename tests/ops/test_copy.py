@@ -149,7 +149,7 @@ def test_memory_formats(dtype):
         x.expand(2, 3, 4, 5).clone().is_contiguous() and x[:, :1].expand(2, 3, 4, 5).clone().is_contiguous()
     )
     with pytest.raises(RuntimeError, match="preserve"):
-        x.contiguous(memory_format=tt.preserve_format)
+        x.mT.contiguous(memory_format=tt.preserve_format)
 
 
 @pytest.mark.parametrize("shape", [(600, 700), (3, 500, 400), (1000, 1, 600)], ids=str)

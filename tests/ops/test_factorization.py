@@ -184,6 +184,28 @@ def test_the_gradient_of_a_singular_determinant_is_its_cofactors(rank):
 
 
 @pytest.mark.parametrize(
+    ("values", "first", "second"),
+    [
+        ([[1.0, 2.0], [2.0, 4.0]], [[4.0, -2.0], [-2.0, 1.0]], [[2.0, 4.0], [4.0, 8.0]]),
+        (
+            [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 2.0]],
+            [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]],
+            [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 4.0]],
+        ),
+    ],
+)
+def test_second_derivatives_of_a_singular_determinant(values, first, second, device):
+    regular = tt.diag(tt.arange(1.0, len(values) + 1)).double()
+    for batch in (tt.tensor(values).double(), tt.stack([regular, tt.tensor(values).double()])):
+        A = batch.to(device).requires_grad_()
+        (cofactors,) = tt.autograd.grad(tt.linalg.det(A).sum(), A, create_graph=True)
+        (found,) = tt.autograd.grad((cofactors * cofactors).sum(), A)
+        close(cofactors.detach().reshape(-1, *A.shape[-2:])[-1], tt.tensor(first).double())
+        close(found.reshape(-1, *A.shape[-2:])[-1], tt.tensor(second).double())
+    tt.autograd.gradgradcheck(tt.linalg.det, tt.tensor(values, dtype=tt.float64, requires_grad=True))
+
+
+@pytest.mark.parametrize(
     ("driver", "device"),
     [*((d, "cpu") for d in (None, "gels", "gelsy", "gelsd", "gelss")), ("gels", "cuda"), ("gelsd", "cuda")],
 )

@@ -204,3 +204,9 @@ def test_bincount_of_mapped_numbers_needs_as_many_bins_for_each_example(device):
 def test_bincount_takes_whole_numbers_from_zero_on(values, options, error, message):
     with pytest.raises(error, match=message):
         tt.bincount(tt.tensor(values), **options)
+
+
+def test_bin_edges_of_several_dimensions_are_a_tuple(device):
+    x = tt.tensor([[0.0, 1.0], [1.0, 0.0]], device=device)
+    assert type(tt.histogramdd(x, [2, 2]).bin_edges) is tuple
+    assert type(tt.histogramdd(x, 2).bin_edges) is tuple

@@ -663,3 +663,15 @@ def test_scattered_writes_refuse_a_source_that_they_overwrite():
         with pytest.raises(RuntimeError, match="single memory location"):
             write()
     assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
+@pytest.mark.parametrize(("short", "name"), [("max", "amax"), ("min", "amin")])
+def test_short_names_of_combinations_have_no_derivative(short, name, device):
+    x, index = tt.tensor([1.0, 5.0, 3.0], device=device), tt.tensor([0, 1, 1], device=device)
+    source = tt.tensor([4.0, 2.0, 7.0], device=device, requires_grad=True)
+    made = x.scatter_reduce(0, index, source, short)
+    assert made.tolist() == x.scatter_reduce(0, index, source, name).tolist()
+    with pytest.raises(RuntimeError, match=f"Expected 'reduce' to be one of .* but got {short}"):
+        made.sum().backward()
+    with pytest.raises(RuntimeError, match="Expected reduce to be one of prod, mean, amax or amin"):
+        x.index_reduce(0, index, source.detach(), short)

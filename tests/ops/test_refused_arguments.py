@@ -104,3 +104,30 @@ def test_what_is_at_the_border_is_taken(device):
     assert F.binary_cross_entropy(made(2), made(2)).item() == 0.0
     found = tt.fft.fftfreq(3, d=0, device=device).tolist()
     assert math.isnan(found[0]) and found[1:] == [INF, -INF]
+
+
+@pytest.mark.parametrize("name", ["size", "stride"])
+@pytest.mark.parametrize(("dim", "found"), [(2.5, "float"), ([0], "list"), ("tensor", "Tensor")])
+def test_a_dimension_that_is_no_integer(name, dim, found):
+    dim = tt.tensor([0, 1]) if found == "Tensor" else dim
+    with pytest.raises(
+        TypeError, match=rf"^{name}\(\): argument 'dim' \(position 1\) must be int, not {found}"
+    ):
+        getattr(tt.ones(2, 3), name)(dim)
+
+
+def test_a_target_without_dimensions_for_a_batch():
+    for loss in (tt.nn.functional.nll_loss, tt.nn.functional.cross_entropy):
+        with pytest.raises(
+            ValueError, match=r"Expected input batch_size \(2\) to match target batch_size \(0\)"
+        ):
+            loss(tt.ones(2, 3), tt.tensor(1))
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_fractional_pooling_of_no_tensor(rank):
+    pool = getattr(tt.nn.functional, f"fractional_max_pool{rank}d")
+    with pytest.raises(ValueError, match="requires specifying either an output_size or an output_ratio"):
+        pool([1.5], 2)
+    with pytest.raises(TypeError, match=r"argument 'input' \(position 1\) must be Tensor, not list"):
+        pool([1.5], 2, output_size=1)

@@ -234,6 +234,17 @@ ERRORS = [
 ]
 
 
+def test_the_dtype_of_a_view_by_keyword(device):
+    x = tt.ones(2, 4, device=device)
+    assert x.view(dtype=tt.int32).tolist() == x.view(tt.int32).tolist() == [[1065353216] * 4] * 2
+    assert x.view(dtype=tt.int16).shape == (2, 8)
+    assert tt.view_copy(x, dtype=tt.int16).shape == (2, 8)
+    with pytest.raises(TypeError, match=r"view\(\)"):
+        x.view(4, 2, dtype=tt.int32)
+    with pytest.raises(TypeError, match=r"view\(\)"):
+        x.view()
+
+
 @pytest.mark.parametrize(("call", "kind", "words"), ERRORS, ids=[str(i) for i in range(len(ERRORS))])
 def test_refusals_are_pytorchs(call, kind, words):
     import re

@@ -158,7 +158,8 @@ def test_of_tensors() -> None:
     assert tt.empty_like(y).stride() == y.stride()
     assert tt.empty_like(y, memory_format=tt.contiguous_format).is_contiguous()
     with pytest.raises(RuntimeError, match="preserve memory format is unsupported"):
-        x.contiguous(memory_format=tt.preserve_format)
+        y.contiguous(memory_format=tt.preserve_format)
+    assert x.contiguous(memory_format=tt.preserve_format) is x
 
 
 @pytest.mark.parametrize(

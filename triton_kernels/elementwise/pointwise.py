@@ -7,7 +7,7 @@ what it returns is converted to the output's dtype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.scalars import fitting_number
+from ...dispatch.scalars import ROUNDED_IN_WHERE, fitting_number
 from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
@@ -313,7 +313,8 @@ def power(call: StructuredCall) -> PlannedKernel:
 
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
-    return computed(call, f.where, ANY, masks=("condition",))
+    kernel = computed(call, f.where, ANY, masks=("condition",))
+    return kernel if common_dtype_of(call).name in ROUNDED_IN_WHERE else with_fitting(kernel, call)
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:

@@ -318,7 +318,8 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
             value = complex(value)
             numbers: tuple[Any, ...] = (value.real, value.imag)
         else:
-            numbers = (float(value) if is_float else wrapped(element_of(value, spec.dtype)),)
+            element = element_of(value, spec.dtype)
+            numbers = (float(value) if is_float else wrapped(element),)
         run(to, x, *(numbers if pads else ()))
 
     return PlannedKernel(into)

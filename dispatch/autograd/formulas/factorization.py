@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.dispatch_key import Functionality, functionality_bit
 from ....runtime.errors import check
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.scalar_type import finfo
@@ -20,6 +21,8 @@ from .pointwise import conjugated
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 
 def adjoint(x: Tensor) -> Tensor:
@@ -474,6 +477,12 @@ def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots
     if n == 1:
         return grad.reshape(A.shape)
     if is_grad_enabled() and A.requires_grad:
+        pivot = ops.abs(_diagonal(LU)).detach()
+        rounding = n * finfo(pivot.dtype).eps
+        singular = ops.le(ops.amin(pivot, (-1,)), rounding * ops.amax(pivot, (-1,)))
+        # Under vmap nobody can ask, and both ways are gone.
+        if singular._spec.keys & _BATCHED or ops.any(singular).item():
+            return _cofactors_by_singular_values(grad, A, singular, det)
         whole = ops.eye(n, dtype=A.dtype, device=A.device) * (grad * conjugated(det)).reshape(
             (*det.shape, 1, 1)
         )
@@ -487,6 +496,28 @@ def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots
     scale = grad * conjugated(_signed_product(LU, pivots))
     whole = ops.eye(n, dtype=A.dtype, device=A.device) * scale.reshape((*det.shape, 1, 1))
     return ops.linalg_lu_solve(LU, pivots, whole, adjoint=True)
+
+
+def _cofactors_by_singular_values(grad: Tensor, A: Tensor, singular: Tensor, det: Tensor) -> Tensor:
+    """grad det(A)^* A^-H that can be differentiated for singular matrices: U diag(products of the others' s) V^H.
+
+    A factorisation by singular values has derivatives where they differ, an inverse those of a regular matrix: each
+    matrix is given to one of them, and a constant to the other.
+    """
+    n = A.shape[-1]
+    mask = singular.unsqueeze(-1).unsqueeze(-1)
+    identity = ops.eye(n, dtype=A.dtype, device=A.device)
+    spread = ops.diag_embed(ops.arange(1, n + 1, dtype=A.dtype, device=A.device))
+    U, S, Vh = ops.linalg_svd(ops.where(mask, A, spread), full_matrices=False)
+    one = ops.ones_like(S[..., :1])
+    below = ops.cat([one, S[..., :-1]], -1).cumprod(-1)
+    above = ops.cat([one, S.flip((-1,))[..., :-1]], -1).cumprod(-1).flip((-1,))
+    sign = conjugated(ops.linalg_det(U) * ops.linalg_det(Vh))
+    factor = (grad * sign).unsqueeze(-1) * (below * above).to(A.dtype)
+    by_values = (U * factor.unsqueeze(-2)) @ Vh
+    whole = identity * (grad * conjugated(det)).reshape((*det.shape, 1, 1))
+    regular: Tensor = packets["_linalg_solve_ex"].call(adjoint(ops.where(mask, identity, A)), whole)[0]
+    return ops.where(mask, by_values, regular)
 
 
 def _signed_product(LU: Tensor, pivots: Tensor) -> Tensor:

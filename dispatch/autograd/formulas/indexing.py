@@ -139,9 +139,17 @@ def scatter_reduce_self_backward(
     elif reduce == "mean":
         out = grad / _shares(self, dim, index, include_self)
     else:
+        _check_derivable(reduce)
         mine, _, count = _attaining(self, dim, index, src, include_self, result)
         return grad * mine / count if include_self else ops.where(touched(grad, dim, index), 0 * grad, grad)
     return out if include_self else out.scatter(dim, index, 0)
+
+
+def _check_derivable(reduce: str) -> None:
+    if reduce not in ("amax", "amin"):
+        raise RuntimeError(
+            f"Expected 'reduce' to be one of 'sum', 'prod', 'mean', 'amax', 'amin' but got {reduce}."
+        )
 
 
 def touched(like: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -171,6 +179,7 @@ def scatter_reduce_src_backward(
         rest = (grad * result).gather(dim, index) / part.masked_fill(zero, 1)
         found = ops.where(single, (grad * without).gather(dim, index), rest)
     else:
+        _check_derivable(reduce)
         _, theirs, count = _attaining(self, dim, index, src, include_self, result)
         found = (grad / count).gather(dim, index) * theirs
     return _padded(found, src.shape)

@@ -90,6 +90,6 @@ def spacing_at_one(self: Tensor) -> float:
     return 2.220446049250313e-16 if self._spec.dtype.itemsize == 8 else 1.1920929e-07
 
 
-def underivable(operator: str, argument: str) -> NoReturn:
-    """Raise for an argument that an operator has no derivative in."""
-    raise NotImplementedError(f"the derivative for '{operator}: {argument}' is not implemented.")
+def underivable(argument: str) -> NoReturn:
+    """Raise for an operator, or an argument of one, that has no derivative."""
+    raise NotImplementedError(f"the derivative for '{argument}' is not implemented.")

@@ -21,7 +21,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -84,7 +84,7 @@ class ScaledDotProductFlashAttentionForCpuBackward0(Node):
             is_causal = self.is_causal
             scale = self.scale
             output = unpack_result(self, self.output, self.output_version, 0)
-            logsumexp = unpack_result(self, self.logsumexp, self.logsumexp_version, 1)
+            logsumexp = unpack(self, self.logsumexp, self.logsumexp_version)
             grad_query, grad_key, grad_value = _scaled_dot_product_flash_attention_for_cpu_backward(
                 grad,
                 query,
@@ -290,9 +290,9 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
             is_causal = self.is_causal
             scale = self.scale
             output = unpack_result(self, self.output, self.output_version, 0)
-            log_sumexp = unpack_result(self, self.log_sumexp, self.log_sumexp_version, 1)
-            philox_seed = unpack_result(self, self.philox_seed, self.philox_seed_version, 2)
-            philox_offset = unpack_result(self, self.philox_offset, self.philox_offset_version, 3)
+            log_sumexp = unpack(self, self.log_sumexp, self.log_sumexp_version)
+            philox_seed = unpack(self, self.philox_seed, self.philox_seed_version)
+            philox_offset = unpack(self, self.philox_offset, self.philox_offset_version)
             output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
             grad_query, grad_key, grad_value = _scaled_dot_product_efficient_attention_backward(
                 grad,
@@ -532,6 +532,14 @@ def plan__scaled_dot_product_flash_attention_for_cpu_backward(
 ) -> Plan:
     """_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if not (
+        requires_grad(args[0])
+        or requires_grad(args[1])
+        or requires_grad(args[2])
+        or requires_grad(args[3])
+        or requires_grad(args[8])
+    ):
+        return inner
     needs_grad_out = requires_grad(args[0])
     needs_query = requires_grad(args[1])
     needs_key = requires_grad(args[2])
@@ -733,6 +741,18 @@ def plan__scaled_dot_product_efficient_attention_backward(
 ) -> Plan:
     """_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[7]):
+        return gradient_refused(op, inner, "philox_seed")
+    if requires_grad(args[8]):
+        return gradient_refused(op, inner, "philox_offset")
+    if not (
+        requires_grad(args[0])
+        or requires_grad(args[1])
+        or requires_grad(args[2])
+        or requires_grad(args[3])
+        or requires_grad(args[4])
+    ):
+        return inner
     needs_grad_out_ = requires_grad(args[0])
     needs_query = requires_grad(args[1])
     needs_key = requires_grad(args[2])

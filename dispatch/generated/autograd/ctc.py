@@ -20,7 +20,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -66,7 +66,7 @@ class CtcLossBackward0(Node):
         blank = self.blank
         zero_infinity = self.zero_infinity
         result0 = unpack_result(self, self.result0, self.result0_version, 0)
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (
             _ctc_loss_backward(
                 grads[0],
@@ -88,6 +88,8 @@ class CtcLossBackward0(Node):
 def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "targets")
     needs_log_probs = requires_grad(args[0])
     input_lengths = args[2]
     target_lengths = args[3]
@@ -203,7 +205,7 @@ class CtcLossBackward1(Node):
         blank = self.blank
         zero_infinity = self.zero_infinity
         result0 = unpack_result(self, self.result0, self.result0_version, 0)
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (
             _ctc_loss_backward(
                 grads[0],
@@ -227,6 +229,12 @@ class CtcLossBackward1(Node):
 def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "targets")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "input_lengths")
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "target_lengths")
     needs_log_probs = requires_grad(args[0])
     blank = args[4]
     zero_infinity = args[5]

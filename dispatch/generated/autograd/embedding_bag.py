@@ -10,17 +10,8 @@ from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
-from ...autograd.node import (
-    FREED,
-    AutogradMeta,
-    Node,
-    edge_of,
-    next_sequence,
-    saved_version,
-    unpack,
-    unpack_result,
-)
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
+from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -84,9 +75,9 @@ class EmbeddingBagBackward0(Node):
             mode = self.mode
             sparse = self.sparse
             padding_idx = self.padding_idx
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            result2 = unpack_result(self, self.result2, self.result2_version, 2)
-            result3 = unpack_result(self, self.result3, self.result3_version, 3)
+            result1 = unpack(self, self.result1, self.result1_version)
+            result2 = unpack(self, self.result2, self.result2_version)
+            result3 = unpack(self, self.result3, self.result3_version)
             grad_weight = _embedding_bag_backward(
                 grads[0],
                 indices,
@@ -107,7 +98,7 @@ class EmbeddingBagBackward0(Node):
             offsets = unpack(self, self.offsets, self.offsets_version)
             mode = self.mode
             padding_idx = self.padding_idx
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
+            result1 = unpack(self, self.result1, self.result1_version)
             grad_per_sample_weights = _embedding_bag_per_sample_weights_backward(
                 grads[0], weight, indices, offsets, result1, mode, padding_idx
             )
@@ -122,6 +113,10 @@ class EmbeddingBagBackward0(Node):
 def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "indices")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "offsets")
     needs_weight = requires_grad(args[0])
     needs_per_sample_weights = requires_grad(args[6])
     scale_grad_by_freq = args[3]

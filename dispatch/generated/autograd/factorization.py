@@ -27,6 +27,7 @@ from ...autograd.formulas.factorization import (
     solve_triangular_backward,
     svd_backward,
 )
+from ...autograd.formulas.special import underivable
 from ...autograd.node import (
     FREED,
     AutogradMeta,
@@ -37,7 +38,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -57,7 +58,7 @@ class LinalgLuFactorExBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         pivot = self.pivot
         LU = unpack_result(self, self.LU, self.LU_version, 0)
-        pivots = unpack_result(self, self.pivots, self.pivots_version, 1)
+        pivots = unpack(self, self.pivots, self.pivots_version)
         return (lu_factor_backward(grads[0], LU, pivots, pivot),)
 
     def release(self) -> None:
@@ -162,6 +163,8 @@ class LinalgLuSolveBackward0(Node):
 def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "pivots")
     needs_LU = requires_grad(args[0])
     needs_B = requires_grad(args[2])
     left = args[3]
@@ -929,8 +932,8 @@ class LinalgSolveExBackward0(Node):
             B = unpack(self, self.B, self.B_version)
             left = self.left
             result = unpack_result(self, self.result, self.result_version, 0)
-            LU = unpack_result(self, self.LU, self.LU_version, 1)
-            pivots = unpack_result(self, self.pivots, self.pivots_version, 2)
+            LU = unpack(self, self.LU, self.LU_version)
+            pivots = unpack(self, self.pivots, self.pivots_version)
             output_mask = (edges[0] is not None, edges[1] is not None)
             grad_A, grad_B = solve_backward(grads[0], result, A, B, LU, pivots, left, output_mask)
         return grad_A, grad_B
@@ -1343,3 +1346,49 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         return out
 
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+class GeqrfBackward0(Node):
+    """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        return (underivable("geqrf"),)
+
+
+def plan_geqrf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = GeqrfBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        return out
+
+    return record

@@ -11,17 +11,8 @@ from typing import Any
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.pooling import at_maxima
-from ...autograd.node import (
-    FREED,
-    AutogradMeta,
-    Node,
-    edge_of,
-    next_sequence,
-    saved_version,
-    unpack,
-    unpack_result,
-)
-from ...autograd.recording import requires_grad
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -45,7 +36,7 @@ class FractionalMaxPool2dBackward0(Node):
         self_ = unpack(self, self.self_, self.self__version)
         kernel_size = self.kernel_size
         output_size = self.output_size
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (fractional_max_pool2d_backward(grad, self_, kernel_size, output_size, result1),)
 
     def release(self) -> None:
@@ -55,6 +46,8 @@ class FractionalMaxPool2dBackward0(Node):
 def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "random_samples")
     needs_self_ = requires_grad(args[0])
     kernel_size = args[1]
     output_size = args[2]
@@ -131,6 +124,8 @@ class FractionalMaxPool2dBackwardBackward0(Node):
 def plan_fractional_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[4], TensorImpl)
@@ -194,7 +189,7 @@ class FractionalMaxPool3dBackward0(Node):
         self_ = unpack(self, self.self_, self.self__version)
         kernel_size = self.kernel_size
         output_size = self.output_size
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (fractional_max_pool3d_backward(grad, self_, kernel_size, output_size, result1),)
 
     def release(self) -> None:
@@ -204,6 +199,8 @@ class FractionalMaxPool3dBackward0(Node):
 def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "random_samples")
     needs_self_ = requires_grad(args[0])
     kernel_size = args[1]
     output_size = args[2]
@@ -280,6 +277,8 @@ class FractionalMaxPool3dBackwardBackward0(Node):
 def plan_fractional_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[4], TensorImpl)

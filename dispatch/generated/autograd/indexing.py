@@ -26,6 +26,7 @@ from ...autograd.formulas.indexing import (
     scatter_src_backward,
     take_backward,
 )
+from ...autograd.formulas.special import underivable
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import (
     FREED,
@@ -39,7 +40,7 @@ from ...autograd.node import (
     unpack_list,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, requires_grad, spec_of
+from ...autograd.recording import clone_before_write, gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -252,6 +253,8 @@ class IndexSelectBackward0(Node):
 def plan_index_select(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     self_spec = spec_of(args[0])
@@ -318,6 +321,8 @@ class IndexAddBackward0(Node):
 def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
@@ -396,6 +401,8 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_source = requires_grad(args[3])
     dim = args[1]
     source_spec = spec_of(args[3])
@@ -524,6 +531,8 @@ class IndexReduceBackward0(Node):
 def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
@@ -595,6 +604,8 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 def plan_index_reduce_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_source = requires_grad(args[3])
     dim = args[1]
     reduce = args[4]
@@ -679,6 +690,8 @@ class IndexCopyBackward0(Node):
 def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     needs_source = requires_grad(args[3])
     dim = args[1]
@@ -721,6 +734,8 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_source = requires_grad(args[3])
     dim = args[1]
     source_spec = spec_of(args[3])
@@ -776,6 +791,8 @@ class GatherBackward0(Node):
 def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     self_spec = spec_of(args[0])
@@ -842,6 +859,8 @@ class ScatterBackward0(Node):
 def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
@@ -882,6 +901,8 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_src = requires_grad(args[3])
     dim = args[1]
     src_spec = spec_of(args[3])
@@ -934,6 +955,8 @@ class ScatterBackward1(Node):
 def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     index_is_tensor = isinstance(args[2], TensorImpl)
@@ -970,6 +993,8 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     dim = args[1]
     index_is_tensor = isinstance(args[2], TensorImpl)
 
@@ -1024,6 +1049,8 @@ class ScatterAddBackward0(Node):
 def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
@@ -1064,6 +1091,8 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_src = requires_grad(args[3])
     dim = args[1]
     src_spec = spec_of(args[3])
@@ -1157,6 +1186,8 @@ class ScatterReduceBackward0(Node):
 def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     needs_src = requires_grad(args[3])
     dim = args[1]
@@ -1226,6 +1257,8 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
 def plan_scatter_reduce__two(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "index")
     needs_src = requires_grad(args[3])
     dim = args[1]
     reduce = args[4]
@@ -1296,6 +1329,8 @@ class MaskedFillBackward0(Node):
 def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "mask")
     needs_self_ = requires_grad(args[0])
     mask_is_tensor = isinstance(args[1], TensorImpl)
 
@@ -1330,6 +1365,8 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
 def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "mask")
     mask_is_tensor = isinstance(args[1], TensorImpl)
 
     def record(self_: Any, mask: Any, value: Any) -> Any:
@@ -1380,6 +1417,8 @@ class MaskedFillBackward1(Node):
 def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "mask")
     needs_self_ = requires_grad(args[0])
     needs_value = requires_grad(args[2])
     mask_is_tensor = isinstance(args[1], TensorImpl)
@@ -1418,6 +1457,8 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
 def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "mask")
     needs_value = requires_grad(args[2])
     mask_is_tensor = isinstance(args[1], TensorImpl)
 
@@ -1467,6 +1508,8 @@ class TakeBackward0(Node):
 def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """take(Tensor self, Tensor index) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     self_spec = spec_of(args[0])
     index_is_tensor = isinstance(args[1], TensorImpl)
@@ -1528,6 +1571,8 @@ class EmbeddingBackward0(Node):
 def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "indices")
     needs_weight = requires_grad(args[0])
     padding_idx = args[2]
     scale_grad_by_freq = args[3]
@@ -1586,6 +1631,8 @@ class EmbeddingDenseBackwardBackward0(Node):
 def plan_embedding_dense_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     padding_idx = args[3]
     indices_is_tensor = isinstance(args[1], TensorImpl)
@@ -1787,6 +1834,38 @@ def plan_triu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.diagonal = diagonal
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class EmbeddingRenormBackward0(Node):
+    """embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (underivable("embedding_renorm"),)
+
+
+def plan_embedding_renorm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "indices")
+
+    def record(self_: Any, indices: Any, max_norm: Any, norm_type: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, indices, max_norm, norm_type)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = EmbeddingRenormBackward0()
+        inner(self_, indices, max_norm, norm_type)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_

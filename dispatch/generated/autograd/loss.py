@@ -18,17 +18,8 @@ from ...autograd.formulas.loss import (
     mse_loss_double_backward_grad_output,
     nll_loss_grad_backward,
 )
-from ...autograd.node import (
-    FREED,
-    AutogradMeta,
-    Node,
-    edge_of,
-    next_sequence,
-    saved_version,
-    unpack,
-    unpack_result,
-)
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
+from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -68,7 +59,7 @@ class NllLossForwardBackward0(Node):
         weight = unpack(self, self.weight, self.weight_version)
         reduction = self.reduction
         ignore_index = self.ignore_index
-        total_weight = unpack_result(self, self.total_weight, self.total_weight_version, 1)
+        total_weight = unpack(self, self.total_weight, self.total_weight_version)
         return (nll_loss_backward(grads[0], self_, target, weight, reduction, ignore_index, total_weight),)
 
     def release(self) -> None:
@@ -78,6 +69,10 @@ class NllLossForwardBackward0(Node):
 def plan_nll_loss_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "target")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "weight")
     needs_self_ = requires_grad(args[0])
     reduction = args[3]
     ignore_index = args[4]
@@ -191,6 +186,12 @@ class NllLossBackwardBackward0(Node):
 def plan_nll_loss_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "target")
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "weight")
+    if requires_grad(args[6]):
+        return gradient_refused(op, inner, "total_weight")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     reduction = args[4]
@@ -282,7 +283,7 @@ class NllLoss2dForwardBackward0(Node):
         weight = unpack(self, self.weight, self.weight_version)
         reduction = self.reduction
         ignore_index = self.ignore_index
-        total_weight = unpack_result(self, self.total_weight, self.total_weight_version, 1)
+        total_weight = unpack(self, self.total_weight, self.total_weight_version)
         return (nll_loss2d_backward(grads[0], self_, target, weight, reduction, ignore_index, total_weight),)
 
     def release(self) -> None:
@@ -292,6 +293,10 @@ class NllLoss2dForwardBackward0(Node):
 def plan_nll_loss2d_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "target")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "weight")
     needs_self_ = requires_grad(args[0])
     reduction = args[3]
     ignore_index = args[4]
@@ -405,6 +410,12 @@ class NllLoss2dBackwardBackward0(Node):
 def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "target")
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "weight")
+    if requires_grad(args[6]):
+        return gradient_refused(op, inner, "total_weight")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     reduction = args[4]

@@ -26,7 +26,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -49,8 +49,8 @@ class LinalgDetBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         A = unpack(self, self.A, self.A_version)
         result = unpack_result(self, self.result, self.result_version, 0)
-        LU = unpack_result(self, self.LU, self.LU_version, 1)
-        pivots = unpack_result(self, self.pivots, self.pivots_version, 2)
+        LU = unpack(self, self.LU, self.LU_version)
+        pivots = unpack(self, self.pivots, self.pivots_version)
         return (det_backward(grads[0], result, A, LU, pivots),)
 
     def release(self) -> None:
@@ -136,8 +136,8 @@ class LinalgSlogdetBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         A = unpack(self, self.A, self.A_version)
         sign = unpack_result(self, self.sign, self.sign_version, 0)
-        LU = unpack_result(self, self.LU, self.LU_version, 2)
-        pivots = unpack_result(self, self.pivots, self.pivots_version, 3)
+        LU = unpack(self, self.LU, self.LU_version)
+        pivots = unpack(self, self.pivots, self.pivots_version)
         return (slogdet_backward(grads[0], grads[1], A, sign, LU, pivots),)
 
     def release(self) -> None:
@@ -234,6 +234,10 @@ class LinalgPinvBackward0(Node):
 def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "atol")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "rtol")
     needs_self_ = requires_grad(args[0])
     self_is_tensor = isinstance(args[0], TensorImpl)
 

@@ -17,6 +17,7 @@ from ...autograd.formulas.normalization import (
     layer_norm_double_backward,
     rms_norm_double_backward,
 )
+from ...autograd.formulas.special import underivable
 from ...autograd.node import (
     FREED,
     AutogradMeta,
@@ -28,7 +29,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -74,8 +75,8 @@ class NativeLayerNormBackward0(Node):
             weight = unpack(self, self.weight, self.weight_version)
             bias = unpack(self, self.bias, self.bias_version)
             normalized_shape = self.normalized_shape
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            result2 = unpack_result(self, self.result2, self.result2_version, 2)
+            result1 = unpack(self, self.result1, self.result1_version)
+            result2 = unpack(self, self.result2, self.result2_version)
             output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
             grad_input, grad_weight, grad_bias = native_layer_norm_backward(
                 grads[0], input, normalized_shape, result1, result2, weight, bias, output_mask
@@ -202,8 +203,10 @@ class NativeLayerNormBackwardBackward0(Node):
         edges = self.next_edges
         grad_grad_out: Any = None
         grad_input: Any = None
+        grad_mean: Any = None
+        grad_rstd: Any = None
         grad_weight: Any = None
-        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
+        if edges[0] is not None or edges[1] is not None or edges[4] is not None:
             grad_out = unpack(self, self.grad_out, self.grad_out_version)
             input = unpack(self, self.input, self.input_version)
             mean = unpack(self, self.mean, self.mean_version)
@@ -213,7 +216,11 @@ class NativeLayerNormBackwardBackward0(Node):
             grad_grad_out, grad_input, grad_weight = layer_norm_double_backward(
                 grads, grad_out, input, normalized_shape, mean, rstd, weight
             )
-        return grad_grad_out, grad_input, grad_weight
+        if edges[2] is not None:
+            grad_mean = underivable("native_layer_norm_backward mean")
+        if edges[3] is not None:
+            grad_rstd = underivable("native_layer_norm_backward rstd")
+        return grad_grad_out, grad_input, grad_mean, grad_rstd, grad_weight
 
     def release(self) -> None:
         self.grad_out = self.input = self.mean = self.rstd = self.weight = FREED
@@ -222,8 +229,18 @@ class NativeLayerNormBackwardBackward0(Node):
 def plan_native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if not (
+        requires_grad(args[0])
+        or requires_grad(args[1])
+        or requires_grad(args[3])
+        or requires_grad(args[4])
+        or requires_grad(args[5])
+    ):
+        return inner
     needs_grad_out = requires_grad(args[0])
     needs_input = requires_grad(args[1])
+    needs_mean = requires_grad(args[3])
+    needs_rstd = requires_grad(args[4])
     needs_weight = requires_grad(args[5])
     normalized_shape = args[2]
     grad_out_is_tensor = isinstance(args[0], TensorImpl)
@@ -241,6 +258,12 @@ def plan_native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Seque
             else None,
             ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
             if needs_input
+            else None,
+            ((mean._autograd.edge if mean._view_base is None else None) or edge_of(mean))
+            if needs_mean
+            else None,
+            ((rstd._autograd.edge if rstd._view_base is None else None) or edge_of(rstd))
+            if needs_rstd
             else None,
             ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
             if needs_weight
@@ -322,7 +345,7 @@ class FusedRmsNormBackward0(Node):
             input = unpack(self, self.input, self.input_version)
             weight = unpack(self, self.weight, self.weight_version)
             normalized_shape = self.normalized_shape
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
+            result1 = unpack(self, self.result1, self.result1_version)
             output_mask = (edges[0] is not None, edges[1] is not None)
             grad_input, grad_weight = _fused_rms_norm_backward(
                 grads[0], input, normalized_shape, result1, weight, output_mask
@@ -425,8 +448,9 @@ class FusedRmsNormBackwardBackward0(Node):
         edges = self.next_edges
         grad_grad_out: Any = None
         grad_input: Any = None
+        grad_rstd: Any = None
         grad_weight: Any = None
-        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
+        if edges[0] is not None or edges[1] is not None or edges[3] is not None:
             grad_out = unpack(self, self.grad_out, self.grad_out_version)
             input = unpack(self, self.input, self.input_version)
             rstd = unpack(self, self.rstd, self.rstd_version)
@@ -435,7 +459,9 @@ class FusedRmsNormBackwardBackward0(Node):
             grad_grad_out, grad_input, grad_weight = rms_norm_double_backward(
                 grads, grad_out, input, normalized_shape, rstd, weight
             )
-        return grad_grad_out, grad_input, grad_weight
+        if edges[2] is not None:
+            grad_rstd = underivable("_fused_rms_norm_backward rstd")
+        return grad_grad_out, grad_input, grad_rstd, grad_weight
 
     def release(self) -> None:
         self.grad_out = self.input = self.rstd = self.weight = FREED
@@ -446,6 +472,7 @@ def plan__fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequenc
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_grad_out = requires_grad(args[0])
     needs_input = requires_grad(args[1])
+    needs_rstd = requires_grad(args[3])
     needs_weight = requires_grad(args[4])
     normalized_shape = args[2]
     grad_out_is_tensor = isinstance(args[0], TensorImpl)
@@ -462,6 +489,9 @@ def plan__fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequenc
             else None,
             ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
             if needs_input
+            else None,
+            ((rstd._autograd.edge if rstd._view_base is None else None) or edge_of(rstd))
+            if needs_rstd
             else None,
             ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
             if needs_weight
@@ -716,6 +746,8 @@ class NativeGroupNormBackwardBackward0(Node):
 def plan_native_group_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if not (requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[4])):
+        return inner
     needs_grad_out = requires_grad(args[0])
     needs_input = requires_grad(args[1])
     needs_weight = requires_grad(args[4])
@@ -838,8 +870,8 @@ class NativeBatchNormBackward0(Node):
             running_var = unpack(self, self.running_var, self.running_var_version)
             training = self.training
             eps = self.eps
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            result2 = unpack_result(self, self.result2, self.result2_version, 2)
+            result1 = unpack(self, self.result1, self.result1_version)
+            result2 = unpack(self, self.result2, self.result2_version)
             output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
             grad_input, grad_weight, grad_bias = native_batch_norm_backward(
                 grads[0],
@@ -862,6 +894,10 @@ class NativeBatchNormBackward0(Node):
 def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "running_mean")
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "running_var")
     needs_input = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     needs_bias = requires_grad(args[2])
@@ -998,8 +1034,8 @@ class NativeBatchNormLegitBackward0(Node):
             running_var = unpack(self, self.running_var, self.running_var_version)
             training = self.training
             eps = self.eps
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            result2 = unpack_result(self, self.result2, self.result2_version, 2)
+            result1 = unpack(self, self.result1, self.result1_version)
+            result2 = unpack(self, self.result2, self.result2_version)
             output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
             grad_input, grad_weight, grad_bias = native_batch_norm_backward(
                 grads[0],
@@ -1022,6 +1058,10 @@ class NativeBatchNormLegitBackward0(Node):
 def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "running_mean")
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "running_var")
     needs_input = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     needs_bias = requires_grad(args[2])
@@ -1148,8 +1188,8 @@ class NativeBatchNormLegitBackward1(Node):
             weight = unpack(self, self.weight, self.weight_version)
             training = self.training
             eps = self.eps
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            result2 = unpack_result(self, self.result2, self.result2_version, 2)
+            result1 = unpack(self, self.result1, self.result1_version)
+            result2 = unpack(self, self.result2, self.result2_version)
             output_mask = (edges[0] is not None, edges[1] is not None, edges[2] is not None)
             grad_input, grad_weight, grad_bias = native_batch_norm_backward(
                 grads[0], input, weight, None, None, result1, result2, training, eps, output_mask
@@ -1287,6 +1327,10 @@ class NativeBatchNormLegitNoTrainingBackward0(Node):
 def plan__native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "running_mean")
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "running_var")
     needs_input = requires_grad(args[0])
     needs_weight = requires_grad(args[1])
     needs_bias = requires_grad(args[2])
@@ -1398,6 +1442,8 @@ class NativeBatchNormBackwardBackward0(Node):
         grad_grad_out: Any = None
         grad_input: Any = None
         grad_weight: Any = None
+        grad_save_mean: Any = None
+        grad_save_invstd: Any = None
         if edges[0] is not None or edges[1] is not None or edges[2] is not None:
             grad_out = unpack(self, self.grad_out, self.grad_out_version)
             input = unpack(self, self.input, self.input_version)
@@ -1411,7 +1457,11 @@ class NativeBatchNormBackwardBackward0(Node):
             grad_grad_out, grad_input, grad_weight = batch_norm_double_backward(
                 grads, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps
             )
-        return grad_grad_out, grad_input, grad_weight
+        if edges[3] is not None:
+            grad_save_mean = underivable("native_batch_norm_backward save_mean")
+        if edges[4] is not None:
+            grad_save_invstd = underivable("native_batch_norm_backward save_invstd")
+        return grad_grad_out, grad_input, grad_weight, grad_save_mean, grad_save_invstd
 
     def release(self) -> None:
         self.grad_out = self.input = self.weight = self.running_mean = self.running_var = self.save_mean = (
@@ -1422,9 +1472,15 @@ class NativeBatchNormBackwardBackward0(Node):
 def plan_native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "running_mean")
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "running_var")
     needs_grad_out = requires_grad(args[0])
     needs_input = requires_grad(args[1])
     needs_weight = requires_grad(args[2])
+    needs_save_mean = requires_grad(args[5])
+    needs_save_invstd = requires_grad(args[6])
     train = args[7]
     grad_out_is_tensor = isinstance(args[0], TensorImpl)
     input_is_tensor = isinstance(args[1], TensorImpl)
@@ -1455,6 +1511,12 @@ def plan_native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Seque
             else None,
             ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
             if needs_weight
+            else None,
+            ((save_mean._autograd.edge if save_mean._view_base is None else None) or edge_of(save_mean))
+            if needs_save_mean
+            else None,
+            ((save_invstd._autograd.edge if save_invstd._view_base is None else None) or edge_of(save_invstd))
+            if needs_save_invstd
             else None,
         )
         out = inner(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, eps)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
-from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack_result
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
+from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ..functions import _pack_padded_sequence_backward
@@ -28,7 +28,7 @@ class PackPaddedSequenceBackward0(Node):
 
     def backward(self, *grads: Any) -> Any:
         batch_first = self.batch_first
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (_pack_padded_sequence_backward(grads[0], self.input_spec.shape, result1, batch_first),)
 
     def release(self) -> None:
@@ -38,6 +38,8 @@ class PackPaddedSequenceBackward0(Node):
 def plan__pack_padded_sequence(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "lengths")
     needs_input = requires_grad(args[0])
     batch_first = args[2]
     input_spec = spec_of(args[0])

@@ -52,7 +52,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, partly_scaled, requires_grad
+from ...autograd.recording import clone_before_write, partly_scaled, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -290,22 +290,39 @@ def plan_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 class EqBackward0(Node):
     """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
 
-    __slots__ = ()
+    __slots__ = ("other_spec",)
+
+    other_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_other = grad.new_zeros(self.other_spec.shape)
+        return grad_self, grad_other
 
 
 def plan_eq__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_spec = spec_of(args[1])
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = EqBackward0()
+        node.other_spec = other_spec
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -320,22 +337,39 @@ def plan_eq__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class NeBackward0(Node):
     """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
 
-    __slots__ = ()
+    __slots__ = ("other_spec",)
+
+    other_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_other = grad.new_zeros(self.other_spec.shape)
+        return grad_self, grad_other
 
 
 def plan_ne__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_spec = spec_of(args[1])
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = NeBackward0()
+        node.other_spec = other_spec
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -350,22 +384,39 @@ def plan_ne__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class LtBackward0(Node):
     """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
 
-    __slots__ = ()
+    __slots__ = ("other_spec",)
+
+    other_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_other = grad.new_zeros(self.other_spec.shape)
+        return grad_self, grad_other
 
 
 def plan_lt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_spec = spec_of(args[1])
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = LtBackward0()
+        node.other_spec = other_spec
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -380,22 +431,39 @@ def plan_lt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class LeBackward0(Node):
     """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
 
-    __slots__ = ()
+    __slots__ = ("other_spec",)
+
+    other_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_other = grad.new_zeros(self.other_spec.shape)
+        return grad_self, grad_other
 
 
 def plan_le__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_spec = spec_of(args[1])
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = LeBackward0()
+        node.other_spec = other_spec
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -410,22 +478,39 @@ def plan_le__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class GtBackward0(Node):
     """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
 
-    __slots__ = ()
+    __slots__ = ("other_spec",)
+
+    other_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_other = grad.new_zeros(self.other_spec.shape)
+        return grad_self, grad_other
 
 
 def plan_gt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_spec = spec_of(args[1])
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = GtBackward0()
+        node.other_spec = other_spec
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -440,22 +525,39 @@ def plan_gt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 class GeBackward0(Node):
     """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
 
-    __slots__ = ()
+    __slots__ = ("other_spec",)
+
+    other_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_other: Any = None
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
+        if edges[1] is not None:
+            grad_other = grad.new_zeros(self.other_spec.shape)
+        return grad_self, grad_other
 
 
 def plan_ge__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_spec = spec_of(args[1])
 
     def record(self_: Any, other: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(self_, other)
         check_inplace(self_)
-        edges = (inplace_edge(self_),)
+        edges = (
+            inplace_edge(self_),
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
         node = GeBackward0()
+        node.other_spec = other_spec
         inner(self_, other)
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -5876,16 +5978,15 @@ class WhereBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         edges = self.next_edges
-        grad_condition: Any = None
         grad_self: Any = None
         grad_other: Any = None
-        if edges[1] is not None:
+        if edges[0] is not None:
             condition = unpack(self, self.condition, self.condition_version)
             grad_self = where(condition, grad, 0)
-        if edges[2] is not None:
+        if edges[1] is not None:
             condition = unpack(self, self.condition, self.condition_version)
             grad_other = where(condition, 0, grad)
-        return grad_condition, grad_self, grad_other
+        return grad_self, grad_other
 
     def release(self) -> None:
         self.condition = FREED
@@ -5894,7 +5995,8 @@ class WhereBackward0(Node):
 def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_condition = requires_grad(args[0])
+    if not (requires_grad(args[1]) or requires_grad(args[2])):
+        return inner
     needs_self_ = requires_grad(args[1])
     needs_other = requires_grad(args[2])
     condition_is_tensor = isinstance(args[0], TensorImpl)
@@ -5903,9 +6005,6 @@ def plan_where_self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         if grad_disabled and not is_grad_enabled():
             return inner(condition, self_, other)
         edges = (
-            ((condition._autograd.edge if condition._view_base is None else None) or edge_of(condition))
-            if needs_condition
-            else None,
             ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
             if needs_self_
             else None,

@@ -11,17 +11,8 @@ from typing import Any
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.pooling import at_maxima
-from ...autograd.node import (
-    FREED,
-    AutogradMeta,
-    Node,
-    edge_of,
-    next_sequence,
-    saved_version,
-    unpack,
-    unpack_result,
-)
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
+from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -75,7 +66,7 @@ class MaxPool2dWithIndicesBackward0(Node):
         padding = self.padding
         dilation = self.dilation
         ceil_mode = self.ceil_mode
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (
             max_pool2d_with_indices_backward(
                 grad, self_, kernel_size, stride, padding, dilation, ceil_mode, result1
@@ -171,6 +162,8 @@ class MaxPool2dWithIndicesBackwardBackward0(Node):
 def plan_max_pool2d_with_indices_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[7]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[7], TensorImpl)
@@ -433,7 +426,7 @@ class MaxPool3dWithIndicesBackward0(Node):
         padding = self.padding
         dilation = self.dilation
         ceil_mode = self.ceil_mode
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (
             max_pool3d_with_indices_backward(
                 grad, self_, kernel_size, stride, padding, dilation, ceil_mode, result1
@@ -529,6 +522,8 @@ class MaxPool3dWithIndicesBackwardBackward0(Node):
 def plan_max_pool3d_with_indices_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[7]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[7], TensorImpl)
@@ -891,6 +886,8 @@ class MaxUnpool2dBackward0(Node):
 def plan_max_unpool2d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "indices")
     needs_self_ = requires_grad(args[0])
     indices_is_tensor = isinstance(args[1], TensorImpl)
 
@@ -941,6 +938,8 @@ class MaxUnpool3dBackward0(Node):
 def plan_max_unpool3d(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "indices")
     needs_self_ = requires_grad(args[0])
     indices_is_tensor = isinstance(args[1], TensorImpl)
 
@@ -985,7 +984,7 @@ class AdaptiveMaxPool2dBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         grad = grads[0]
         self_ = unpack(self, self.self_, self.self__version)
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (adaptive_max_pool2d_backward(grad, self_, result1),)
 
     def release(self) -> None:
@@ -1067,6 +1066,8 @@ class AdaptiveMaxPool2dBackwardBackward0(Node):
 def plan_adaptive_max_pool2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[2], TensorImpl)
@@ -1240,7 +1241,7 @@ class AdaptiveMaxPool3dBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         grad = grads[0]
         self_ = unpack(self, self.self_, self.self__version)
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (adaptive_max_pool3d_backward(grad, self_, result1),)
 
     def release(self) -> None:
@@ -1322,6 +1323,8 @@ class AdaptiveMaxPool3dBackwardBackward0(Node):
 def plan_adaptive_max_pool3d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "indices")
     needs_grad_output = requires_grad(args[0])
     needs_self_ = requires_grad(args[1])
     indices_is_tensor = isinstance(args[2], TensorImpl)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
-from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack_result
-from ...autograd.recording import requires_grad
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ..functions import fake_quantize_per_tensor_affine_cachemask_backward
@@ -25,7 +25,7 @@ class FakeQuantizePerTensorAffineCachemaskBackward0(Node):
     mask_version: Any
 
     def backward(self, *grads: Any) -> Any:
-        mask = unpack_result(self, self.mask, self.mask_version, 1)
+        mask = unpack(self, self.mask, self.mask_version)
         return (fake_quantize_per_tensor_affine_cachemask_backward(grads[0], mask),)
 
     def release(self) -> None:
@@ -84,7 +84,7 @@ class FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0(Node):
     mask_version: Any
 
     def backward(self, *grads: Any) -> Any:
-        mask = unpack_result(self, self.mask, self.mask_version, 1)
+        mask = unpack(self, self.mask, self.mask_version)
         return (fake_quantize_per_tensor_affine_cachemask_backward(grads[0], mask),)
 
     def release(self) -> None:
@@ -96,6 +96,12 @@ def plan__fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
 ) -> Plan:
     """_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "scale")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "zero_point")
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "fake_quant_enabled")
     needs_self_ = requires_grad(args[0])
 
     def record(self_: Any, scale: Any, zero_point: Any, fake_quant_enabled: Any) -> Any:

@@ -23,7 +23,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -656,21 +656,15 @@ class StandardGammaGradBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        grad_self: Any = None
-        grad_output: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("_standard_gamma_grad", "self")
-        if edges[1] is not None:
-            grad_output = underivable("_standard_gamma_grad", "output")
-        return grad_self, grad_output
+        return (underivable("_standard_gamma_grad"),)
 
 
 def plan__standard_gamma_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if not (requires_grad(args[0])):
+        return inner
     needs_self_ = requires_grad(args[0])
-    needs_output = requires_grad(args[1])
 
     def record(self_: Any, output: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
@@ -678,9 +672,6 @@ def plan__standard_gamma_grad(op: OperatorEntry, key_set: int, args: Sequence[An
         edges = (
             ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
             if needs_self_
-            else None,
-            ((output._autograd.edge if output._view_base is None else None) or edge_of(output))
-            if needs_output
             else None,
         )
         out = inner(self_, output)
@@ -705,7 +696,7 @@ class SampleDirichletBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (underivable("_sample_dirichlet", "self"),)
+        return (underivable("_sample_dirichlet"),)
 
 
 def plan__sample_dirichlet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -748,11 +739,11 @@ class DirichletGradBackward0(Node):
         grad_alpha: Any = None
         grad_total: Any = None
         if edges[0] is not None:
-            grad_x = underivable("_dirichlet_grad", "x")
+            grad_x = underivable("_dirichlet_grad: x")
         if edges[1] is not None:
-            grad_alpha = underivable("_dirichlet_grad", "alpha")
+            grad_alpha = underivable("_dirichlet_grad: alpha")
         if edges[2] is not None:
-            grad_total = underivable("_dirichlet_grad", "total")
+            grad_total = underivable("_dirichlet_grad: total")
         return grad_x, grad_alpha, grad_total
 
 
@@ -833,62 +824,6 @@ def plan_poisson(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
-class BinomialBackward0(Node):
-    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
-
-    __slots__ = ("count_spec", "prob_spec")
-
-    count_spec: Any
-    prob_spec: Any
-
-    def backward(self, grad: Any) -> Any:
-        edges = self.next_edges
-        grad_count: Any = None
-        grad_prob: Any = None
-        if edges[0] is not None:
-            grad_count = grad.new_zeros(self.count_spec.shape)
-        if edges[1] is not None:
-            grad_prob = grad.new_zeros(self.prob_spec.shape)
-        return grad_count, grad_prob
-
-
-def plan_binomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_count = requires_grad(args[0])
-    needs_prob = requires_grad(args[1])
-    count_spec = spec_of(args[0])
-    prob_spec = spec_of(args[1])
-
-    def record(count: Any, prob: Any, generator: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(count, prob, generator)
-        edges = (
-            ((count._autograd.edge if count._view_base is None else None) or edge_of(count))
-            if needs_count
-            else None,
-            ((prob._autograd.edge if prob._view_base is None else None) or edge_of(prob))
-            if needs_prob
-            else None,
-        )
-        out = inner(count, prob, generator)
-        node = BinomialBackward0()
-        node.count_spec = count_spec
-        node.prob_spec = prob_spec
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        spec = out._spec
-        node.specs = (spec,)
-        out._spec = spec.twin
-        out._autograd = meta = AutogradMeta()
-        meta.edge = (node, 0)
-        meta.grad = None
-        return out
-
-    return record
-
-
 class NativeDropoutBackward0(Node):
     """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
 
@@ -902,7 +837,7 @@ class NativeDropoutBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         p = self.p
         train = self.train
-        result1 = unpack_result(self, self.result1, self.result1_version, 1)
+        result1 = unpack(self, self.result1, self.result1_version)
         return (native_dropout_backward(grads[0], result1, dropout_scale(p, train)),)
 
     def release(self) -> None:
@@ -974,6 +909,8 @@ class NativeDropoutBackwardBackward0(Node):
 def plan_native_dropout_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "mask")
     needs_grad_output = requires_grad(args[0])
     mask_is_tensor = isinstance(args[1], TensorImpl)
 

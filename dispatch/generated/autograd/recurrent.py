@@ -82,7 +82,7 @@ class ThnnFusedLstmCellBackward0(Node):
             input_bias = unpack(self, self.input_bias, self.input_bias_version)
             hidden_bias = unpack(self, self.hidden_bias, self.hidden_bias_version)
             result1 = unpack_result(self, self.result1, self.result1_version, 1)
-            result2 = unpack_result(self, self.result2, self.result2_version, 2)
+            result2 = unpack(self, self.result2, self.result2_version)
             grad_input_gates, grad_hidden_gates, grad_cx, grad_input_bias, grad_hidden_bias = (
                 lstm_cell_backward(
                     grads, input_gates, hidden_gates, cx, input_bias, hidden_bias, result1, result2
@@ -284,7 +284,7 @@ class ThnnFusedGruCellBackward0(Node):
             hx = unpack(self, self.hx, self.hx_version)
             input_bias = unpack(self, self.input_bias, self.input_bias_version)
             hidden_bias = unpack(self, self.hidden_bias, self.hidden_bias_version)
-            result1 = unpack_result(self, self.result1, self.result1_version, 1)
+            result1 = unpack(self, self.result1, self.result1_version)
             grad_input_gates, grad_hidden_gates, grad_hx, grad_input_bias, grad_hidden_bias = (
                 gru_cell_backward(grads[0], input_gates, hidden_gates, hx, input_bias, hidden_bias, result1)
             )

@@ -710,7 +710,7 @@ class MaxBackward1(Node):
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
         keepdim = self.keepdim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
 
     def release(self) -> None:
@@ -778,7 +778,7 @@ class MinBackward1(Node):
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
         keepdim = self.keepdim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
 
     def release(self) -> None:
@@ -1692,7 +1692,7 @@ class CummaxBackward0(Node):
         grad = grads[0]
         self_ = unpack(self, self.self_, self.self__version)
         dim = self.dim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (cummaxmin_backward(grad, self_, indices, dim),)
 
     def release(self) -> None:
@@ -1762,7 +1762,7 @@ class CumminBackward0(Node):
         grad = grads[0]
         self_ = unpack(self, self.self_, self.self__version)
         dim = self.dim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (cummaxmin_backward(grad, self_, indices, dim),)
 
     def release(self) -> None:

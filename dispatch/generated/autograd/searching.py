@@ -10,7 +10,8 @@ from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...autograd.formulas.reduction import index_select_backward
-from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack_result
+from ...autograd.formulas.special import underivable
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
 from ...autograd.recording import requires_grad, spec_of
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -30,7 +31,7 @@ class ModeBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
         keepdim = self.keepdim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
 
     def release(self) -> None:
@@ -79,6 +80,206 @@ def plan_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         kept._version_cell = cell
         node.indices = kept
         node.indices_version = cell[0]
+        return out
+
+    return record
+
+
+class UniqueBackward0(Node):
+    """_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        return (underivable("_unique"),)
+
+
+def plan__unique(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = UniqueBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        return out
+
+    return record
+
+
+class Unique2Backward0(Node):
+    """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        return (underivable("_unique2"),)
+
+
+def plan__unique2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = Unique2Backward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        return out
+
+    return record
+
+
+class UniqueDimBackward0(Node):
+    """unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        return (underivable("unique_dim"),)
+
+
+def plan_unique_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = UniqueDimBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        return out
+
+    return record
+
+
+class UniqueConsecutiveBackward0(Node):
+    """unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)"""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        return (underivable("unique_consecutive"),)
+
+
+def plan_unique_consecutive(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = UniqueConsecutiveBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        return out
+
+    return record
+
+
+class UniqueDimConsecutiveBackward0(Node):
+    """unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        return (underivable("unique_dim_consecutive"),)
+
+
+def plan_unique_dim_consecutive(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = UniqueDimConsecutiveBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
         return out
 
     return record

@@ -20,7 +20,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad
+from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -77,6 +77,12 @@ class SegmentReduceBackward0(Node):
 def plan_segment_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "lengths")
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "indices")
+    if requires_grad(args[4]):
+        return gradient_refused(op, inner, "offsets")
     needs_data = requires_grad(args[0])
     reduce = args[1]
     axis = args[5]

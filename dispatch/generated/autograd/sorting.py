@@ -39,7 +39,7 @@ class SortBackward0(Node):
 
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, True),)
 
     def release(self) -> None:
@@ -103,7 +103,7 @@ class SortBackward1(Node):
 
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, True),)
 
     def release(self) -> None:
@@ -167,7 +167,7 @@ class TopkBackward0(Node):
 
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, True),)
 
     def release(self) -> None:
@@ -233,7 +233,7 @@ class KthvalueBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
         keepdim = self.keepdim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
 
     def release(self) -> None:
@@ -301,7 +301,7 @@ class MedianBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
         keepdim = self.keepdim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
 
     def release(self) -> None:
@@ -369,7 +369,7 @@ class NanmedianBackward0(Node):
     def backward(self, *grads: Any) -> Any:
         dim = self.dim
         keepdim = self.keepdim
-        indices = unpack_result(self, self.indices, self.indices_version, 1)
+        indices = unpack(self, self.indices, self.indices_version)
         return (index_select_backward(grads[0], dim, indices, self.self_spec.shape, keepdim),)
 
     def release(self) -> None:

@@ -255,7 +255,7 @@ class IgammaBackward0(Node):
         grad_self: Any = None
         grad_other: Any = None
         if edges[0] is not None:
-            grad_self = underivable("igamma", "self")
+            grad_self = underivable("igamma: input")
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
@@ -366,7 +366,7 @@ class IgammacBackward0(Node):
         grad_self: Any = None
         grad_other: Any = None
         if edges[0] is not None:
-            grad_self = underivable("igammac", "self")
+            grad_self = underivable("igammac: input")
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
@@ -477,7 +477,7 @@ class SpecialZetaBackward0(Node):
         grad_self: Any = None
         grad_other: Any = None
         if edges[0] is not None:
-            grad_self = underivable("zeta", "self")
+            grad_self = underivable("zeta")
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)

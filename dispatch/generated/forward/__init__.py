@@ -194,7 +194,6 @@ FAMILY_OF = {
     "aten::normal.Tensor_Tensor": "random",
     "aten::_standard_gamma": "random",
     "aten::poisson": "random",
-    "aten::binomial": "random",
     "aten::native_dropout": "random",
     "aten::native_dropout_backward": "random",
     "aten::_select_first": "views",

@@ -173,12 +173,6 @@ def jvp_poisson(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
-def jvp_binomial(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
-    result_t = zeros_like(result)
-    return (result_t,)
-
-
 def jvp_native_dropout(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
     p = args[1]
@@ -221,7 +215,6 @@ FORMULAS = {
     "aten::normal.Tensor_Tensor": jvp_normal_Tensor_Tensor,
     "aten::_standard_gamma": jvp__standard_gamma,
     "aten::poisson": jvp_poisson,
-    "aten::binomial": jvp_binomial,
     "aten::native_dropout": jvp_native_dropout,
     "aten::native_dropout_backward": jvp_native_dropout_backward,
 }

@@ -58,7 +58,7 @@ def jvp_igamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     other_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(underivable("igamma", "self"))
+        result_t = conjugated(underivable("igamma: input"))
     if other_t is not None:
         result_t = plus(
             result_t,
@@ -75,7 +75,7 @@ def jvp_igammac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     other_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(underivable("igammac", "self"))
+        result_t = conjugated(underivable("igammac: input"))
     if other_t is not None:
         result_t = plus(
             result_t,
@@ -92,7 +92,7 @@ def jvp_special_zeta(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     other_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(underivable("zeta", "self"))
+        result_t = conjugated(underivable("zeta"))
     if other_t is not None:
         result_t = plus(
             result_t,

@@ -66,6 +66,7 @@ view_packet = packet(
     (
         ("input", "tensor", NOT_GIVEN, False),
         ("size", "static", NOT_GIVEN, False),
+        ("dtype", "rare", None, True),
     ),
     False,
 )

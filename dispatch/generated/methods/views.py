@@ -116,7 +116,12 @@ class ViewsMethods:
 
     _spec: Any
 
-    def view(self, *sizes: int | Sequence[int] | dtype, size: Sequence[int] | dtype | None = None) -> Tensor:
+    def view(
+        self,
+        *sizes: int | Sequence[int] | dtype,
+        size: Sequence[int] | dtype | None = None,
+        dtype: dtype | None = None,
+    ) -> Tensor:
         """The same elements in another shape, or their bytes as another dtype, without a copy (`torch.Tensor.view`).
 
         Signatures::
@@ -166,12 +171,12 @@ class ViewsMethods:
                     size = sizes[0]
             elif not sizes:
                 size = REQUIRED
-        if modes:
-            return view_packet.call_method_parameters(self, size)
+        if modes or dtype is not None:
+            return view_packet.call_method_parameters(self, size, dtype)
         try:
             plan = view_plans[self._spec][size]
         except (KeyError, AttributeError, TypeError):
-            plan = view_packet.miss_method(self, size)
+            plan = view_packet.miss_method(self, size, dtype)
         return plan(self)
 
     def as_strided(

@@ -87,6 +87,7 @@ def register() -> None:
         "geqrf", "geqrf(Tensor self) -> (Tensor a, Tensor tau)", "native_functions/factorization.yaml: geqrf"
     )
     structured("geqrf", meta.geqrf, "geqrf_stub", "functional", "geqrf.a")
+    autograd("geqrf", autograd_factorization.plan_geqrf)
     define(
         "geqrf.a",
         "geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)",

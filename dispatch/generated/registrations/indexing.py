@@ -635,6 +635,7 @@ def register() -> None:
         "native_functions/indexing.yaml: embedding_renorm_",
     )
     structured("embedding_renorm_", meta.embedding_renorm, "embedding_renorm_stub", "inplace")
+    autograd("embedding_renorm_", autograd_indexing.plan_embedding_renorm_)
     define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",

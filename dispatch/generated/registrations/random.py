@@ -551,7 +551,6 @@ def register() -> None:
         ("nondeterministic_seeded",),
     )
     planned("binomial", "binomial_stub", meta.binomial)
-    autograd("binomial", autograd_random.plan_binomial)
     define(
         "binomial.out",
         "binomial.out(Tensor count, Tensor prob, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",

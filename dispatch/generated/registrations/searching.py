@@ -131,72 +131,92 @@ def register() -> None:
         "_unique",
         "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
         "native_functions/searching.yaml: _unique",
+        ("dynamic_output_shape",),
     )
-    composite("_unique", "CompositeImplicitAutograd", composition._unique)
+    composite("_unique", "CompositeExplicitAutograd", composition._unique)
+    autograd("_unique", autograd_searching.plan__unique)
     define(
         "_unique.out",
         "_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
         "native_functions/searching.yaml: _unique",
+        ("dynamic_output_shape",),
     )
-    composite("_unique.out", "CompositeImplicitAutograd", out_form("_unique", composition._unique, 2))
+    composite("_unique.out", "CompositeExplicitAutograd", out_form("_unique", composition._unique, 2))
+    autograd("_unique.out", out_refuses_grad)
     define(
         "_unique2",
         "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
         "native_functions/searching.yaml: _unique2",
+        ("dynamic_output_shape",),
     )
-    composite("_unique2", "CompositeImplicitAutograd", composition._unique2)
+    composite("_unique2", "CompositeExplicitAutograd", composition._unique2)
+    autograd("_unique2", autograd_searching.plan__unique2)
     define(
         "_unique2.out",
         "_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
         "native_functions/searching.yaml: _unique2",
+        ("dynamic_output_shape",),
     )
-    composite("_unique2.out", "CompositeImplicitAutograd", out_form("_unique2", composition._unique2, 3))
+    composite("_unique2.out", "CompositeExplicitAutograd", out_form("_unique2", composition._unique2, 3))
+    autograd("_unique2.out", out_refuses_grad)
     define(
         "unique_dim",
         "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
         "native_functions/searching.yaml: unique_dim",
+        ("dynamic_output_shape",),
     )
-    composite("unique_dim", "CompositeImplicitAutograd", composition.unique_dim)
+    composite("unique_dim", "CompositeExplicitAutograd", composition.unique_dim)
+    autograd("unique_dim", autograd_searching.plan_unique_dim)
     define(
         "unique_dim.out",
         "unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
         "native_functions/searching.yaml: unique_dim",
+        ("dynamic_output_shape",),
     )
     composite(
-        "unique_dim.out", "CompositeImplicitAutograd", out_form("unique_dim", composition.unique_dim, 3)
+        "unique_dim.out", "CompositeExplicitAutograd", out_form("unique_dim", composition.unique_dim, 3)
     )
+    autograd("unique_dim.out", out_refuses_grad)
     define(
         "unique_consecutive",
         "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
         "native_functions/searching.yaml: unique_consecutive",
+        ("dynamic_output_shape",),
     )
-    composite("unique_consecutive", "CompositeImplicitAutograd", composition.unique_consecutive)
+    composite("unique_consecutive", "CompositeExplicitAutograd", composition.unique_consecutive)
+    autograd("unique_consecutive", autograd_searching.plan_unique_consecutive)
     define(
         "unique_consecutive.out",
         "unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
         "native_functions/searching.yaml: unique_consecutive",
+        ("dynamic_output_shape",),
     )
     composite(
         "unique_consecutive.out",
-        "CompositeImplicitAutograd",
+        "CompositeExplicitAutograd",
         out_form("unique_consecutive", composition.unique_consecutive, 3),
     )
+    autograd("unique_consecutive.out", out_refuses_grad)
     define(
         "unique_dim_consecutive",
         "unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
         "native_functions/searching.yaml: unique_dim_consecutive",
+        ("dynamic_output_shape",),
     )
-    composite("unique_dim_consecutive", "CompositeImplicitAutograd", composition.unique_dim_consecutive)
+    composite("unique_dim_consecutive", "CompositeExplicitAutograd", composition.unique_dim_consecutive)
+    autograd("unique_dim_consecutive", autograd_searching.plan_unique_dim_consecutive)
     define(
         "unique_dim_consecutive.out",
         "unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
         "native_functions/searching.yaml: unique_dim_consecutive",
+        ("dynamic_output_shape",),
     )
     composite(
         "unique_dim_consecutive.out",
-        "CompositeImplicitAutograd",
+        "CompositeExplicitAutograd",
         out_form("unique_dim_consecutive", composition.unique_dim_consecutive, 3),
     )
+    autograd("unique_dim_consecutive.out", out_refuses_grad)
     define(
         "mode",
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",

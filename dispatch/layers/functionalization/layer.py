@@ -406,7 +406,8 @@ class Layer:
             return self._change_memory(op, values)
         functional = functional_form(op)
         before = {id(target): target._spec for each in targets for target in each}
-        metas = self._on_meta(op, values)[1]
+        # Where sizes depend on data, the results themselves say what they are.
+        metas = {} if "dynamic_output_shape" in functional.tags else self._on_meta(op, values)[1]
         with self.below():
             arguments = self._arguments_of(functional, op, values)
             if functional.origin_of(FUNCTIONALIZE, functional.kernels) is IMPLICIT:
@@ -419,9 +420,9 @@ class Layer:
             outs, plain = outs[own:], outs[:own]
             for each, out in zip(targets, outs, strict=True):
                 for target, new in zip(each, (out,) if isinstance(out, TensorImpl) else out, strict=True):
-                    meta, old = metas[id(target)], before[id(target)]
-                    if (meta._spec.sizes, meta._spec.strides) != (old.sizes, old.strides):
-                        self._resized(op, target, meta._spec)
+                    spec, old = metas.get(id(target), new)._spec, before[id(target)]
+                    if (spec.sizes, spec.strides) != (old.sizes, old.strides):
+                        self._resized(op, target, spec)
                     self._assign(target, new)
         if plain:
             return tuple(self._wrapped(each, each) for each in plain)

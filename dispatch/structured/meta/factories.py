@@ -17,6 +17,7 @@ from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import get_default_dtype
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.traceback_filter import hide_inner_frames
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor
@@ -69,7 +70,11 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
 
     def plan(*_: object) -> Tensor:
         out = Tensor()
-        out._data = allocate()
+        try:
+            out._data = allocate()
+        except BaseException:
+            hide_inner_frames()
+            raise
         out._spec = spec
         out._version_cell = out._autograd = out._view_base = None
         return out
@@ -86,7 +91,11 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
 
         def small(*_: object) -> Tensor:
             out = Tensor()
-            out._data = make(sizes, np_dtype)
+            try:
+                out._data = make(sizes, np_dtype)
+            except BaseException:
+                hide_inner_frames()
+                raise
             out._spec = spec
             out._version_cell = out._autograd = out._view_base = None
             return out

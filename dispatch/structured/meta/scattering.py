@@ -102,6 +102,8 @@ def scatter_add(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, s
 
 
 COMBINED = ("sum", "prod", "mean", "amax", "amin")
+_SHORT = {"max": "amax", "min": "amin"}
+"""Names that PyTorch takes, too, without a derivative."""
 
 
 def scatter_reduce(
@@ -114,8 +116,9 @@ def scatter_reduce(
     include_self: bool,
 ) -> None:
     """`self` with elements of `src` combined at the places of `dim` that `index` names."""
+    given, reduce = reduce, _SHORT.get(reduce, reduce)
     if reduce not in COMBINED:
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {given}")
     _scatter("scatter", meta, self, dim, index, src, None)
     ordered = self.dtype.is_complex and reduce in ("amax", "amin")
     if ordered or (self.dtype is bool_ and reduce == "mean"):

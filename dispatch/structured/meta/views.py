@@ -455,6 +455,8 @@ _IN_BOUNDS = f"""if not -size <= index < size:
 
 
 def _refuse_index(index: int, size: int) -> None:
+    if not -(2**63) <= index < 2**63:
+        raise ValueError(f"Overflow when unpacking long long: index {index} of dimension 0")
     raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
 
 

@@ -189,3 +189,11 @@ def test_rows_are_added_by_products(shape, dtype):
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_sum_of_runs_that_overflows_says_nothing():
+    x = tt.zeros(2, 10_001)
+    x[:, 0] = x[:, -1] = 3e38
+    with np.errstate(all="raise"):
+        assert tt.sum(x, 1).tolist() == [math.inf] * 2
+        assert tt.sum(x, 1, keepdim=True).tolist() == [[math.inf]] * 2

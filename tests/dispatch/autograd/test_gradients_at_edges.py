@@ -41,7 +41,7 @@ def same(found, expected):
 
 def test_binary_cross_entropy_divides_by_no_less_than_1e_12(device):
     probabilities = [0.0, 0.0, 1.0, 1.0, 1e-13, 0.25]
-    targets = tt.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 1.0], device=device)
+    targets = tt.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 1.0], dtype=tt.float64, device=device)
     found = gradient(
         lambda x: F.binary_cross_entropy(x, targets, reduction="sum"), probabilities, device, tt.float64
     )
@@ -191,3 +191,25 @@ def test_extrema_of_nan(device):
     for function in (tt.amax, tt.amin, lambda x: tt.aminmax(x)[0]):
         assert all(math.isnan(g) for g in gradient(function, values, device))
     assert gradient(tt.amax, [1.0, 2.0, 2.0], device) == [0.0, 0.5, 0.5]
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "recorded"),
+    [
+        ([INF, 0.0, 3.0], [NAN, INF, 0.0], [1.0, INF, NAN]),
+        ([1.0, INF, 0.0], [INF, NAN, INF], [NAN, 1.0, INF]),
+        ([0.0, 0.0, INF], [1.0, 0.0, 0.0], [NAN, NAN, 0.0]),
+        ([1.0, 0.0, NAN], [1.0, NAN, 0.0], [NAN, NAN, 0.0]),
+        ([-INF, 2.0, 0.0, 3.0], [NAN, -INF, -INF, 0.0], [3.0, NAN, -INF, NAN]),
+        ([0.0, 1.0, 2.0, 0.0, 3.0], [4.0, 0.0, 0.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_running_products_of_zeros_and_infinities(values, expected, recorded, device):
+    x = tt.tensor(values, dtype=tt.float64, device=device, requires_grad=True)
+    for create_graph in (False, True):
+        (found,) = tt.autograd.grad(x.cumprod(0).sum(), x, create_graph=create_graph)
+        wanted = recorded if create_graph else expected
+        np.testing.assert_array_equal(found.tolist(), wanted)

@@ -60,3 +60,116 @@ def test_requires_grad_takes_a_bool() -> None:
     with pytest.raises(RuntimeError, match="must be a bool"):
         x.requires_grad = 1
     assert not x.requires_grad
+
+
+aten = tt.ops.aten
+
+
+def _ones(*sizes: int, device: str) -> tt.Tensor:
+    return tt.ones(sizes, device=device, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("operator", "argument", "call"),
+    [
+        (
+            "nll_loss_forward",
+            "weight",
+            lambda d: tt.nn.functional.nll_loss(
+                tt.ones(2, 3, device=d), tt.tensor([0, 1], device=d), weight=_ones(3, device=d)
+            ),
+        ),
+        (
+            "_native_batch_norm_legit_no_training",
+            "running_var",
+            lambda d: tt.nn.functional.batch_norm(
+                _ones(2, 3, device=d), tt.ones(3, device=d), _ones(3, device=d)
+            ),
+        ),
+        (
+            "_native_batch_norm_legit",
+            "running_mean",
+            lambda d: tt.nn.functional.batch_norm(
+                _ones(2, 3, device=d), _ones(3, device=d), tt.ones(3, device=d), training=True
+            ),
+        ),
+        (
+            "fractional_max_pool2d",
+            "random_samples",
+            lambda d: tt.nn.functional.fractional_max_pool2d(
+                tt.ones(1, 1, 4, 4, device=d), 2, output_size=2, _random_samples=_ones(1, 1, 2, device=d)
+            ),
+        ),
+        (
+            "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+            "scale",
+            lambda d: tt.fake_quantize_per_tensor_affine(
+                tt.ones(3, device=d), _ones(device=d), tt.zeros((), dtype=tt.int32, device=d), 0, 255
+            ),
+        ),
+        (
+            "linalg_pinv",
+            "atol",
+            lambda d: tt.linalg.pinv(tt.eye(2, device=d), atol=_ones(device=d), rtol=tt.zeros(1, device=d)),
+        ),
+    ],
+)
+def test_an_argument_without_a_formula_must_not_require_grad(
+    operator: str, argument: str, call: Callable[[str], tt.Tensor], device: str
+) -> None:
+    words = (
+        f"The function '{operator}' is not differentiable with respect to argument '{argument}'. This input cannot "
+        "have requires_grad True."
+    )
+    with pytest.raises(RuntimeError) as caught:
+        call(device)
+    assert str(caught.value) == words
+    with tt.no_grad():
+        assert not call(device).requires_grad
+    with pytest.raises(RuntimeError, match="is not differentiable with respect to"):
+        call(device)  # from the plan
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ("_unique2", lambda x: tt.unique(x)),
+        ("unique_dim", lambda x: tt.unique(x, dim=0, return_counts=True)[0]),
+        ("unique_consecutive", lambda x: tt.unique_consecutive(x)),
+        ("unique_consecutive", lambda x: tt.unique_consecutive(x, dim=0)),
+        ("geqrf", lambda x: tt.geqrf(x)[0]),
+        ("igamma: input", lambda x: tt.igamma(x, tt.ones_like(x.detach()))),
+        (
+            "native_layer_norm_backward mean",
+            lambda x: aten.native_layer_norm_backward(
+                tt.ones(2, 2), tt.ones(2, 2), [2], x[:, :1], tt.ones(2, 1), None, None, [True, False, False]
+            )[0],
+        ),
+    ],
+)
+def test_an_operator_without_a_derivative_raises_in_backward(
+    words: str, call: Callable[[tt.Tensor], tt.Tensor]
+) -> None:
+    x = tt.tensor([[1.0, 2.0], [4.0, 3.0]], requires_grad=True)
+    made = call(x)
+    assert made.requires_grad
+    with pytest.raises(NotImplementedError) as caught:
+        made.sum().backward()
+    assert str(caught.value) == f"the derivative for '{words}' is not implemented."
+    assert x.grad is None
+
+
+def test_an_operator_that_autograd_does_not_know_names_itself_without_its_overload() -> None:
+    x = tt.ones(3, requires_grad=True)
+    made = tt.histogram(x, 2)[0]
+    assert made.grad_fn is not None
+    assert made.grad_fn.name() == "NotImplemented"
+    with pytest.raises(RuntimeError, match=r"^derivative for aten::histogram is not implemented$"):
+        made.sum().backward()
+
+
+def test_functions_that_are_no_derivative_s_business_pass_silently() -> None:
+    x = tt.ones(3, requires_grad=True)
+    for made in (tt.special.bessel_j0(x), tt.special.hermite_polynomial_h(x, 2), tt.special.airy_ai(x)):
+        assert not made.requires_grad
+    assert not tt._standard_gamma_grad(tt.ones(3), x).requires_grad  # by its first argument alone

@@ -83,7 +83,11 @@ def test_several_inputs_of_one_formula(tmp_path: Path, operators: Operators) -> 
 
 def test_inputs_without_gradient(tmp_path: Path, operators: Operators) -> None:
     derivative = one(tmp_path, operators, "self: grad\nother: not_differentiable")
-    assert derivative.formulas[1].source == "None"
+    assert derivative.inputs == ("self",)
+    assert derivative.silent == ("other",)
+    assert derivative.refused == ()
+    derivative = one(tmp_path, operators, "self: grad")
+    assert derivative.refused == ("other",)
 
 
 def test_names_of_results(tmp_path: Path, operators: Operators) -> None:

@@ -19,7 +19,7 @@ from triten.dispatch.generated import methods as tensor_methods
 
 EMPTY = inspect.Parameter.empty
 POSITIONAL = {"view": {"dtype"}}
-"""Parameters of overloads that are called by position alone; here they are named as their types."""
+"""Parameters of overloads that are called by position, too; there they are named as their types."""
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -97,7 +97,7 @@ def test_the_signature_is_that_of_the_stub(place: str, name: str, function: Call
     ]
     runtime = {("input" if n == "self" else n): p for n, p in signature.parameters.items() if n != "more"}
     known = {n for overload in overloads for n in overload}
-    assert set(runtime) - {"out"} == known - {"out"} - POSITIONAL.get(name, set())
+    assert set(runtime) - {"out"} == known - {"out"}
     assert ("out" in runtime) == ("out" in known and place == "tt")
     for each in known & set(runtime):
         parameter = runtime[each]
@@ -139,5 +139,5 @@ def test_a_signature_as_users_see_it() -> None:
     assert str(inspect.signature(tt.softmax)).replace("'", "") == (
         "(input: Tensor, dim: int | str, dtype: dtype | None = None, *, out: Tensor | None = None) -> Tensor"
     )
-    assert list(inspect.signature(tt.Tensor.view).parameters) == ["self", "sizes", "size"]
+    assert list(inspect.signature(tt.Tensor.view).parameters) == ["self", "sizes", "size", "dtype"]
     assert inspect.signature(tt.zeros).parameters["requires_grad"].default is False

@@ -1,0 +1,7 @@
+"""What PyTorch calls experimental: fused networks, graphs of operators (`torch.fx.experimental`)."""
+
+from __future__ import annotations
+
+from ...runtime.lazy_import import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, {}, ("optimization", "proxy_tensor"))

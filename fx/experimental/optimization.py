@@ -1,0 +1,129 @@
+"""Networks made cheaper for inference by rewriting their graphs (torch/fx/experimental/optimization.py)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ... import nn
+from ...nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from .._symbolic_trace import symbolic_trace
+from ..graph import Graph
+from ..graph_module import GraphModule
+from ..interpreter import Transformer
+from ..node import Argument, Node, Target
+
+__all__ = ["extract_subgraph", "fuse", "matches_module_pattern", "remove_dropout", "replace_node_module"]
+
+
+def matches_module_pattern(pattern: Iterable[type], node: Node, modules: Mapping[str, nn.Module]) -> bool:
+    """Whether a node calls a module of the second class on what a module of the first class gave.
+
+    Args:
+        pattern: the two classes, which have to be the modules' own.
+        node: the second call.
+        modules: the modules by their dotted names.
+    """
+    if not node.args:
+        return False
+    return all(
+        isinstance(each, Node)
+        and each.op == "call_module"
+        and each.target in modules
+        and type(modules[each.target]) is expected
+        for expected, each in zip(pattern, (node.args[0], node), strict=True)
+    )
+
+
+def replace_node_module(node: Node, modules: dict[str, nn.Module], new_module: nn.Module) -> None:
+    """Put another module in the place of the one that a node calls.
+
+    Args:
+        modules: the modules by their dotted names, changed too.
+    """
+    parent, _, name = node.target.rpartition(".")
+    modules[node.target] = new_module
+    setattr(modules[parent], name, new_module)
+
+
+def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.Module:
+    """Fold batch norms into the convolutions or linear layers before them (`torch.fx.experimental.optimization.fuse`).
+
+    Args:
+        model: in evaluation mode.
+        inplace: whether modules are changed instead of copied.
+        no_trace: whether a `GraphModule` is taken as it is, rather than traced again.
+
+    Returns:
+        a module that gives what `model` gives, with fewer layers.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.fx.experimental.optimization import fuse
+        >>> model = tt.nn.Sequential(tt.nn.Conv2d(1, 2, 3), tt.nn.BatchNorm2d(2), tt.nn.ReLU()).eval()
+        >>> [node.target for node in fuse(model).graph.nodes]
+        ['input', '0', '2', 'output']
+    """
+    if not inplace:
+        model = copy.deepcopy(model)
+    traced = model if no_trace and isinstance(model, GraphModule) else symbolic_trace(model)
+    modules = dict(traced.named_modules())
+    graph = copy.deepcopy(traced.graph)
+    patterns: dict[tuple[type, type], Any] = {
+        (nn.Conv1d, nn.BatchNorm1d): fuse_conv_bn_eval,
+        (nn.Conv2d, nn.BatchNorm2d): fuse_conv_bn_eval,
+        (nn.Conv3d, nn.BatchNorm3d): fuse_conv_bn_eval,
+        (nn.Linear, nn.BatchNorm1d): fuse_linear_bn_eval,
+    }
+    for pattern, fused in patterns.items():
+        for node in graph.nodes:
+            if not matches_module_pattern(pattern, node, modules):
+                continue
+            layer, norm = node.args[0], modules[node.target]
+            if len(layer.users) > 1 or not norm.track_running_stats:
+                continue
+            replace_node_module(layer, modules, fused(modules[layer.target], norm))
+            node.replace_all_uses_with(layer)
+            graph.erase_node(node)
+    return GraphModule(traced, graph)
+
+
+class _DropoutRemover(Transformer):
+    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(self.submodules[str(target)], nn.Dropout):
+            return args[0]
+        return super().call_module(target, args, kwargs)
+
+
+def remove_dropout(model: nn.Module) -> nn.Module:
+    """A module without the dropout layers of another, which it shares all else with.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.fx.experimental.optimization import remove_dropout
+        >>> model = tt.nn.Sequential(tt.nn.Linear(2, 2), tt.nn.Dropout(), tt.nn.ReLU())
+        >>> [node.target for node in remove_dropout(model).graph.nodes]
+        ['input', '0', '2', 'output']
+    """
+    return _DropoutRemover(symbolic_trace(model)).transform()
+
+
+def extract_subgraph(
+    orig_module: nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]
+) -> GraphModule:
+    """A module of some nodes of a graph.
+
+    Args:
+        orig_module: holds what the nodes name.
+        nodes: the nodes, in order.
+        inputs: what they take from outside.
+        outputs: what the module gives, as a list.
+    """
+    graph = Graph()
+    made = {node: graph.placeholder(node.name) for node in inputs}
+    for node in nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    graph.output([made[node] for node in outputs])
+    graph.lint()
+    return GraphModule(orig_module, graph)

@@ -1,0 +1,509 @@
+"""`Graph`: a program as a list of steps, which is read, rewritten and written out as Python (torch/fx/graph.py)."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..dispatch.functions.queries import typename
+from ..nn.modules.module import Module
+from ..nn.modules.parameter import Parameter
+from .code_generation import (
+    CodeGen,
+    PythonCode,
+    PyTreeCodeGen,
+    PyTreeInfo,
+    TransformCodeFunc,
+    inplace_methods,
+    magic_methods,
+    reflectable_magic_methods,
+)
+from .immutable_collections import immutable_dict
+from .namespace import Namespace, snake_case
+from .node import OPS, Argument, Node, Target, map_arg
+
+if TYPE_CHECKING:
+    from ._symbolic_trace import Tracer
+    from .graph_module import GraphModule
+
+__all__ = [
+    "CodeGen",
+    "Graph",
+    "PythonCode",
+    "inplace_methods",
+    "magic_methods",
+    "reflectable_magic_methods",
+]
+
+_PyTreeCodeGen, _PyTreeInfo = PyTreeCodeGen, PyTreeInfo
+
+
+class NodeList:
+    """The nodes of a graph in order, or backwards. The graph may be changed while they are walked."""
+
+    def __init__(self, graph: Graph, direction: Literal["_next", "_prev"] = "_next") -> None:
+        self.graph = graph
+        self.direction = direction
+
+    def __len__(self) -> int:
+        return self.graph._len
+
+    def __iter__(self) -> Iterator[Node]:
+        root = node = self.graph._root
+        while (node := getattr(node, self.direction)) is not root:
+            if not node._erased:
+                yield node
+
+    def __reversed__(self) -> Iterator[Node]:
+        return iter(NodeList(self.graph, "_next" if self.direction == "_prev" else "_prev"))
+
+
+class _InsertPoint:
+    """Where new nodes go, from its making until the end of its block."""
+
+    def __init__(self, graph: Graph, insert: Callable[[Node], None]) -> None:
+        self.graph = graph
+        self._before = graph._insert
+        graph._insert = insert
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.graph._insert = self._before
+
+
+class Graph:
+    """A program: inputs, calls, and one output, each a `Node`.
+
+    Source: torch.fx.Graph.
+
+    Example:
+        >>> import triten as tt
+        >>> graph = tt.fx.Graph()
+        >>> x = graph.placeholder("x")
+        >>> total = graph.call_function(tt.sum, (x,), {"dim": 0})
+        >>> _ = graph.output(graph.call_method("exp", (total,)))
+        >>> print(graph)
+        graph():
+            %x : [num_users=1] = placeholder[target=x]
+            %sum_1 : [num_users=1] = call_function[target=triten.sum](args = (%x,), kwargs = {dim: 0})
+            %exp : [num_users=1] = call_method[target=exp](args = (%sum_1,), kwargs = {})
+            return exp
+        >>> tt.fx.GraphModule(tt.nn.Module(), graph)(tt.zeros(2, 2))
+        tensor([1., 1.])
+    """
+
+    def __init__(
+        self,
+        owning_module: GraphModule | None = None,
+        tracer_cls: type[Tracer] | None = None,
+        tracer_extras: dict[str, Any] | None = None,
+    ) -> None:
+        self._name_of: Callable[[Node], str] | None = None
+        self._order_is_known = False
+        self._len = 0
+        self._graph_namespace = Namespace()
+        self.owning_module = owning_module
+        self._tracer_cls = tracer_cls
+        self._tracer_extras = tracer_extras
+        self._codegen = CodeGen()
+        self._co_fields: dict[str, Any] = {}
+        self._root = Node(self, "", "root", "", (), {})
+        self._insert: Callable[[Node], None] = self._root.prepend
+
+    @property
+    def nodes(self) -> NodeList:
+        """The nodes in order; `reversed` walks backwards. The graph may be changed meanwhile."""
+        return NodeList(self)
+
+    def _number_nodes(self) -> None:
+        """Number the nodes, if their order has changed since."""
+        if not self._order_is_known:
+            for position, node in enumerate(self.nodes):
+                node._position = position
+            self._order_is_known = True
+
+    def output_node(self) -> Node:
+        """The output, which is the last node."""
+        last = self._root._prev
+        if last.op != "output":
+            raise AssertionError(f"output_node(): expected the last node to be an output, got op={last.op}")
+        return last
+
+    def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
+        """The nodes of a kind, with a target if it is given, in order.
+
+        Args:
+            op: as in `Node.op`.
+            target: what they call or name; it has to be given for ``call_function``.
+            sort: PyTorch's; the nodes are in order anyway.
+        """
+        if op == "call_function" and target is None:
+            raise AssertionError("find_nodes(op='call_function'): target must not be None")
+        return [node for node in self.nodes if node.op == op and (target is None or node.target == target)]
+
+    # Making nodes
+
+    def create_node(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        name: str | None = None,
+        type_expr: Any | None = None,
+    ) -> Node:
+        """A new node at the insertion point, which is the end by default.
+
+        Args:
+            op, target, args, kwargs: as in `Node`.
+            name: what its name is made of; by default the target.
+            type_expr: its annotation.
+        """
+        args, kwargs = args or (), kwargs or immutable_dict()
+        if not isinstance(args, tuple):
+            raise AssertionError(f"create_node(): args must be a tuple, got {type(args)}")
+        if not isinstance(kwargs, dict):
+            raise AssertionError(f"create_node(): kwargs must be a dict, got {type(kwargs)}")
+        unique = self._graph_namespace.create_name(self._target_to_str(target) if name is None else name)
+        node = Node(self, unique, op, target, args, kwargs, type_expr)
+        for hook in getattr(self.owning_module, "_create_node_hooks", ()):
+            hook(node)
+        self._insert(node)
+        self._len += 1
+        return node
+
+    def _target_to_str(self, target: Target) -> str:
+        """What the name of a node with a target is made of."""
+        if isinstance(target, str):
+            is_special = target.startswith("__") and target.endswith("__")
+            return snake_case(target[2:-2] if is_special else target)
+        return snake_case(getattr(target, "__name__", None) or type(target).__name__)
+
+    def placeholder(
+        self, name: str, type_expr: Any | None = None, default_value: Any = inspect.Signature.empty
+    ) -> Node:
+        """An input of the program."""
+        args = () if default_value is inspect.Signature.empty else (default_value,)
+        return self.create_node("placeholder", name, args, type_expr=type_expr)
+
+    def get_attr(self, qualified_name: str, type_expr: Any | None = None) -> Node:
+        """An attribute of the module: a parameter, a buffer, a submodule. Warns if the owning module lacks it."""
+        if self.owning_module is not None and not _has_reference(self.owning_module, qualified_name):
+            warnings.warn(
+                f"get_attr({qualified_name!r}): the owning GraphModule has no parameter, buffer or module of this "
+                "name; add it with add_submodule, register_parameter or register_buffer",
+                stacklevel=2,
+            )
+        return self.create_node("get_attr", qualified_name, type_expr=type_expr)
+
+    def call_module(
+        self,
+        module_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any | None = None,
+    ) -> Node:
+        """A call of a submodule, by its dotted name. Raises AttributeError if the owning module lacks it."""
+        if self.owning_module is not None:
+            self.owning_module.get_submodule(module_name)
+        return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
+
+    def call_method(
+        self,
+        method_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any | None = None,
+    ) -> Node:
+        """A call of a method of the first argument."""
+        return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
+
+    def call_function(
+        self,
+        the_function: Callable[..., Any],
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any | None = None,
+        name: str | None = None,
+    ) -> Node:
+        """A call of a function."""
+        return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
+
+    def output(self, result: Argument, type_expr: Any | None = None) -> Node:
+        """What the program returns."""
+        return self.create_node("output", "output", (result,), type_expr=type_expr)
+
+    def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x) -> Node:
+        """A copy of another graph's node, at the insertion point.
+
+        Args:
+            arg_transform: gives the node of this graph for each node among the arguments.
+        """
+        args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
+        made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        made.meta = copy.copy(node.meta)
+        return made
+
+    def graph_copy(
+        self, g: Graph, val_map: dict[Node, Node], return_output_node: bool = False
+    ) -> Argument | None:
+        """Copy another graph's nodes, but its output, to the insertion point.
+
+        Args:
+            g: the other graph.
+            val_map: the nodes of this graph for nodes of `g` that are not copied; the copies are added.
+            return_output_node: whether the result is a tuple, with the output of `g` in the second place.
+
+        Returns:
+            what `g` returns, with nodes of this graph; None if it has no output.
+        """
+        for node in g.nodes:
+            if node in val_map:
+                continue
+            if node.op == "output":
+                result = map_arg(node.args[0], val_map.__getitem__)
+                return (result, node) if return_output_node else result
+            val_map[node] = self.node_copy(node, val_map.__getitem__)
+        return None
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
+        made = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
+        copied = made.graph_copy(self, {}, return_output_node=True)
+        made._codegen = copy.deepcopy(self._codegen)
+        made._co_fields = dict(self._co_fields)
+        if copied is not None:
+            result, old = copied
+            made.output(result, old.type).meta = copy.copy(old.meta)
+        return made
+
+    # Changing
+
+    def inserting_before(self, n: Node | None = None) -> _InsertPoint:
+        """New nodes go before `n` (None: to the start) until the block ends; without ``with``, from now on."""
+        if n is None:
+            return self.inserting_after(self._root)
+        if n.graph is not self:
+            raise AssertionError(f"inserting_before(): {n!r} is a node of another graph")
+        return _InsertPoint(self, n.prepend)
+
+    def inserting_after(self, n: Node | None = None) -> _InsertPoint:
+        """New nodes go after `n` (None: to the end), each right after it, until the block ends."""
+        if n is None:
+            return self.inserting_before(self._root)
+        if n.graph is not self:
+            raise AssertionError(f"inserting_after(): {n!r} is a node of another graph")
+        return _InsertPoint(self, n.append)
+
+    def erase_node(self, to_erase: Node) -> None:
+        """Take a node out. Raises RuntimeError while it has users, or if it is another graph's."""
+        if to_erase.users:
+            raise RuntimeError(
+                f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "
+                f"{to_erase.users}!"
+            )
+        if to_erase.graph is not self:
+            raise RuntimeError(f"Attempting to remove {to_erase} from wrong graph!")
+        if to_erase._erased:
+            warnings.warn(f"erase_node({to_erase}) on an already erased node", stacklevel=2)
+            return
+        for hook in getattr(self.owning_module, "_erase_node_hooks", ()):
+            hook(to_erase)
+        to_erase._unlink()
+        to_erase._erased = True
+        self._len -= 1
+        to_erase._update_args_kwargs(
+            map_arg(to_erase._args, lambda node: None), map_arg(to_erase._kwargs, lambda node: None)
+        )
+
+    def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
+        """Take out what nobody uses and what has no effect besides (`Node.is_impure`).
+
+        Args:
+            is_impure_node: answers instead of `Node.is_impure`.
+
+        Returns:
+            whether anything was taken out, here or in a `GraphModule` that the graph names as an attribute.
+        """
+        self.lint()
+        changed = False
+        for node in reversed(self.nodes):
+            impure = node.is_impure() if is_impure_node is None else is_impure_node(node)
+            if not impure and not node.users:
+                self.erase_node(node)
+                changed = True
+        if self.owning_module is not None:
+            from .graph_module import GraphModule
+
+            named = {node.target for node in self.find_nodes(op="get_attr")}
+            for name, child in self.owning_module.named_children():
+                if name in named and isinstance(child, GraphModule):
+                    changed |= child.graph.eliminate_dead_code()
+                    child.recompile()
+        return changed
+
+    def lint(self) -> None:
+        """Check that the graph is well formed.
+
+        Raises:
+            RuntimeError: for a node that is used before it is defined or belongs to another graph, a name that two
+                nodes have, or a target that the owning module lacks.
+            ValueError: for a target of the wrong class.
+        """
+        seen: set[Node] = set()
+        names: set[str] = set()
+        for node in self.nodes:
+            if node.op not in OPS:
+                raise RuntimeError(f"Node {node} had unknown opcode {node.op}!")
+            if node.graph is not self:
+                raise RuntimeError(f"Node '{node}' does not belong to this Graph!")
+            for given in node._input_nodes:
+                if given.graph is not self:
+                    raise RuntimeError(
+                        f"Argument '{given}' of Node '{node}' does not belong to this Graph, but was used as an "
+                        "argument! If you are copying nodes from another graph, make sure to use ``arg_transform`` on "
+                        f"node_copy() to remap values\n{self}"
+                    )
+                if given not in seen:
+                    raise RuntimeError(
+                        f"Argument '{given}' of Node '{node}' was used before it has been defined! Please check that "
+                        f"Nodes in the graph are topologically ordered\n{self}"
+                    )
+            seen.add(node)
+            if node.name in names:
+                raise RuntimeError(f"Node redefined name {node.name}!")
+            names.add(node.name)
+        if self.owning_module is not None:
+            for node in self.nodes:
+                _check_target(self.owning_module, node)
+
+    # Text
+
+    def python_code(
+        self,
+        root_module: str,
+        *,
+        verbose: bool = False,
+        include_stride: bool = False,
+        include_device: bool = False,
+        colored: bool = False,
+    ) -> PythonCode:
+        """The graph as the text of a Python function, with the objects that the text names.
+
+        Args:
+            root_module: the expression for the module, such as ``self``.
+            verbose: whether steps show what is known of their tensors, and where the program made them.
+            include_stride, include_device: whether verbose text has strides and devices of tensors.
+            colored: whether verbose text has the colors of a terminal.
+        """
+        # One namespace for locals and globals of the text, apart from that of the nodes' own names.
+        namespace = Namespace()
+        before = self._name_of
+        self._name_of = lambda node: namespace.create_name(node.name, node)
+        try:
+            return self._codegen._gen_python_code(
+                self.nodes,
+                root_module,
+                namespace,
+                verbose=verbose,
+                include_stride=include_stride,
+                include_device=include_device,
+                colored=colored,
+            )
+        finally:
+            self._name_of = before
+
+    def __str__(self) -> str:
+        lines = [node.format_node() or "" for node in self.nodes]
+        return "\n    ".join(["graph():", *lines])
+
+    def print_tabular(self) -> None:
+        """Print the graph as a table. Raises ImportError if the package `tabulate` is not installed."""
+        try:
+            from tabulate import tabulate
+        except ImportError:
+            print(
+                "`print_tabular` relies on the library `tabulate`, which could not be found on this machine. Run `pip "
+                "install tabulate` to install the library."
+            )
+            raise
+        rows = [[node.op, node.name, node.target, node.args, node.kwargs] for node in self.nodes]
+        print(tabulate(rows, headers=["opcode", "name", "target", "args", "kwargs"]))
+
+    def set_codegen(self, codegen: CodeGen) -> None:
+        """Have the text be made by another `CodeGen`; call `GraphModule.recompile` afterwards."""
+        self._codegen = codegen
+
+    def process_inputs(self, *args: Any) -> Any:
+        """The values of the placeholders from the arguments of the generated function."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out: Any) -> Any:
+        """The generated function's result from the graph's."""
+        return self._codegen.process_outputs(out)
+
+    def on_generate_code(
+        self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]
+    ) -> AbstractContextManager[None]:
+        """Have a function rewrite the lines of the body whenever the text is made.
+
+        Args:
+            make_transformer: gets the present function or None, gives the new one.
+
+        Returns:
+            a context, at whose end the present function is back; the new one is used with or without it.
+        """
+        before = self._codegen._body_transformer
+        self._codegen._body_transformer = make_transformer(before)
+
+        @contextmanager
+        def restoring() -> Iterator[None]:
+            try:
+                yield
+            finally:
+                self._codegen._body_transformer = before
+
+        return restoring()
+
+
+def _has_reference(module: Module, qualified_name: str) -> bool:
+    path, _, name = qualified_name.rpartition(".")
+    try:
+        parent = module.get_submodule(path)
+    except AttributeError:
+        return False
+    found = getattr(parent, name, None)
+    return isinstance(found, Module | Parameter) or name in parent._buffers
+
+
+def _check_target(module: Module, node: Node) -> None:
+    """Raise for a target that is of the wrong class or that a module lacks."""
+    fits = callable(node.target) if node.op == "call_function" else isinstance(node.target, str)
+    if not fits:
+        expected = "Callable" if node.op == "call_function" else "str"
+        raise ValueError(
+            f"Node {node} target {node.target} has type {typename(node.target)} but a {expected} is expected"
+        )
+    if node.op not in ("get_attr", "call_module"):
+        return
+    names: Sequence[str] = node.target.split(".")
+    found: Any = module
+    for index, name in enumerate(names):
+        found = getattr(found, name, None)
+        if found is None:
+            raise RuntimeError(
+                f"Node {node} target {node.target} references nonexistent attribute {name} of "
+                f"{'.'.join(names[:index])}"
+            )
+        if node.op == "call_module" and not isinstance(found, Module):
+            raise RuntimeError(
+                f"Node {node} target {node.target} {name} of {'.'.join(names[:index])} does not reference an nn.Module"
+            )

@@ -1,0 +1,70 @@
+"""Lists and dicts that cannot be changed: what the arguments of a node are made of (torch/fx/immutable_collections.py).
+
+A node keeps account of the nodes among its arguments, which a change in place would escape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+__all__ = ["immutable_dict", "immutable_list"]
+
+Element = TypeVar("Element")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+HINT = (
+    "To change the arguments of a node, assign new ones: node.args = (...), or node.update_arg(index, value)."
+)
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__!r} object does not support mutation ({name}). {HINT}")
+
+    refuse.__name__ = name
+    return refuse
+
+
+class immutable_list(list[Element]):
+    """A list that cannot be changed, and so can be hashed.
+
+    Example:
+        >>> from triten.fx.immutable_collections import immutable_list
+        >>> immutable_list([1, 2]) == [1, 2], hash(immutable_list([1])) == hash((1,))
+        (True, True)
+    """
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (tuple(self),)
+
+
+class immutable_dict(dict[Key, Value]):
+    """A dict that cannot be changed, and so can be hashed.
+
+    Example:
+        >>> from triten.fx.immutable_collections import immutable_dict
+        >>> immutable_dict(dim=1) == {"dim": 1}
+        True
+    """
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (tuple(self.items()),)
+
+
+_CHANGING: dict[type, str] = {
+    immutable_list: (
+        "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort"
+    ),
+    immutable_dict: "__delitem__ __ior__ __setitem__ clear pop popitem setdefault update",
+}
+for _class, _names in _CHANGING.items():
+    for _name in _names.split():
+        setattr(_class, _name, _refusing(_name))

@@ -1,0 +1,150 @@
+"""Arguments of calls in one form: bound to parameters, with defaults (torch/fx/operator_schemas.py)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import nn
+from ..dispatch.core.op_overload import OpOverload, OpOverloadGroup, Ops
+from .qualified_names import ROOT, qualified_name
+
+__all__ = ["ArgsKwargsPair", "normalize_function", "normalize_module"]
+
+_ops = Ops()
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class ArgsKwargsPair(NamedTuple):
+    """The arguments of a call: positional ones, and those by name."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def normalize_function(
+    target: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    arg_types: Sequence[Any] | None = None,
+    kwarg_types: Mapping[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair | None:
+    """The arguments of a call of a function, with defaults (`torch.fx.operator_schemas.normalize_function`).
+
+    Args:
+        target: the function, or an operator of ``tt.ops``, whose schema names the arguments.
+        args, kwargs: of the call.
+        arg_types, kwarg_types: PyTorch's, for functions with several overloads. Here overloads that name the
+            arguments alike need none.
+        normalize_to_only_use_kwargs: whether positional arguments are given by name, too.
+
+    Returns:
+        None for arguments that do not fit, and for functions that have ``*args``, ``**kwargs`` or parameters without
+        names.
+
+    Raises:
+        RuntimeError: for overloads that fit the arguments, and name them differently.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.fx.operator_schemas import normalize_function
+        >>> normalize_function(tt.add, (1,), {"other": 2})
+        ArgsKwargsPair(args=(1,), kwargs={'other': 2, 'alpha': 1})
+        >>> normalize_function(tt.nn.functional.relu, (1,), normalize_to_only_use_kwargs=True)
+        ArgsKwargsPair(args=(), kwargs={'input': 1, 'inplace': False})
+    """
+    named = dict(kwargs or {})
+    overloads = _overloads_of(target)
+    if not overloads:
+        return _bound(inspect.signature(target), args, named, normalize_to_only_use_kwargs)
+    receiver = "self" if isinstance(target, OpOverload | OpOverloadGroup) else "input"
+    bound = [_bound_to_schema(each, args, named, receiver) for each in overloads]
+    fitting = [each for each in bound if each is not None]
+    if len({tuple(each) for each in fitting}) > 1:
+        raise RuntimeError(
+            f"Tried to normalize arguments to {qualified_name(target)} but the schema match was ambiguous! Give the "
+            f"arguments by name. Available schemas: {[str(each._schema) for each in overloads]}"
+        )
+    return _divided(fitting[0], 0 if normalize_to_only_use_kwargs else len(args)) if fitting else None
+
+
+def normalize_module(
+    root: nn.Module,
+    target: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair | None:
+    """The arguments of a call of a submodule, with defaults (`torch.fx.operator_schemas.normalize_module`).
+
+    Returns:
+        None for a module that is none of `nn`, and for arguments that do not fit.
+
+    Raises:
+        RuntimeError: `root` has no module of this name.
+    """
+    try:
+        module = root.get_submodule(target)
+    except AttributeError as error:
+        raise RuntimeError(
+            f"Tried to normalize node with target {target} but root did not have that target!"
+        ) from error
+    if getattr(nn, type(module).__name__, None) is not type(module):
+        return None
+    return _bound(inspect.signature(module.forward), args, dict(kwargs or {}), normalize_to_only_use_kwargs)
+
+
+def _bound(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any], by_name: bool
+) -> ArgsKwargsPair | None:
+    if any(each.kind not in _NAMED for each in signature.parameters.values()):
+        return None
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return _divided(bound.arguments, 0 if by_name else len(args))
+
+
+def _overloads_of(target: Any) -> list[OpOverload]:
+    """The operators that a function may stand for, without those that take ``out=`` or names of dimensions."""
+    if isinstance(target, OpOverload):
+        return [target]
+    group: Any = target
+    if not isinstance(target, OpOverloadGroup):
+        if not (target.__module__ or "").startswith(f"{ROOT}.dispatch.generated.functions."):
+            return []
+        group = getattr(_ops.aten, target.__name__, None)
+    overloads = [] if group is None else [getattr(group, name) for name in group.overloads()]
+    return [
+        each
+        for each in overloads
+        if not any(argument.is_out or "Dimname" in str(argument.type) for argument in each._schema.arguments)
+    ]
+
+
+def _bound_to_schema(
+    overload: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], receiver: str
+) -> dict[str, Any] | None:
+    """The arguments of an operator by name, with defaults; None where they do not fit."""
+    arguments = {
+        receiver if argument.name == "self" else argument.name: argument
+        for argument in overload._schema.arguments
+    }
+    positional = [name for name, argument in arguments.items() if not argument.kwarg_only]
+    given = dict(zip(positional, args, strict=False))
+    if len(args) > len(positional) or given.keys() & kwargs.keys() or not kwargs.keys() <= arguments.keys():
+        return None
+    given.update(kwargs)
+    if any(name not in given and not argument.has_default for name, argument in arguments.items()):
+        return None
+    return {name: given.get(name, argument.default) for name, argument in arguments.items()}
+
+
+def _divided(found: Mapping[str, Any], positional: int) -> ArgsKwargsPair:
+    """The first so many values by position, the others by name."""
+    given = list(found.items())
+    return ArgsKwargsPair(tuple(value for _, value in given[:positional]), dict(given[positional:]))

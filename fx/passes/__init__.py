@@ -1,0 +1,9 @@
+"""Passes over graphs: shapes, splitting, drawing, matching (`torch.fx.passes`), imported with their first use."""
+
+from __future__ import annotations
+
+from ...runtime.lazy_import import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__, {}, ("graph_drawer", "infra", "shape_prop", "split_module", "utils")
+)

@@ -1,0 +1,1 @@
+"""Searches in graphs (`torch.fx.passes.utils`)."""

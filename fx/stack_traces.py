@@ -1,0 +1,48 @@
+"""Where the program made a node: frames of the traced program, as text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import traceback
+
+from .qualified_names import ROOT
+
+_PLACE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
+
+
+def recorded_stack() -> str | None:
+    """The present stack from the first `forward` on, without frames of the package; None where there is none."""
+    own = __file__.rpartition("/")[0].rpartition("/")[0] + "/"
+    frames = traceback.extract_stack()
+    first = next((i for i, frame in enumerate(frames) if frame.name == "forward"), None)
+    if first is None:
+        return None
+    kept = [
+        frame
+        for frame in frames[first:]
+        if not frame.filename.startswith(f"<{ROOT} ") and not _is_own(frame.filename, own)
+    ]
+    return "".join(traceback.StackSummary.from_list(kept).format()).strip() or None
+
+
+def _is_own(filename: str, root: str) -> bool:
+    inside = filename.removeprefix(root)
+    return inside != filename and inside.partition("/")[0] not in ("tests", "examples")
+
+
+def summary_of(stack_trace: str | None) -> str:
+    """The innermost frame of a recorded stack as one line.
+
+    Example:
+        >>> from triten.fx.stack_traces import summary_of
+        >>> summary_of('File "model.py", line 3, in forward\\n    return x + 1')
+        'File: model.py:3 in forward, code: return x + 1'
+    """
+    lines = (stack_trace or "").strip().split("\n")
+    for place, code in reversed(list(itertools.pairwise(lines))):
+        found = _PLACE.match(place.strip())
+        if found is not None:
+            file, line, function = found.groups()
+            return f"File: {file}:{line} in {function}, code: {code.strip()}"
+    return "No stacktrace found for following nodes"

@@ -1,0 +1,86 @@
+"""TorchScript's names for programs that use them (`torch.jit`). Nothing is compiled: Python runs.
+
+All of it behaves as PyTorch does under ``PYTORCH_JIT=0``: `script` and `trace` give back the function or module
+itself, decorators leave functions as they are, `is_scripting` and `is_tracing` are False. `freeze` and its kin, which
+PyTorch refuses for modules that are not compiled, give the module back too. Archives of TorchScript hold compiled
+programs: `load` and `save` refuse them (`tt.load` and `tt.save` read and write weights).
+
+`_script.py` has what would compile, `_types.py` the types that it would know, `_futures.py` `fork` and `wait`.
+"""
+
+from ._futures import Future, fork, wait
+from ._script import (
+    CompilationUnit,
+    Error,
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    ScriptWarning,
+    TopLevelTracedModule,
+    TracedModule,
+    TracerWarning,
+    _drop,
+    _overload,
+    _overload_method,
+    _script_if_tracing,
+    export,
+    freeze,
+    ignore,
+    interface,
+    is_scripting,
+    is_tracing,
+    load,
+    optimize_for_inference,
+    optimized_execution,
+    run_frozen_optimizations,
+    save,
+    script,
+    script_if_tracing,
+    script_method,
+    strict_fusion,
+    trace,
+    trace_module,
+    unused,
+)
+from ._types import Attribute, Final, annotate, isinstance
+
+__all__ = [
+    "Attribute",
+    "CompilationUnit",
+    "Error",
+    "Final",
+    "Future",
+    "RecursiveScriptModule",
+    "ScriptFunction",
+    "ScriptModule",
+    "ScriptWarning",
+    "TopLevelTracedModule",
+    "TracedModule",
+    "TracerWarning",
+    "_drop",
+    "_overload",
+    "_overload_method",
+    "_script_if_tracing",
+    "annotate",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "load",
+    "optimize_for_inference",
+    "optimized_execution",
+    "run_frozen_optimizations",
+    "save",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "strict_fusion",
+    "trace",
+    "trace_module",
+    "unused",
+    "wait",
+]

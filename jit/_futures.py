@@ -1,0 +1,113 @@
+"""`fork` and `wait`: calls that PyTorch's compiled programs make beside each other, made at once here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+_Value = TypeVar("_Value")
+_Other = TypeVar("_Other")
+
+
+class Future(Generic[_Value]):
+    """A value that is there now or will be (`torch.futures.Future`, `torch.jit.Future`).
+
+    Example:
+        >>> import triten as tt
+        >>> future = tt.jit.Future()
+        >>> later = future.then(lambda done: done.value() + 1)
+        >>> future.set_result(1)
+        >>> later.wait()
+        2
+    """
+
+    def __init__(self, *, devices: Any = None) -> None:
+        self._changed = threading.Condition()
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Future[_Value]], Any]] = []
+
+    def done(self) -> bool:
+        """Whether there is a value, or an error."""
+        return self._done
+
+    def wait(self) -> _Value:
+        """The value, once there is one. Raises the error that was set instead."""
+        with self._changed:
+            self._changed.wait_for(self.done)
+        return self.value()
+
+    def value(self) -> _Value:
+        """The value. Raises the error that was set, and RuntimeError where there is neither yet."""
+        if not self._done:
+            raise RuntimeError("Future.value: the future is not completed; wait() waits for it")
+        if self._error is not None:
+            raise self._error
+        value: _Value = self._value
+        return value
+
+    def set_result(self, result: _Value) -> None:
+        """Give the value. Raises RuntimeError for a second one."""
+        self._complete(result, None)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Give an error, which `wait` and `value` raise."""
+        if not isinstance(result, BaseException):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+        self._complete(None, result)
+
+    def _complete(self, value: Any, error: BaseException | None) -> None:
+        with self._changed:
+            if self._done:
+                raise RuntimeError(
+                    "Attempting to mark a completed Future as complete again. Note that a Future can only be marked "
+                    "completed once."
+                )
+            self._done, self._value, self._error = True, value, error
+            callbacks, self._callbacks = self._callbacks, []
+            self._changed.notify_all()
+        for callback in callbacks:
+            callback(self)
+
+    def add_done_callback(self, callback: Callable[[Future[_Value]], Any]) -> None:
+        """Call ``callback(future)`` when it is completed, now where it is."""
+        with self._changed:
+            if not self._done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def then(self, callback: Callable[[Future[_Value]], _Other]) -> Future[_Other]:
+        """A future of what ``callback(future)`` will return, or of what it raises."""
+        following: Future[_Other] = Future()
+
+        def complete(done: Future[_Value]) -> None:
+            try:
+                result = callback(done)
+            except Exception as error:
+                following.set_exception(error)
+            else:
+                following.set_result(result)
+
+        self.add_done_callback(complete)
+        return following
+
+
+def fork(func: Callable[..., _Value], *args: Any, **kwargs: Any) -> Future[_Value]:
+    """Call a function now, and give its result as a future (`torch.jit.fork`). What it raises is raised here.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.jit.wait(tt.jit.fork(tt.add, tt.ones(2), 1))
+        tensor([2., 2.])
+    """
+    future: Future[_Value] = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Future[_Value]) -> _Value:
+    """A future's value (`torch.jit.wait`)."""
+    return future.wait()

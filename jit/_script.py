@@ -1,0 +1,302 @@
+"""What PyTorch compiles and records, left to Python."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from .. import nn
+
+_Object = TypeVar("_Object")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Module = TypeVar("_Module", bound=nn.Module)
+
+
+class Error(Exception):
+    """Raised by compiled programs. There are none."""
+
+
+class ScriptWarning(Warning):
+    """Warnings of the compiler. There is none."""
+
+
+class TracerWarning(Warning):
+    """Warnings of the tracer. There is none."""
+
+
+class ScriptModule(nn.Module):
+    """A module whose methods are marked by `script_method` (`torch.jit.ScriptModule`); a plain `nn.Module` here."""
+
+    def __init__(self, arg: Any = None) -> None:
+        super().__init__()
+
+
+class RecursiveScriptModule(ScriptModule):
+    """What PyTorch makes of a module that it compiles. Nothing here is one."""
+
+
+class TracedModule(ScriptModule):
+    """What PyTorch makes of a module that it records. Nothing here is one."""
+
+
+class TopLevelTracedModule(TracedModule):
+    """What PyTorch makes of a module that it records. Nothing here is one."""
+
+
+class ScriptFunction:
+    """A function that PyTorch has compiled. Nothing here is one."""
+
+
+class CompilationUnit:
+    """Functions from text in TorchScript. Raises NotImplementedError: there is no compiler."""
+
+    def __init__(self, lang: str | None = None, _frames_up: int = 0) -> None:
+        raise NotImplementedError("torch.jit.CompilationUnit: TorchScript is not compiled here; write Python")
+
+
+def script(
+    obj: _Object,
+    optimize: None = None,
+    _frames_up: int = 0,
+    _rcb: Any = None,
+    example_inputs: Any = None,
+) -> _Object:
+    """The object itself (`torch.jit.script`): nothing is compiled, Python runs.
+
+    Args:
+        obj: a function, a module or a class.
+        optimize, example_inputs: not used.
+
+    Example:
+        >>> import triten as tt
+        >>> @tt.jit.script
+        ... def double(x: tt.Tensor) -> tt.Tensor:
+        ...     return x * 2
+        >>> double(tt.ones(2))
+        tensor([2., 2.])
+        >>> model = tt.nn.Linear(2, 3)
+        >>> tt.jit.script(model) is model
+        True
+    """
+    return obj
+
+
+def script_method(fn: _Function) -> _Function:
+    """The method itself (`torch.jit.script_method`)."""
+    return fn
+
+
+def trace(
+    func: _Object,
+    example_inputs: Any = None,
+    optimize: None = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_kwarg_inputs: Any = None,
+    _store_inputs: bool = True,
+) -> _Object:
+    """The function or module itself (`torch.jit.trace`): nothing is recorded, and it is not called.
+
+    `tt.func.make_graph` records what a function computes.
+
+    Args:
+        func: a function or a module.
+        example_inputs, example_kwarg_inputs: what PyTorch would call it with. These and the others are not used.
+    """
+    return func
+
+
+def trace_module(
+    mod: _Object,
+    inputs: Mapping[str, Any],
+    optimize: None = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_inputs_is_kwarg: bool = False,
+    _store_inputs: bool = True,
+) -> _Object:
+    """The module itself (`torch.jit.trace_module`): see `trace`."""
+    return mod
+
+
+def is_scripting() -> bool:
+    """Whether the compiler reads this: False."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Whether calls are being recorded: False."""
+    return False
+
+
+def ignore(drop: Any = False, **kwargs: Any) -> Any:
+    """A decorator for what the compiler leaves to Python (`torch.jit.ignore`): the function as it is.
+
+    Raises RuntimeError for an argument that is neither a function nor a bool.
+    """
+    if callable(drop):
+        return drop
+    if not isinstance(drop, bool):
+        raise RuntimeError(f"Argument to @torch.jit.ignore must be a bool or a function but got {drop}")
+    given = "drop_on_export=True" if kwargs.pop("drop_on_export", None) else "True" if drop else ""
+    if given:
+        warnings.warn(
+            f"ignore({given}) has been deprecated. TorchScript will now drop the function call on compilation. Use "
+            "torch.jit.unused now.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return _unchanged
+
+
+def _unchanged(fn: _Object) -> _Object:
+    return fn
+
+
+def unused(fn: _Object) -> _Object:
+    """A decorator for what the compiler replaces by an error (`torch.jit.unused`): the function as it is."""
+    return fn
+
+
+def export(fn: _Object) -> _Object:
+    """A decorator for what the compiler keeps beside ``forward`` (`torch.jit.export`): the function as it is."""
+    return fn
+
+
+def _drop(fn: _Object) -> _Object:
+    """A decorator for what the compiler does not see: the function as it is."""
+    return fn
+
+
+def _overload(func: _Object) -> _Object:
+    """A decorator for signatures of a function that follows: the declaration as it is."""
+    return func
+
+
+def _overload_method(func: _Object) -> _Object:
+    """A decorator for signatures of a method that follows: the declaration as it is."""
+    return func
+
+
+def interface(obj: type[_Object]) -> type[_Object]:
+    """A decorator for classes of which the compiler knows the signatures only (`torch.jit.interface`): the class.
+
+    Raises RuntimeError for what is no class, and for one with other bases than `object` or `nn.Module`.
+    """
+    if not inspect.isclass(obj):
+        raise RuntimeError("interface must be applied to a class")
+    if obj.__bases__ not in ((object,), (nn.Module,)):
+        raise RuntimeError(
+            "TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or "
+            "'nn.Module'."
+        )
+    return obj
+
+
+def script_if_tracing(fn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A function that is compiled while calls are recorded (`torch.jit.script_if_tracing`): one that calls `fn`."""
+
+    @functools.wraps(fn)
+    def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return fn(*args, **kwargs)
+
+    return called
+
+
+_script_if_tracing = script_if_tracing
+
+
+def _in_eval_mode(mod: Any, function: str) -> None:
+    if not isinstance(mod, nn.Module):
+        raise RuntimeError(f"{function} expects a module as input, got {type(mod).__name__}")
+    if mod.training:
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module "
+            "before freezing."
+        )
+
+
+def freeze(
+    mod: _Module, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True
+) -> _Module:
+    """The module itself (`torch.jit.freeze`): its parameters stay parameters.
+
+    Raises RuntimeError for what is no module, or is one in training mode.
+    """
+    _in_eval_mode(mod, "Freezing")
+    return mod
+
+
+def optimize_for_inference(mod: _Module, other_methods: Sequence[str] | None = None) -> _Module:
+    """The module itself (`torch.jit.optimize_for_inference`). Raises as `freeze` does."""
+    _in_eval_mode(mod, "optimize_for_inference")
+    return mod
+
+
+def run_frozen_optimizations(
+    mod: nn.Module, optimize_numerics: bool = True, preserved_methods: Sequence[str] | None = None
+) -> None:
+    """Nothing (`torch.jit.run_frozen_optimizations`). Raises as `freeze` does."""
+    _in_eval_mode(mod, "run_frozen_optimizations")
+
+
+@contextmanager
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
+    """A block whose compiled programs are optimised, or are not: there are none."""
+    yield
+
+
+class strict_fusion:
+    """A block in which the compiler must fuse everything (`torch.jit.strict_fusion`). It warns that there is none."""
+
+    def __init__(self) -> None:
+        warnings.warn("Only works in script mode", stacklevel=2)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def save(m: Any, f: Any, _extra_files: Mapping[str, Any] | None = None) -> NoReturn:
+    """Refused: raises NotImplementedError. `tt.save` saves weights."""
+    raise NotImplementedError(
+        "torch.jit.save: an archive of TorchScript holds a compiled program, and nothing is compiled here; save "
+        "module.state_dict() with torch.save"
+    )
+
+
+def load(
+    f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False
+) -> NoReturn:
+    """Refused: raises NotImplementedError. `tt.load` loads weights.
+
+    Raises ValueError for a path at which there is no file, or a directory.
+    """
+    if isinstance(f, str | os.PathLike):
+        if not os.path.exists(f):
+            raise ValueError(f"The provided filename {f} does not exist")
+        if os.path.isdir(f):
+            raise ValueError(f"The provided filename {f} is a directory")
+    raise NotImplementedError(
+        "torch.jit.load: an archive of TorchScript holds a compiled program, which cannot be run here; build the "
+        "module in Python and load its state_dict() with torch.load"
+    )
