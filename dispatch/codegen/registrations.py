@@ -150,7 +150,7 @@ def tensor_methods_module(families: list[str]) -> str:
 
 
 def operator_index_module(names: dict[str, list[str]]) -> str:
-    """`generated/registrations/operator_index.py`: the family of every operator, which is what is known before families load."""
+    """`generated/registrations/operator_index.py`: the family of every operator, known before families load."""
     text = HEADER.format(title="The operators of each family.", source="*.yaml")
     listed = "".join(
         f'    "{family}": (' + "".join(f'"aten::{n}", ' for n in of) + "),\n" for family, of in names.items()
