@@ -456,7 +456,7 @@ def asarray(
         view = obj.bytes_on_host()
         if dtype is None:
             return tensor(view, dtype=int64, device=device, requires_grad=bool(requires_grad))
-        obj = memoryview(view)
+        obj = view.data
     if isinstance(obj, bytes | bytearray | memoryview):
         return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))
     if copy and isinstance(obj, TensorImpl):

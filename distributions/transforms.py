@@ -68,7 +68,6 @@ class Transform:
         domain: The constraint of x.
         codomain: The constraint of y.
         bijective: Whether each y comes from one x.
-        sign: +1 or -1 where the function of one number grows or falls.
 
     Raises:
         ValueError: `cache_size` is another number.

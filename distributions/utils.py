@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
-from typing import Any, Generic, TypeVar, overload
+from functools import cached_property
+from typing import Any, TypeVar, overload
 
 from ..dispatch.autograd.grad_mode import enable_grad
 from ..dispatch.functions.variadic import broadcast_tensors
@@ -126,15 +126,15 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 Value = TypeVar("Value")
 
 
-class lazy_property(Generic[Value]):
+class lazy_property(cached_property[Value]):
     """A property computed at first use and kept in the instance (`torch.distributions.utils.lazy_property`).
 
     It is computed with gradients enabled, so that its graph serves whoever differentiates later.
     """
 
     def __init__(self, wrapped: Callable[[Any], Value]) -> None:
+        super().__init__(wrapped)
         self.wrapped = wrapped
-        update_wrapper(self, wrapped)  # type: ignore[arg-type]  # it is no function, but has its names
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> lazy_property[Value]: ...

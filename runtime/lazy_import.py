@@ -63,7 +63,7 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         # Whoever only looks around, such as `inspect` and `doctest`, asks for names like this.
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(import_module(self.__name__), name)
 

@@ -47,7 +47,7 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
 
 
 def forward_index(derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
-    """`generated/forward.py`: in which family's module an operator's formula stands, and in-place twins."""
+    """`generated/forward/__init__.py`: in which family's module an operator's formula stands, and in-place twins."""
     rows, twins = "", ""
     for d in derivatives:
         if d.forward:

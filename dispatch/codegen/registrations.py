@@ -136,7 +136,7 @@ def index_module(families: list[str]) -> str:
 
 
 def tensor_methods_module(families: list[str]) -> str:
-    """`generated/tensor_methods.py`: the one mixin that `Tensor` takes."""
+    """`generated/methods/__init__.py`: the one mixin that `Tensor` takes."""
     text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
     imports = "from ...core.function_docstrings import take_docstrings\nfrom .. import functions\n"
     imports += "\n".join(f"from .{f} import {f.title().replace('_', '')}Methods" for f in families)
@@ -150,7 +150,7 @@ def tensor_methods_module(families: list[str]) -> str:
 
 
 def operator_index_module(names: dict[str, list[str]]) -> str:
-    """`generated/operator_index.py`: the family of every operator, which is what is known before families load."""
+    """`generated/registrations/operator_index.py`: the family of every operator, which is what is known before families load."""
     text = HEADER.format(title="The operators of each family.", source="*.yaml")
     listed = "".join(
         f'    "{family}": (' + "".join(f'"aten::{n}", ' for n in of) + "),\n" for family, of in names.items()
@@ -159,7 +159,7 @@ def operator_index_module(names: dict[str, list[str]]) -> str:
 
 
 def functions_index_module(names: dict[str, list[str]]) -> str:
-    """`generated/functions.py`: every public function, for the root and for composites."""
+    """`generated/functions/__init__.py`: every public function, for the root and for composites."""
     text = HEADER.format(title="All generated functions.", source="*.yaml")
     imports = ""
     exported: list[str] = []

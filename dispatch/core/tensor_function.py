@@ -2,7 +2,7 @@
 
 A call is handled by the innermost function mode of its thread, then by those of its arguments whose class defines
 ``__tensor_function__``. Nothing on the call path asks: what the protocol concerns has no plan, so that the way to one
-(`OverloadPacket`) comes here, and a mode puts itself into the functions (`functional/overrides/interception.py`).
+(`OverloadPacket`) comes here, and a mode puts itself into the functions (`layers/overrides/interception.py`).
 """
 
 from __future__ import annotations

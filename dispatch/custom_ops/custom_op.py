@@ -34,7 +34,7 @@ definitions: dict[str, CustomOpDef] = {}
 """Every custom operator by its full name; one that is defined again replaces the earlier one."""
 
 vmap_rules: dict[str, Function] = {}
-"""Batching rules by operator, read by vmap at each call (see `functional/batching/custom.py`)."""
+"""Batching rules by operator, read by vmap at each call (see `layers/batching/custom.py`)."""
 
 
 def key_for_device(device_type: str) -> DispatchKey:

@@ -270,7 +270,8 @@ def described_as(kind: str, heads: list[str]) -> Iterator[str]:
 
 def document(value: Any, what: str) -> list[str]:
     """The docstring of an object in reStructuredText."""
-    text = inspect.cleandoc(getattr(value, "__doc__", None) or "")
+    written = getattr(value, "__doc__", None)  # a class of slots may have a descriptor there
+    text = inspect.cleandoc(written if isinstance(written, str) else "")
     config = Config(napoleon_numpy_docstring=False, napoleon_use_param=False, napoleon_use_rtype=False)
     return GoogleDocstring(as_rst(text), config, None, what).lines()
 
