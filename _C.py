@@ -15,4 +15,9 @@ __all__ = [
     "_ExcludeDispatchKeyGuard",
     "_IncludeDispatchKeyGuard",
     "_disabled_tensor_function_impl",
+    "_log_api_usage_once",
 ]
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nobody listens: PyTorch tells the organisation that runs it which parts are used (`torch._C`)."""

@@ -183,6 +183,8 @@ ops = _Ops()
 # The first stands above the root, which does not import it; the others are for programs that ask for them.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
+    from . import _dynamo as _dynamo
+    from . import ao as ao
     from . import hub as hub
     from . import jit as jit
     from . import random as random
@@ -191,6 +193,8 @@ if _typing.TYPE_CHECKING:
     from . import triton_kernels as triton_kernels
     from . import types as types
 else:
+    _dynamo = _LazyModule(f"{__package__}._dynamo")
+    ao = _LazyModule(f"{__package__}.ao")
     hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")

@@ -13,8 +13,17 @@ from ..runtime.device import CPU, get_default_device
 from ..runtime.device import device as Device
 from ..runtime.grad_mode import is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import modes
+from ..runtime.scalar_type import (
+    bool_,
+    complex128,
+    dtype_of_number,
+    float64,
+    from_numpy_dtype,
+    get_default_dtype,
+    int64,
+    integer_limits,
+)
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.scalar_type import dtype_of_number, from_numpy_dtype, get_default_dtype, int64, integer_limits
 from ..runtime.storage import Storage
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
@@ -227,9 +236,16 @@ def _number_in(tensor: Any) -> Any:
     return tensor.item()
 
 
-def _check_options(name: str, dtype: ScalarType | None) -> None:
-    if dtype is not None and not isinstance(dtype, ScalarType):
-        raise TypeError(f"{name}(): argument 'dtype' must be triten.dtype, not {type(dtype).__name__}")
+_OF_PYTHON_TYPES: dict[Any, ScalarType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def _checked_dtype(name: str, dtype: Any) -> ScalarType | None:
+    """A dtype as it is given, or that of a type of Python's numbers. Raises TypeError for anything else."""
+    if dtype is None or isinstance(dtype, ScalarType):
+        return dtype
+    if isinstance(dtype, type) and dtype in _OF_PYTHON_TYPES:
+        return _OF_PYTHON_TYPES[dtype]
+    raise TypeError(f"{name}(): argument 'dtype' must be triten.dtype, not {type(dtype).__name__}")
 
 
 def tensor(
@@ -281,7 +297,7 @@ def tensor(
             check_requires_grad("tensor", requires_grad)
         return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
     try:
-        _check_options("tensor", dtype)
+        dtype = _checked_dtype("tensor", dtype)
         where = None if device is None else Device(device)
         made: Any
         if isinstance(data, TensorImpl):
@@ -384,7 +400,7 @@ def as_tensor(data: Any, dtype: ScalarType | None = None, device: DeviceLike = N
         array([1., 1.])
     """
     try:
-        _check_options("as_tensor", dtype)
+        dtype = _checked_dtype("as_tensor", dtype)
         made: Any
         if isinstance(data, TensorImpl):
             made = data
@@ -434,7 +450,7 @@ def asarray(
         >>> tt.asarray(x).data_ptr() == x.data_ptr(), tt.asarray(x, copy=True).data_ptr() == x.data_ptr()
         (True, False)
     """
-    _check_options("asarray", dtype)
+    dtype = _checked_dtype("asarray", dtype)
     made: Any
     if isinstance(obj, Storage):
         view = obj.bytes_on_host()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+# Programs import these from here.
+from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: F401, UP035
 
 __all__ = [f"BroadcastingList{number}" for number in range(1, 7)]
 

@@ -3,7 +3,9 @@
 * `benchmark`: timing pieces of programs;
 * `checkpoint`: recomputing in backward what forward did not keep;
 * `data`: samples in batches;
+* `dlpack`: memory of other libraries, without a copy;
 * `hooks`: what takes hooks away again; `swap_tensors`;
+* `model_zoo`: weights at URLs, by the former name;
 * `_pytree`: trees of containers, by PyTorch's private name that programs use all the same;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
@@ -33,23 +35,36 @@ __all__ = [
     "benchmark",
     "checkpoint",
     "data",
+    "dlpack",
     "generate_methods_for_privateuse1_backend",
     "hooks",
+    "model_zoo",
     "rename_privateuse1_backend",
     "set_module",
     "swap_tensors",
 ]
 
 if TYPE_CHECKING:
+    from . import _foreach_utils as _foreach_utils
     from . import _python_dispatch as _python_dispatch
     from . import _pytree as _pytree
-    from . import benchmark, checkpoint, data, hooks
+    from . import benchmark, checkpoint, data, dlpack, hooks, model_zoo
     from .swapping import swap_tensors
 else:
     __getattr__, __dir__, _ = lazy_names(
         __name__,
         {".swapping": "swap_tensors"},
-        ("_pytree", "_python_dispatch", "benchmark", "checkpoint", "data", "hooks"),
+        (
+            "_foreach_utils",
+            "_pytree",
+            "_python_dispatch",
+            "benchmark",
+            "checkpoint",
+            "data",
+            "dlpack",
+            "hooks",
+            "model_zoo",
+        ),
     )
 
 

@@ -28,6 +28,8 @@ from ..dispatch.layers.pytree import (
     GetAttrKey,
     KeyEntry,
     LeafSpec,
+    MappingKey,
+    SequenceKey,
     TreeSpec,
     Unflatten,
     is_namedtuple_class,
@@ -49,8 +51,10 @@ __all__ = [
     "FlattenFn",
     "FromDumpableContextFn",
     "LeafSpec",
+    "MappingKey",
     "PyTree",
     "PyTreeSpec",
+    "SequenceKey",
     "ToDumpableContextFn",
     "TreeSpec",
     "UnflattenFn",
@@ -100,6 +104,12 @@ FromDumpableContextFn = Callable[[DumpableContext], Context]
 KeyPath = tuple[KeyEntry, ...]
 PyTreeSpec = TreeSpec
 SUPPORTED_NODES = NODES
+
+# Classes that are lists or dicts are registered with the functions of those, by these names.
+_list_flatten, _list_unflatten = NODES[list].flatten_fn, NODES[list].unflatten_fn
+_list_flatten_with_keys = NODES[list].flatten_with_keys_fn
+_dict_flatten, _dict_unflatten = NODES[dict].flatten_fn, NODES[dict].unflatten_fn
+_dict_flatten_with_keys = NODES[dict].flatten_with_keys_fn
 SUPPORTED_SERIALIZED_TYPES = SERIALIZATIONS
 SERIALIZED_TYPE_TO_PYTHON_TYPE = NAMED_TYPES
 NO_SERIALIZED_TYPE_NAME_FOUND = UNNAMED

@@ -22,7 +22,11 @@ from ..graph_module import GraphModule
 from ..node import Node
 from ..passes.shape_prop import TensorMetadata
 
-__all__ = ["make_fx"]
+__all__ = ["get_proxy_mode", "make_fx"]
+
+
+def get_proxy_mode() -> None:
+    """None: `make_fx` records without a mode of the dispatcher."""
 
 
 def make_fx(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -60,6 +61,17 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """The row of the result file."""
         return asdict(self)
+
+
+def without_paths(text: str) -> str:
+    """An error's message without folders, which are one machine's own.
+
+    Example:
+        >>> from triten.perf.programs.contest import without_paths
+        >>> without_paths("cannot import name 'x' from 'torch' (/home/me/torch/__init__.py), see /home/me/log.txt")
+        "cannot import name 'x' from 'torch', see log.txt"
+    """
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", re.sub(r" \(/[^\s()]*\)", "", text))
 
 
 class StoppedError(Exception):
@@ -171,7 +183,8 @@ def hold_contest(
                 answer = worker.ask("results", file=f"{folder}/{name}.npz")
             except StoppedError as stopped:
                 outcome.status = "stops" if name == TRITEN else "not comparable"
-                outcome.gap, outcome.at, outcome.during = str(stopped), stopped.answer["at"], during
+                outcome.gap, outcome.at = without_paths(str(stopped)), stopped.answer["at"]
+                outcome.during = during
                 return outcome, stopped.answer["traceback"]
             outcome.peak_bytes[name] = answer["peak_bytes"]
         found, expected = (dict(np.load(f"{folder}/{name}.npz")) for name in (TRITEN, PYTORCH))

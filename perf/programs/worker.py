@@ -262,15 +262,17 @@ class Training:
 
 
 def described(error):
-    """What stopped the program: the exception's last line, and the frames above it that are worth reading."""
-    lines = traceback.format_exception_only(type(error), error)
+    """What stopped the program: the first exception's last line, and where in somebody's package it was."""
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    lines = traceback.format_exception_only(type(first), first)
     last = " ".join("".join(lines[-1:]).split())
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(first.__traceback__)
     outside = [frame for frame in frames if "site-packages" in frame.filename or "packages" in frame.filename]
     where = outside[-1] if outside else frames[-1] if frames else None
     return {
         "error": last,
-        "kind": type(error).__name__,
         "at": f"{os.path.basename(where.filename)}:{where.lineno}" if where else "",
         "traceback": "".join(traceback.format_exception(error))[-6000:],
     }

@@ -137,3 +137,17 @@ def test_zeroed_gradients_are_the_same_tensors():
             grad.fill_(3.0)
         zero(set_to_none=False)
         assert all(p.grad is g and not g.any() for p, g in zip(m.parameters(), kept, strict=True))
+
+
+def test_the_old_backward_hook_is_at_the_last_operation():
+    seen = []
+    m = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Tanh())
+    handle = m.register_backward_hook(lambda module, given, made: seen.append((module, given, made)))
+    x = tt.zeros(1, requires_grad=True)
+    m(x).backward(tt.tensor([2.0]))
+    ((module, given, made),) = seen
+    assert module is m and made[0].tolist() == [2.0]
+    assert given[0].tolist() == [2.0]  # of tanh's operand, not of x
+    handle.remove()
+    m(x).backward(tt.tensor([2.0]))
+    assert len(seen) == 1

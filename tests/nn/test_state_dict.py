@@ -155,3 +155,16 @@ def test_hooks_see_and_change_what_is_saved_and_loaded():
         pytest.raises(RuntimeError, match="in place"),
     ):
         net.load_state_dict(net.state_dict())
+
+
+def test_the_private_hooks_that_other_packages_register():
+    net, seen = network(), []
+    with net._register_load_state_dict_pre_hook(lambda state, *rest: seen.append(next(iter(state)))):
+        net.load_state_dict(net.state_dict())
+    with net._register_load_state_dict_pre_hook(lambda m, *rest: seen.append(m), with_module=True):
+        net.load_state_dict(net.state_dict())
+    assert seen == ["a.weight", net]
+    with net._register_state_dict_hook(lambda m, state, prefix, meta: {"all": list(state)}):
+        assert net.state_dict() == {"all": ["a.weight", "a.bias", "b.0.weight", "b.1.weight"]}
+    with net.register_state_dict_post_hook(lambda m, state, prefix, meta: {}):
+        assert len(net.state_dict()) == 4

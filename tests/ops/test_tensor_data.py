@@ -242,3 +242,13 @@ def test_errors_of_sequences_are_not_lost():
 def test_elements_that_require_grad_are_taken_by_value():
     made = tt.tensor([tt.tensor(1.0, requires_grad=True), tt.tensor([2.0])])
     assert made.tolist() == [1.0, 2.0] and not made.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [(bool, tt.bool), (int, tt.int64), (float, tt.float64), (complex, tt.complex128)]
+)
+def test_a_type_of_python_s_numbers_is_a_dtype(kind, dtype):
+    for make in (tt.tensor, tt.as_tensor, tt.asarray):
+        assert make([1, 0], dtype=kind).dtype is dtype
+    with pytest.raises(TypeError, match=r"argument 'dtype' must be triten\.dtype, not type"):
+        tt.tensor([1], dtype=str)

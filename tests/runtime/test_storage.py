@@ -329,3 +329,48 @@ def test_roots_of_every_geometry_can_be_viewed_and_resized(
             x.as_strided((span + 1,), (1,))
     finally:
         set_allocator("cpu", before)
+
+
+def test_a_file_s_bytes_are_a_storage(tmp_path) -> None:
+    file = tmp_path / "bytes"
+    file.write_bytes(bytes(range(64)))
+    storage = tt.UntypedStorage.from_file(str(file), False, 64)
+    assert storage.nbytes() == 64 and storage[3] == 3 and storage[-1] == 63 and storage.untyped() is storage
+    part = storage[8:16]
+    x = tt.asarray(part, dtype=tt.uint8)
+    assert x.tolist() == list(range(8, 16)) and x.data_ptr() - storage.data_ptr() == 8
+    assert tt.asarray(storage, dtype=tt.float32).shape == (16,) and tt.asarray(part).dtype is tt.int64
+    storage[8] = 200
+    storage[9:11] = 5
+    assert x.tolist()[:3] == [200, 5, 5]
+    assert file.read_bytes() == bytes(range(64))  # not shared: writes stay in memory
+    assert storage[0:70].nbytes() == 64 and storage[5:3].nbytes() == 0
+
+
+def test_a_shared_file_is_written_and_lengthened(tmp_path) -> None:
+    file = tmp_path / "bytes"
+    storage = tt.UntypedStorage.from_file(file, True, 4)
+    storage[1] = 7
+    del storage
+    assert file.read_bytes() == b"\0\x07\0\0"
+
+
+def test_files_and_indices_that_are_refused(tmp_path) -> None:
+    file = tmp_path / "bytes"
+    file.write_bytes(b"1234")
+    with pytest.raises(RuntimeError, match=r"unable to open file <.*nope> in read-only mode: No such file"):
+        tt.UntypedStorage.from_file(str(tmp_path / "nope"), False, 4)
+    with pytest.raises(RuntimeError, match="size <4> is smaller than the required mapping size <100>"):
+        tt.UntypedStorage.from_file(str(file), False, 100)
+    assert tt.UntypedStorage.from_file(str(file)).nbytes() == 0
+    storage = tt.UntypedStorage.from_file(str(file), False, 4)
+    with pytest.raises(IndexError, match="index 4 out of range for storage of size 4"):
+        storage[4]
+    with pytest.raises(IndexError, match="index -1 out of range for storage of size 4"):
+        storage[-5]
+    with pytest.raises(RuntimeError, match="slice with a step of 2"):
+        storage[::2]
+    with pytest.raises(TypeError, match=r"can't index a torch\.UntypedStorage with float"):
+        storage[1.0]
+    with pytest.raises(RuntimeError, match="not resizable"):
+        storage.resize_(8)

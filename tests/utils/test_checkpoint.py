@@ -5,9 +5,13 @@ import pytest
 import triten as tt
 from triten.utils.checkpoint import (
     CheckpointError,
+    check_backward_validity,
     checkpoint,
     checkpoint_sequential,
+    detach_variable,
+    get_device_states,
     set_checkpoint_early_stop,
+    set_device_states,
 )
 
 both = pytest.mark.parametrize("use_reentrant", [False, True])
@@ -168,3 +172,25 @@ def test_refusals():
         checkpoint(lambda x: x, x)
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
         checkpoint(lambda x: x * 2, x.detach(), use_reentrant=True)
+
+
+def test_states_of_devices_are_taken_and_given_back(device):
+    x = tt.ones(2, device=device)
+    devices, states = get_device_states(x, [{"again": x}], 3)
+    assert devices == ([0] if device == "cuda" else []) and len(states) == len(devices)
+    first = tt.rand(2, device=device)
+    set_device_states(devices, states)
+    assert tt.equal(tt.rand(2, device=device), first) == (device == "cuda")
+
+
+def test_tensors_are_detached_and_asked_for():
+    x = tt.ones(2, requires_grad=True)
+    detached, number = detach_variable((x * 2, 3))
+    assert detached.is_leaf and detached.requires_grad and number == 3
+    with pytest.raises(
+        RuntimeError, match=r"Only tuple of tensors is supported\. Got Unsupported input type: list"
+    ):
+        detach_variable([x])
+    check_backward_validity([3, x])
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity([3, tt.ones(2)])

@@ -1,5 +1,7 @@
 """Types of tensors by dtype and device: what they make, what is of them, and conversions by them."""
 
+import typing
+
 import numpy as np
 import pytest
 
@@ -119,3 +121,8 @@ def test_what_no_tensor_is(device: str) -> None:
     assert x.to_dense() is x and x.to_dense(tt.float64).dtype is tt.float64
     assert tt.is_storage(x.untyped_storage()) and not tt.is_storage(x)
     assert tt.typename(x) == x.type() and tt.typename(tt.nn.Linear(1, 1)).endswith(".Linear")
+
+
+def test_a_type_may_stand_in_a_union():
+    assert tt.LongTensor | None == typing.Optional[tt.LongTensor]  # noqa: UP045
+    assert set(typing.get_args(int | tt.FloatTensor)) == {int, tt.FloatTensor}

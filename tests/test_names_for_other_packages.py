@@ -1,0 +1,77 @@
+"""Names that packages written for PyTorch import, public or not, where PyTorch has them."""
+
+import importlib
+
+import pytest
+
+import triten as tt
+
+
+def test_a_compiled_library_cannot_be_loaded() -> None:
+    with pytest.raises(OSError, match=r"Could not load this library: /tmp/_C\.so"):
+        tt.ops.load_library("/tmp/_C.so")
+    assert tt.ops.loaded_libraries == set()
+
+
+@pytest.mark.parametrize("name", ["mkl", "mkldnn", "mps", "openmp"])
+def test_libraries_that_are_not_used_are_not_available(name: str) -> None:
+    assert getattr(tt.backends, name).is_available() is False
+
+
+def test_tensors_by_device_and_dtype() -> None:
+    from triten.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
+
+    a, b, c = tt.ones(1), tt.ones(1, dtype=tt.float64), tt.zeros(2)
+    groups = _group_tensors_by_device_and_dtype([[a, b, c], [c, b, a], []], with_indices=True)
+    assert list(groups) == [(tt.device("cpu"), tt.float32), (tt.device("cpu"), tt.float64)]
+    lists, places = groups[tt.device("cpu"), tt.float32]
+    assert [[each is a for each in given] for given in lists] == [[True, False], [False, True], []]
+    assert places == [0, 2]
+    assert _has_foreach_support([a, None, tt.nn.Parameter(b)], tt.device("cpu"))
+
+
+def test_keys_of_the_dispatcher() -> None:
+    keys = tt._C.DispatchKeySet(tt._C.DispatchKey.AutocastCPU) | tt._C.DispatchKeySet(
+        tt._C.DispatchKey.AutogradCPU
+    )
+    with tt._C._ExcludeDispatchKeyGuard(keys):
+        assert not (tt.ones(1, requires_grad=True) * 2).requires_grad
+
+
+def test_whether_cuda_was_used_is_an_attribute() -> None:
+    assert tt.cuda._initialized is tt.cuda.is_initialized()
+    with pytest.raises(AttributeError, match=r"module 'triten\.cuda' has no attribute 'nothing'"):
+        _ = tt.cuda.nothing
+
+
+def test_marks_of_quantized_parts_pass_tensors_on() -> None:
+    from triten.ao.quantization import DeQuantStub, QuantStub
+
+    x = tt.ones(2)
+    assert DeQuantStub()(QuantStub()(x)) is x
+    assert QuantStub("configuration").qconfig == "configuration" and not hasattr(QuantStub(), "qconfig")
+
+
+def test_functions_of_lists_and_dicts_as_trees() -> None:
+    from triten.utils import _pytree as trees
+
+    assert trees._dict_flatten({"a": 1}) == ([1], ["a"]) and trees._dict_unflatten([1], ["a"]) == {"a": 1}
+    assert trees._dict_flatten_with_keys({"a": 1}) == ([(trees.MappingKey("a"), 1)], ["a"])
+    assert trees._list_flatten([1]) == ([1], None) and trees._list_unflatten([1], None) == [1]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("_custom_ops", "impl_abstract"),
+        ("distributions.utils", "_standard_normal _sum_rightmost"),
+        ("jit.annotations", "BroadcastingList2 Dict List Optional Tuple"),
+        ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out"),
+        ("nn.modules.module", "_EXTRA_STATE_KEY_SUFFIX _IncompatibleKeys"),
+        ("utils.dlpack", "DLDeviceType from_dlpack to_dlpack"),
+        ("utils.model_zoo", "load_url tqdm"),
+    ],
+)
+def test_names_are_where_they_are_looked_for(module: str, names: str) -> None:
+    found = importlib.import_module(f"triten.{module}")
+    assert all(hasattr(found, name) for name in names.split())
