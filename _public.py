@@ -187,6 +187,7 @@ if _typing.TYPE_CHECKING:
     from . import ao as ao
     from . import hub as hub
     from . import jit as jit
+    from . import multiprocessing as multiprocessing
     from . import random as random
     from . import signal as signal
     from . import testing as testing
@@ -198,6 +199,7 @@ else:
     hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")
+    multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")
     types = _namespace_package(f"{__package__}.types")

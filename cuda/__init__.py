@@ -38,6 +38,7 @@ _MODULES = {
         "host_memory_stats host_memory_stats_as_nested_dict reset_accumulated_host_memory_stats "
         "reset_peak_host_memory_stats"
     ),
+    "..runtime.cuda.sharing": "ipc_collect",
     "..runtime.cuda.stream": (
         "ExternalStream Stream StreamContext current_stream default_stream get_stream_from_external "
         "set_stream stream"
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         reset_accumulated_host_memory_stats as reset_accumulated_host_memory_stats,
     )
     from ..runtime.cuda.memory.pinned import reset_peak_host_memory_stats as reset_peak_host_memory_stats
+    from ..runtime.cuda.sharing import ipc_collect as ipc_collect
     from ..runtime.cuda.stream import ExternalStream as ExternalStream
     from ..runtime.cuda.stream import Stream as Stream
     from ..runtime.cuda.stream import StreamContext as StreamContext

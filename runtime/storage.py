@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .tensor_impl import TensorImpl
 
 _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
+
+shared_roots: dict[int, Any] = {}
+"""The blocks of memory shared with other processes, by the identity of the root that lies in each."""
 
 
 def root_of(data: Any) -> Any:
@@ -57,7 +61,7 @@ class Storage:
     def __init__(self, root: Any, device: Device) -> None:
         self.root = root
         self.device = device
-        self.resizable = True
+        self.resizable = id(root) not in shared_roots
         self._tensors: weakref.WeakValueDictionary[int, TensorImpl] = weakref.WeakValueDictionary()
 
     def nbytes(self) -> int:
@@ -111,6 +115,36 @@ class Storage:
             ):
                 tensor._data = view_at(self, offset, tensor._spec)
         return self
+
+    def is_shared(self) -> bool:
+        """Whether other processes may see the bytes (`torch.UntypedStorage.is_shared`): always on a GPU."""
+        return self.device.type == "cuda" or id(self.root) in shared_roots
+
+    def share_memory_(self) -> Storage:
+        """Move the bytes to memory that other processes may see (`torch.UntypedStorage.share_memory_`).
+
+        All tensors over them follow; the storage cannot be resized from then on. On a GPU nothing has to be moved.
+
+        Raises:
+            RuntimeError: the storage has no bytes (``meta``), or the system no shared memory.
+        """
+        self._share(None)
+        return self
+
+    def _share(self, tensor: TensorImpl | None) -> None:
+        if self.device.type == "meta":
+            raise RuntimeError("share_memory_(): only available on CPU and CUDA, got a storage on meta")
+        if self.device is CPU:
+            from .shared_memory import share
+
+            share(self, tensor)
+
+    def take_over(self, other: Storage) -> None:
+        """Have this storage be over the bytes of another, which nobody uses."""
+        _storages.pop(id(self.root), None)
+        self.root = other.root
+        self.resizable = other.resizable
+        _storages[id(self.root)] = self
 
     def follow(self, tensor: TensorImpl) -> None:
         """Have `tensor` see later resizes of this storage."""
@@ -188,6 +222,10 @@ class Storage:
         if not 0 <= position < size:
             raise IndexError(f"index {position} out of range for storage of size {size}")
         return position
+
+    def followers(self) -> Iterator[TensorImpl]:
+        """The tensors that have asked for this storage, as far as they live."""
+        return self._tensors.values()
 
     def __repr__(self) -> str:
         return f"Storage(nbytes={self.nbytes()}, device='{self.device}')"

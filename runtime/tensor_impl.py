@@ -442,6 +442,43 @@ class TensorImpl:
         storage.follow(self)
         return storage
 
+    def is_shared(self) -> bool:
+        """Whether other processes may see the bytes (`torch.Tensor.is_shared`).
+
+        Returns:
+            True for a tensor that `share_memory_` was called on, or a view of one, and for any on a GPU.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.ones(2).is_shared()
+            False
+        """
+        return not self._spec.is_meta and storage_of(self._data, self._spec.device).is_shared()
+
+    def share_memory_(self) -> Self:
+        """Move the storage to memory that other processes may see (`torch.Tensor.share_memory_`).
+
+        A tensor that goes through a queue or a pipe of `multiprocessing` is moved too. All tensors over the storage
+        follow; NumPy's arrays over it do not. On a GPU nothing has to be moved.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            RuntimeError: the tensor has no bytes (``meta``), or the system no shared memory.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.ones(2)
+            >>> y = x[1:]
+            >>> x.share_memory_().is_shared(), y.is_shared()
+            (True, True)
+        """
+        if self._spec.is_meta:
+            raise RuntimeError("share_memory_(): only available on CPU and CUDA, got a tensor on meta")
+        self.untyped_storage()._share(self)
+        return self
+
     def set_sizes_contiguous(self, sizes: tuple[int, ...]) -> None:
         """Give the tensor other sizes over the same storage, contiguous from its first element.
 

@@ -25,7 +25,8 @@ _NAMESPACES = (
     "triten.fx.experimental.proxy_tensor triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
     "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
-    "triten.utils.benchmark triten.jit triten.hub triten.perf triten.triton_kernels triten.dispatch"
+    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.perf "
+    "triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 
@@ -34,6 +35,10 @@ DECLARED_HERE = {
     "triten.distributions.constraints": "Constraint MixtureSameFamilyConstraint is_dependent",
     "triten.testing": "assert_close make_tensor",
     "triten.random": "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
+    "triten.multiprocessing": (
+        "ProcessContext ProcessException ProcessExitedException ProcessRaisedException get_all_sharing_strategies "
+        "get_sharing_strategy set_sharing_strategy spawn start_processes"
+    ),
     "triten.nn.attention": "SDPBackend sdpa_kernel",
     "triten.perf": "Cost OperatorCost OperatorPlan Plan cost plan",
     "triten.triton_kernels": "autotune",

@@ -363,6 +363,18 @@ class Module(ConversionMixin, StateDictMixin):
             parameter.requires_grad_(requires_grad)
         return self
 
+    def share_memory(self) -> Self:
+        """Move parameters, their gradients and buffers to memory that other processes may see
+        (`torch.nn.Module.share_memory`).
+        """
+        for parameter in self.parameters():
+            parameter.share_memory_()
+            if parameter.grad is not None:
+                parameter.grad.share_memory_()
+        for buffer in self.buffers():
+            buffer.share_memory_()
+        return self
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
         for parameter in self.parameters():

@@ -281,6 +281,18 @@ class Driver(StreamCapture):
         """The event that another process has exported."""
 
     @abstractmethod
+    def export_memory(self, device: int, address: int) -> bytes:
+        """A name of memory that `malloc` gave, for `import_memory` in another process."""
+
+    @abstractmethod
+    def import_memory(self, device: int, name: bytes) -> int:
+        """The address here of memory that another process has exported."""
+
+    @abstractmethod
+    def close_memory(self, device: int, address: int) -> None:
+        """Give up what `import_memory` gave; the memory stays with its owner."""
+
+    @abstractmethod
     def record_event(self, event: int, stream: int) -> None:
         """Enqueue the event on a stream of the current device."""
 

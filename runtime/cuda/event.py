@@ -148,6 +148,9 @@ class Event:
         exported: bytes = self._driver.export_event(self.cuda_event)
         return exported
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_ipc_handle, (self._device, self.ipc_handle())
+
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.cuda_event)

@@ -346,7 +346,7 @@ def over_a_pipe(value):
 
 def blocks():
     with open("/proc/self/maps") as maps:
-        return sum("triten-batch" in line for line in maps)
+        return sum("memfd:triten" in line for line in maps)
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,26 @@
 """Batches on their way from one process to another: small parts in a message, large ones in one block of shared memory.
 
-A block is a file without a name (``memfd_create``). Its descriptor goes along with the message, so that nothing is
-left behind whoever dies, and at whatever time. The receiver's tensors and arrays lie in the block itself, which is
-unmapped when the last of them is gone; its descriptor is closed at once, since a program that keeps a thousand batches
-would run out of descriptors. Where the system has no such files, everything goes into the message.
+A block is a file without a name (`runtime/shared_memory.py`). Its descriptor goes along with the message, so that
+nothing is left behind whoever dies, and at whatever time. The receiver's tensors and arrays lie in the block itself,
+which is unmapped when the last of them is gone; its descriptor is closed at once, since a program that keeps a thousand
+batches would run out of descriptors. Where the system has no such files, everything goes into the message.
 """
 
 from __future__ import annotations
 
-import ctypes
 import io
-import mmap
 import os
 import pickle
-import socket
-import weakref
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from ...dispatch.methods.pickling import _bytes_of
+from ...dispatch.methods.pickling import _bytes_of, _reduced_storage
 from ...dispatch.tensor import Tensor
 from ...runtime.device import CPU
+from ...runtime.shared_memory import CAN_SHARE, mapped, new_file
 from ...runtime.storage import Storage, storage_of
 
 SMALL = 1 << 14
@@ -31,8 +28,6 @@ SMALL = 1 << 14
 
 ALIGNED = 64
 """Where parts begin in a block: at multiples of this, the CPU allocator's alignment."""
-
-CAN_SHARE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
 
 
 class _Packer(reduction.ForkingPickler):
@@ -70,6 +65,9 @@ class _Packer(reduction.ForkingPickler):
         return placed
 
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is Storage:
+            # By value: `tt.multiprocessing` has other picklers share them.
+            return _reduced_storage(obj)
         if type(obj) is not Tensor:
             return NotImplemented
         if not obj.is_leaf:
@@ -86,7 +84,7 @@ class _Packer(reduction.ForkingPickler):
             )
         if not spec.is_meta and obj.untyped_storage().nbytes() > max(spec.numel * spec.itemsize, SMALL):
             return obj.detach().clone().requires_grad_(obj.requires_grad).__reduce_ex__(5)
-        return NotImplemented
+        return obj.__reduce_ex__(5)
 
 
 def send(connection: Connection, value: Any) -> None:
@@ -104,9 +102,8 @@ def send(connection: Connection, value: Any) -> None:
     if not packer.nbytes:
         connection.send_bytes(head + file.getbuffer())
         return
-    block = os.memfd_create("triten-batch", os.MFD_CLOEXEC)
+    block = new_file(packer.nbytes)
     try:
-        os.ftruncate(block, packer.nbytes)
         for start, part in packer.parts:
             _write(block, part, start)
         connection.send_bytes(head + file.getbuffer())
@@ -127,7 +124,7 @@ def receive(connection: Connection) -> Any:
         return pickle.load(file)
     block = reduction.recv_handle(connection)
     try:
-        memory = _mapped(block, nbytes)
+        memory = mapped(block, nbytes)
     finally:
         os.close(block)
     view = memoryview(memory).cast("B")
@@ -149,27 +146,3 @@ def _write(block: int, part: memoryview, start: int) -> None:
     while part.nbytes:
         written = os.pwrite(block, part, start)
         part, start = part[written:], start + written
-
-
-def _mapped(block: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
-    """A file's bytes in memory, until the last that refers to the array is gone.
-
-    Python's own `mmap` would keep a copy of the descriptor for as long.
-    """
-    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, block, 0)
-    if address == ctypes.c_void_p(-1).value:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-    memory = (ctypes.c_ubyte * nbytes).from_address(address)
-    weakref.finalize(memory, _libc.munmap, address, nbytes).atexit = False
-    return memory
-
-
-if CAN_SHARE:
-    _libc = ctypes.CDLL(None, use_errno=True)
-    _libc.mmap.restype = ctypes.c_void_p
-    _libc.mmap.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
-        ctypes.c_long,
-    )
-    _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)

@@ -228,6 +228,19 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         self._events.add(event)
         return event
 
+    def export_memory(self, device: int, address: int) -> bytes:
+        with _current(self, device):
+            return bytes(runtime.ipcGetMemHandle(address))
+
+    def import_memory(self, device: int, name: bytes) -> int:
+        self.check_device(device)
+        with _current(self, device):
+            return int(runtime.ipcOpenMemHandle(name))
+
+    def close_memory(self, device: int, address: int) -> None:
+        with _current(self, device):
+            runtime.ipcCloseMemHandle(address)
+
     def record_event(self, event: int, stream: int) -> None:
         self._check_event(event)
         self._check_alive(stream)

@@ -50,6 +50,7 @@ PROPERTIES = DeviceProperties(
 )
 """An sm_90 device with few multiprocessors, so that persistent kernels stay small."""
 PRIORITIES = (0, -5)
+OF_ONE_PROCESS = "CUDA error: operation not supported: the interpreter's devices belong to one process"
 """The least and the greatest priority of a stream, as on a GPU of that kind."""
 
 
@@ -464,14 +465,19 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
     def export_event(self, event: int) -> bytes:
         self._event(event)
-        raise RuntimeError(
-            "CUDA error: operation not supported: the interpreter's devices belong to one process"
-        )
+        raise RuntimeError(OF_ONE_PROCESS)
 
     def import_event(self, name: bytes) -> int:
-        raise RuntimeError(
-            "CUDA error: operation not supported: the interpreter's devices belong to one process"
-        )
+        raise RuntimeError(OF_ONE_PROCESS)
+
+    def export_memory(self, device: int, address: int) -> bytes:
+        raise RuntimeError(OF_ONE_PROCESS)
+
+    def import_memory(self, device: int, name: bytes) -> int:
+        raise RuntimeError(OF_ONE_PROCESS)
+
+    def close_memory(self, device: int, address: int) -> None:
+        raise RuntimeError(OF_ONE_PROCESS)
 
     def _event(self, handle: int) -> Event:
         found = self._events.get(handle)

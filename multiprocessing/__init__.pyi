@@ -1,0 +1,4 @@
+from multiprocessing import *
+
+from . import reductions as reductions
+from .namespace import *

@@ -1,0 +1,87 @@
+"""How tensors and storages are pickled for another process of this machine: by what they share."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing import reduction
+from typing import TYPE_CHECKING, Any
+
+from ..dispatch.tensor import Tensor
+from ..runtime import shared_memory
+from ..runtime.device import CPU
+from ..runtime.storage import Storage
+
+if TYPE_CHECKING:
+    from ..runtime.cuda.sharing import Handle
+
+NON_LEAF = (
+    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
+    "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
+    "(e.g., putting it on the queue)."
+)
+
+
+def reduce_tensor(tensor: Tensor) -> Any:
+    """A tensor as its geometry over a shared storage. The gradient stays behind, and hooks do, with a warning.
+
+    Raises RuntimeError for one that an operator recorded.
+    """
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(NON_LEAF)
+    if tensor._autograd is not None:
+        from ..utils.hooks import warn_if_has_hooks
+
+        warn_if_has_hooks(tensor)
+    return tensor.__reduce_ex__(2)
+
+
+def reduce_storage(storage: Storage) -> Any:
+    """A storage as what finds it: a descriptor or a name for one of the host, a handle for one on a GPU."""
+    if storage.device.type == "cuda":
+        from ..runtime.cuda import sharing
+
+        handle = sharing.export_storage(storage)
+        lease = reduction.DupFd(handle.lease)
+        os.close(handle.lease)
+        return _rebuild_cuda, (handle._replace(lease=-1), lease)
+    if storage.device is not CPU:
+        raise RuntimeError(
+            f"Cannot pickle {storage.device.type} storage; try pickling a {storage.device.type} tensor instead"
+        )
+    # The tensor that is pickled has asked for its storage, and may be the only one over it.
+    block = shared_memory.share(storage, next(storage.followers(), None))
+    if isinstance(block, shared_memory.NamedBlock):
+        # The receiver is a user already, so that the file stays until it has arrived.
+        block.count(1)
+        return _rebuild_named, (block.name, block.nbytes)
+    return _rebuild_of_descriptor, (reduction.DupFd(block.file), block.nbytes)
+
+
+def _rebuild_of_descriptor(descriptor: Any, nbytes: int) -> Storage:
+    block = shared_memory.DescriptorBlock(descriptor.detach(), nbytes)
+    found = shared_memory.known(block.key)
+    if found is not None:
+        block.close()
+        return found
+    return shared_memory.storage_over(block)
+
+
+def _rebuild_named(name: str, nbytes: int) -> Storage:
+    block = shared_memory.NamedBlock(name, nbytes)
+    found = shared_memory.known(block.key)
+    if found is not None:
+        block.close()
+        return found
+    return shared_memory.storage_over(block)
+
+
+def _rebuild_cuda(handle: Handle, lease: Any) -> Storage:
+    from ..runtime.cuda import sharing
+
+    return sharing.import_storage(handle._replace(lease=lease.detach()))
+
+
+def init_reductions() -> None:
+    """Have `multiprocessing` pickle tensors by what is here."""
+    reduction.register(Tensor, reduce_tensor)
+    reduction.register(Storage, reduce_storage)

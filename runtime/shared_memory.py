@@ -1,0 +1,294 @@
+"""Memory of the host that several processes see: blocks, and storages that lie in one.
+
+A block is a file in memory. By the strategy ``file_descriptor`` it has no name (``memfd_create``): it is gone with the
+last descriptor and mapping, whoever dies, and at whatever time. By ``file_system`` it has one, in ``/dev/shm``, and
+keeps no descriptor open; the file counts who uses it, the last one deletes it, and Python's resource tracker deletes
+what is left when the processes have ended. Where the system has neither, nothing can be shared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import itertools
+import mmap
+import os
+import secrets
+import socket
+import struct
+import sys
+import threading
+import weakref
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .device import CPU
+from .storage import Storage, in_memory_order, root_of, shared_roots, storage_of, view_at
+from .tensor_impl import TensorImpl
+
+CAN_SHARE = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
+
+FOLDER = "/dev/shm"
+PREFIX = "triten_"
+STRATEGIES = ("file_descriptor", "file_system")
+
+_COUNT = struct.Struct("q")
+_names = itertools.count()
+_lock = threading.RLock()
+_strategy = STRATEGIES[0]
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # Another thread may have held it when the process was forked off.
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def strategy() -> str:
+    """How new blocks are made: ``file_descriptor`` or ``file_system``."""
+    return _strategy
+
+
+def set_strategy(name: str) -> None:
+    """Make new blocks another way."""
+    global _strategy
+    if name == "file_system":
+        from multiprocessing import resource_tracker
+
+        # Processes that this one forks tell the same tracker what they made.
+        resource_tracker.ensure_running()
+    _strategy = name
+
+
+def new_file(nbytes: int) -> int:
+    """The descriptor of a new file without a name, in memory.
+
+    Raises:
+        RuntimeError: this system has no such files.
+        OSError: there is no memory for it.
+    """
+    if not CAN_SHARE:
+        raise RuntimeError(f"shared memory is not supported on this system ({sys.platform})")
+    file = os.memfd_create("triten", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(file, nbytes)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def mapped(file: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
+    """A file's bytes in memory, until the last that refers to the array is gone.
+
+    Python's own `mmap` would keep a copy of the descriptor for as long.
+    """
+    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
+    if address == ctypes.c_void_p(-1).value:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    memory = (ctypes.c_ubyte * nbytes).from_address(address)
+    weakref.finalize(memory, _libc.munmap, address, nbytes).atexit = False
+    return memory
+
+
+class DescriptorBlock:
+    """A block without a name, by its descriptor, which is open as long as the block is in use here."""
+
+    def __init__(self, file: int, nbytes: int) -> None:
+        self.file = file
+        self.nbytes = nbytes
+
+    @classmethod
+    def new(cls, nbytes: int) -> DescriptorBlock:
+        """A new block, of zeros."""
+        return cls(new_file(max(nbytes, 1)), nbytes)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells the file from all others."""
+        status = os.fstat(self.file)
+        return status.st_dev, status.st_ino
+
+    def map(self) -> Any:
+        """Its bytes."""
+        return mapped(self.file, max(self.nbytes, 1))
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        os.close(self.file)
+
+
+class NamedBlock:
+    """A block with a name, whose file counts in its last bytes who uses it or is about to."""
+
+    def __init__(self, name: str, nbytes: int) -> None:
+        self.name = name
+        self.nbytes = nbytes
+        self._owner = os.getpid()
+
+    @classmethod
+    def new(cls, nbytes: int) -> NamedBlock:
+        """A new block, of zeros, with one user."""
+        from multiprocessing import resource_tracker
+
+        name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(4)}_{next(_names)}"
+        block = cls(name, nbytes)
+        file = os.open(block._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            resource_tracker.register(f"/{name}", "shared_memory")
+            os.ftruncate(file, nbytes + _COUNT.size)
+            os.pwrite(file, _COUNT.pack(1), nbytes)
+        finally:
+            os.close(file)
+        return block
+
+    @property
+    def key(self) -> str:
+        """What tells the file from all others."""
+        return self.name
+
+    @property
+    def _path(self) -> str:
+        return f"{FOLDER}/{self.name}"
+
+    def map(self) -> Any:
+        """Its bytes."""
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return mapped(file, self.nbytes + _COUNT.size)
+        finally:
+            os.close(file)
+
+    def count(self, more: int) -> None:
+        """So many users more. The file is deleted when there are none."""
+        import fcntl
+        from multiprocessing import resource_tracker
+
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            (users,) = _COUNT.unpack(os.pread(file, _COUNT.size, self.nbytes))
+            os.pwrite(file, _COUNT.pack(users + more), self.nbytes)
+            if users + more <= 0:
+                os.unlink(self._path)
+                resource_tracker.unregister(f"/{self.name}", "shared_memory")
+        finally:
+            os.close(file)
+
+    def close(self) -> None:
+        """Be a user no more. A process that was forked off was none."""
+        if self._owner == os.getpid() and os.path.exists(self._path):
+            self.count(-1)
+
+
+Block = DescriptorBlock | NamedBlock
+
+_arrived: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+"""The arrays over blocks by the blocks' keys: what comes twice from another process is one storage."""
+
+
+def known(key: Any) -> Storage | None:
+    """The storage over a block that is in use here already."""
+    root = _arrived.get(key)
+    return None if root is None else storage_of(root, CPU)
+
+
+def storage_over(block: Block) -> Storage:
+    """A storage of a block's bytes. It lives as long as they are used."""
+    root: Any = np.ndarray((block.nbytes,), np.uint8, block.map())
+    _arrived[block.key] = root
+    shared_roots[id(root)] = block
+    weakref.finalize(root, _close, id(root), block)
+    return storage_of(root, CPU)
+
+
+def _close(identity: int, block: Block) -> None:
+    shared_roots.pop(identity, None)
+    block.close()
+
+
+def share(storage: Storage, tensor: TensorImpl | None = None) -> Block:
+    """Have a storage of the host lie in shared memory, and the tensors over it with it.
+
+    Args:
+        storage: the storage.
+        tensor: the tensor that it was asked of, which may be the only one over it.
+
+    Raises:
+        RuntimeError: the system has no shared memory.
+        OSError: there is none left.
+    """
+    with _lock:
+        found: Block | None = shared_roots.get(id(storage.root))
+        if found is not None:
+            return found
+        kind = DescriptorBlock if _strategy == STRATEGIES[0] else NamedBlock
+        block = kind.new(storage.nbytes())
+        if tensor is not None and _is_alone(storage, tensor):
+            _move(storage, storage_over(block), [tensor])
+        else:
+            _move(storage, storage_over(block), _tensors_over(storage.root))
+        return block
+
+
+def _move(storage: Storage, to: Storage, tensors: Iterable[TensorImpl]) -> None:
+    """Have a storage, and the tensors over it, lie where another one does, which nobody uses."""
+    old = storage.root
+    if old.nbytes:
+        to.root[:] = np.ndarray((old.nbytes,), np.uint8, in_memory_order(old))
+    # Tensors may have one array in common, and have one in common then.
+    arrays: dict[int, tuple[Any, Any]] = {}
+    for tensor in tensors:
+        data = tensor._data
+        if id(data) not in arrays:
+            offset = tensor.storage_offset() * tensor._spec.itemsize
+            arrays[id(data)] = data, view_at(to, offset, tensor._spec)
+        tensor._data = arrays[id(data)][1]
+    storage.take_over(to)
+
+
+def _tensors_over(root: Any) -> list[TensorImpl]:
+    """All tensors over a root: a look at every object that there is."""
+    return [
+        each
+        for each in gc.get_objects()
+        if issubclass(type(each), TensorImpl)
+        and isinstance(getattr(each, "_data", None), np.ndarray)
+        and root_of(each._data) is root
+    ]
+
+
+def _is_alone(storage: Storage, tensor: TensorImpl) -> bool:
+    """Whether only one tensor and the storage refer to the storage's bytes, which spares the look at all objects."""
+    known = _references_of_one(tensor._data is storage.root)
+    return all(found <= one for found, one in zip(_references(storage, tensor), known, strict=True))
+
+
+def _references(storage: Storage, tensor: TensorImpl) -> tuple[int, int]:
+    return sys.getrefcount(storage.root), sys.getrefcount(tensor._data)
+
+
+@cache
+def _references_of_one(is_whole: bool) -> tuple[int, int]:
+    """What `_references` counts where there is one tensor alone, over a whole root or a part: Pythons differ."""
+    tensor = TensorImpl()
+    tensor._data = np.zeros(2, np.uint8) if is_whole else np.zeros(2, np.uint8)[1:]
+    return _references(storage_of(tensor._data, CPU), tensor)
+
+
+if CAN_SHARE:
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.mmap.restype = ctypes.c_void_p
+    _libc.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+        ctypes.c_long,
+    )
+    _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
