@@ -1093,8 +1093,8 @@ def test_the_map_of_a_gradient_is_that_of_the_examples(name):
     function, operands, writes = CASES[name]
 
     def inside(*values):
-        given = [v.alias().detach() for v in values]
-        sources = [v.requires_grad_() for v in given if v.is_floating_point() or v.is_complex()]
+        given = [differentiated(name, i, v.alias().detach()) for i, v in enumerate(values)]
+        sources = [v for v in given if v.requires_grad]
         results = [r for r in leaves(function(*given)) if r.requires_grad]
         weights = [
             tt.ones(r.shape, dtype=r.dtype).cumsum(-1) if r.ndim else tt.ones((), dtype=r.dtype)
