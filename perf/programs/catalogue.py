@@ -49,7 +49,7 @@ PROGRAMS: tuple[P, ...] = (
     timm("ghostnet_050", tolerance=1e-3),
     timm("vit_tiny_patch16_224", "img_size=64, embed_dim=48, depth=3"),
     timm("deit_tiny_patch16_224", "img_size=64, embed_dim=48, depth=3"),
-    timm("swin_tiny_patch4_window7_224", "img_size=64, window_size=4, embed_dim=24, depths=(1, 1, 2, 1), num_heads=(1, 2, 2, 4)"),
+    timm("swin_tiny_patch4_window7_224", "img_size=64, window_size=4, drop_path_rate=0.0, embed_dim=24, depths=(1, 1, 2, 1), num_heads=(1, 2, 2, 4)"),
     timm("gmlp_ti16_224", "img_size=64"),
     timm("poolformer_s12"),
     timm("maxvit_rmlp_pico_rw_256", "img_size=64"),
