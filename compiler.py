@@ -13,6 +13,7 @@ from typing import Any, TypeVar, overload
 
 from .dispatch.tensor import Tensor
 from .dispatch.tensor_data import from_numpy
+from .runtime.traceback_filter import api_boundary
 
 __all__ = [
     "allow_in_graph",
@@ -59,6 +60,7 @@ def compile(
     mode: str | None = ..., options: dict[str, Any] | None = ..., name: str | None = ..., disable: bool = ...,
     recompile_limit: int | None = ..., isolate_recompiles: bool = ..., shapes_spec: Any = ...,
 ) -> Callable[[Function], Function]: ...  # fmt: skip
+@api_boundary
 def compile(
     model: Any = None,
     *,
@@ -91,6 +93,9 @@ def compile(
         isolate_recompiles: has no effect.
         shapes_spec: has no effect.
 
+    Returns:
+        `model`; without one, a decorator that returns what it decorates.
+
     Raises:
         AssertionError: `model` cannot be called.
         RuntimeError: `mode` is unknown, or given together with `options`.
@@ -115,7 +120,9 @@ def compile(
             _warn_once()
         return function
 
-    return compiled if model is None else compiled(model)
+    if model is None:
+        return api_boundary(compiled)
+    return compiled(model)
 
 
 def _warn_once() -> None:
@@ -125,7 +132,7 @@ def _warn_once() -> None:
         return
     _warned = True
     warnings.warn(
-        "compile: nothing is compiled, functions and modules run eagerly, as with disable=True", stacklevel=4
+        "compile: nothing is compiled, functions and modules run eagerly, as with disable=True", stacklevel=5
     )
 
 

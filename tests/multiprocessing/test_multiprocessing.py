@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import uuid
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -46,12 +47,17 @@ def run(program, tmp_path, code=0):
     path = tmp_path / "program.py"
     path.write_text(HEAD.format(mark=mark) + program)
     blocks = set(os.listdir(shared_memory.FOLDER))
-    (tmp_path / "tmp").mkdir()
+    # Sockets lie in the folder of temporary files, and the path of one has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="triten-", dir="/tmp") as temporary:
+        return _run(path, mark, blocks, temporary, code)
+
+
+def _run(path, mark, blocks, temporary, code):
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(tt.__file__).parents[1]),
-        "TRITEN_TEST_MARK": mark,
-        "TMPDIR": str(tmp_path / "tmp"),
+        "MARK_OF_A_TEST": mark,
+        "TMPDIR": temporary,
     }
     done = subprocess.run(
         [sys.executable, "-P", str(path)], env=environment, capture_output=True, text=True, timeout=300
@@ -60,7 +66,7 @@ def run(program, tmp_path, code=0):
     assert processes_with(mark) == []
     left = {name for name in os.listdir(shared_memory.FOLDER) if name.startswith(shared_memory.PREFIX)}
     assert not left - blocks
-    assert not [name for name in os.listdir(tmp_path / "tmp") if name.startswith("triten-error")]
+    assert not [name for name in os.listdir(temporary) if name.startswith("triten-error")]
     return done.stdout
 
 

@@ -55,6 +55,7 @@ UNSEEN = frozenset(
         "autocast_increment_nesting",
         "broadcast_shapes",
         "clear_autocast_cache",
+        "compile",
         "cpu_kernel",
         "explain",
         "get_autocast_dtype",
