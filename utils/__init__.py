@@ -5,6 +5,7 @@
 * `data`: samples in batches;
 * `hooks`: what takes hooks away again; `swap_tensors`;
 * `_pytree`: trees of containers, by PyTorch's private name that programs use all the same;
+* `tensorboard`: logs for TensorBoard, where that is installed;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
 The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator
