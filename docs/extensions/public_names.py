@@ -23,7 +23,7 @@ _NAMESPACES = (
     "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
     "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
-    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.perf "
+    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.onnx triten.perf "
     "triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
