@@ -188,6 +188,7 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import jit as jit
     from . import multiprocessing as multiprocessing
+    from . import onnx as onnx
     from . import random as random
     from . import signal as signal
     from . import testing as testing
@@ -200,6 +201,7 @@ else:
     jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
+    onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")
     types = _namespace_package(f"{__package__}.types")

@@ -19,10 +19,6 @@ from ._script import (
     TopLevelTracedModule,
     TracedModule,
     TracerWarning,
-    _drop,
-    _overload,
-    _overload_method,
-    _script_if_tracing,
     export,
     freeze,
     ignore,
@@ -42,13 +38,17 @@ from ._script import (
     trace_module,
     unused,
 )
-from ._types import Attribute, Final, annotate, isinstance
+from ._script import _drop as _drop
+from ._script import _overload as _overload
+from ._script import _overload_method as _overload_method
+from ._script import _script_if_tracing as _script_if_tracing
+from ._types import Attribute, annotate, isinstance
+from ._types import Final as Final
 
 __all__ = [
     "Attribute",
     "CompilationUnit",
     "Error",
-    "Final",
     "Future",
     "RecursiveScriptModule",
     "ScriptFunction",
@@ -57,10 +57,6 @@ __all__ = [
     "TopLevelTracedModule",
     "TracedModule",
     "TracerWarning",
-    "_drop",
-    "_overload",
-    "_overload_method",
-    "_script_if_tracing",
     "annotate",
     "export",
     "fork",

@@ -78,11 +78,11 @@ class LazyModule(ModuleType):
 
 
 def namespace_package(name: str) -> ModuleType:
-    """A public package of a name that Python's own library has too, such as `triten.signal`.
+    """A public package of a name that another has too: Python's own library, as `triten.signal`, or what it uses.
 
     Its folder has no ``__init__.py``, so that a program that runs in the root of a checkout still finds Python's module
     by that name: a folder without one gives way to whatever else is on the path. What the package has stands in its
-    module `namespace`, and for type checkers in ``__init__.pyi``.
+    module `namespace`, whose names may be `lazy_names`, and for type checkers in ``__init__.pyi``.
 
     Args:
         name: the package's full name.
@@ -94,5 +94,6 @@ def namespace_package(name: str) -> ModuleType:
     """
     package, content = import_module(name), import_module(f"{name}.namespace")
     package.__doc__ = content.__doc__
-    vars(package).update({each: getattr(content, each) for each in ("__all__", *content.__all__)})
+    names = ("__all__", "__getattr__", "__dir__", *content.__all__)
+    vars(package).update({each: vars(content)[each] for each in names if each in vars(content)})
     return package

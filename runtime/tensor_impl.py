@@ -453,7 +453,7 @@ class TensorImpl:
             >>> tt.ones(2).is_shared()
             False
         """
-        return not self._spec.is_meta and storage_of(self._data, self._spec.device).is_shared()
+        return not self._spec.is_meta and self.untyped_storage().is_shared()
 
     def share_memory_(self) -> Self:
         """Move the storage to memory that other processes may see (`torch.Tensor.share_memory_`).

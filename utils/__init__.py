@@ -7,6 +7,7 @@
 * `hooks`: what takes hooks away again; `swap_tensors`;
 * `model_zoo`: weights at URLs, by the former name;
 * `_pytree`: trees of containers, by PyTorch's private name that programs use all the same;
+* `tensorboard`: logs for TensorBoard, where that is installed;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
 The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator

@@ -25,7 +25,7 @@ _NAMESPACES = (
     "triten.fx.experimental.proxy_tensor triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
     "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
-    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.perf "
+    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.onnx triten.perf "
     "triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
@@ -35,6 +35,13 @@ DECLARED_HERE = {
     "triten.distributions.constraints": "Constraint MixtureSameFamilyConstraint is_dependent",
     "triten.testing": "assert_close make_tensor",
     "triten.random": "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
+    "triten.utils._pytree": (
+        "TreeSpec is_namedtuple is_namedtuple_class is_namedtuple_instance is_structseq is_structseq_class "
+        "is_structseq_instance key_get keystr register_constant register_dataclass register_pytree_node tree_all "
+        "tree_all_only tree_any tree_any_only tree_flatten tree_flatten_with_path tree_is_leaf tree_iter tree_leaves "
+        "tree_leaves_with_path tree_map tree_map_ tree_map_only tree_map_only_ tree_map_with_path tree_structure "
+        "tree_unflatten treespec_dumps treespec_loads treespec_pprint"
+    ),
     "triten.multiprocessing": (
         "ProcessContext ProcessException ProcessExitedException ProcessRaisedException get_all_sharing_strategies "
         "get_sharing_strategy set_sharing_strategy spawn start_processes"
