@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.traceback_filter import hide_inner_frames
+from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 
 if TYPE_CHECKING:
@@ -80,16 +80,9 @@ def _results(name: str, made: list[Tensor], tensors: Tensors) -> Sequence[Tensor
 
 
 def _named(name: str, body: ForeachFunction, summary: str) -> ForeachFunction:
-    def foreach(*args: Any, **named: Any) -> Sequence[Tensor]:
-        try:
-            return body(*args, **named)
-        except BaseException:
-            hide_inner_frames()
-            raise
-
-    foreach.__name__ = foreach.__qualname__ = name
-    foreach.__doc__ = f"{summary} (`torch.{name}`)."
-    return foreach
+    body.__name__ = body.__qualname__ = name
+    body.__doc__ = f"{summary} (`torch.{name}`)."
+    return overridable(body)
 
 
 def _method(tensor: Any, operator: str) -> Any:
@@ -171,6 +164,7 @@ def lerp(operator: str) -> ForeachFunction:
     return _named(name, body, f"`{operator}` between the tensors of two lists")
 
 
+@overridable
 def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The norm of all elements of each tensor of a list (`torch._foreach_norm`)."""
     return tuple(
@@ -178,6 +172,7 @@ def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Ten
     )
 
 
+@overridable
 def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The sum of the absolute elements' powers of each tensor of a list (`torch._foreach_powsum`)."""
     return tuple(
@@ -186,17 +181,20 @@ def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[T
     )
 
 
+@overridable
 def _foreach_max(self: Tensors) -> tuple[Tensor, ...]:
     """The largest element of each tensor of a list (`torch._foreach_max`)."""
     return tuple(_ops.max(t) for t in _tensors("_foreach_max", "self", 1, self))
 
 
+@overridable
 def _foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Tensor, ...]:
     """The matrix products of the tensors of two lists (`torch._foreach_mm`)."""
     tensors = _tensors("_foreach_mm", "self", 1, self)
     return tuple(_ops.mm(a, b) for a, b in zip(tensors, _others("_foreach_mm", tensors, mat2), strict=True))
 
 
+@overridable
 def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """A copy of each tensor of a list (`torch._foreach_clone`)."""
     return tuple(
@@ -204,6 +202,7 @@ def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor,
     )
 
 
+@overridable
 def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> Tensors:
     """The elements of a list's tensors, written into those of another (`torch._foreach_copy_`)."""
     tensors = _tensors("_foreach_copy_", "self", 1, self)
@@ -213,6 +212,7 @@ def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> T
     return self
 
 
+@overridable
 def _foreach_zero_(self: Tensors) -> Tensors:
     """Zeros in each tensor of a list (`torch._foreach_zero_`)."""
     for each in _tensors("_foreach_zero_", "self", 1, self):
