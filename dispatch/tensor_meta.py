@@ -66,7 +66,7 @@ class TensorMeta(type):
     def __call__(cls, /, *args: Any, **named: Any) -> Any:
         """A tensor of the class as PyTorch's first versions made it, unless the class has a constructor of its own."""
         try:
-            new = cls.__new__
+            new: Any = cls.__new__
             if new is object.__new__:
                 made = _constructed(cls, *args, **named)
             else:

@@ -107,7 +107,7 @@ def binary(operator: str) -> ForeachFunction:
     plain = operator.rstrip("_")
     with_number = _NUMBERS_TOO.get(plain, plain) + operator.removeprefix(plain)
 
-    def body(self: Tensors, other: Any, *, alpha: Any = None) -> Sequence[Tensor]:
+    def body(self: Any, other: Any, *, alpha: Any = None) -> Sequence[Tensor]:
         if plain == "pow" and not isinstance(self, list | tuple | TensorImpl):
             exponents = _tensors(name, "exponent", 2, other)
             return tuple(_ops.pow(self, each) for each in exponents)
@@ -139,8 +139,10 @@ def ternary(operator: str) -> ForeachFunction:
         tensors = _tensors(name, "self", 1, self)
         first = _others(name, tensors, _tensors(name, "tensor1", 2, tensor1))
         second = _others(name, tensors, _tensors(name, "tensor2", 3, tensor2))
-        given = value if isinstance(scalars, int) and scalars == 1 else scalars
-        numbers = given.tolist() if isinstance(given, TensorImpl) else given
+        given: Any = value if isinstance(scalars, int) and scalars == 1 else scalars
+        numbers: Any = given
+        if isinstance(given, TensorImpl):
+            numbers = numbers.tolist()
         made = [
             _method(t, operator)(a, b, value=number)
             for t, a, b, number in zip(tensors, first, second, _others(name, tensors, numbers), strict=True)

@@ -176,7 +176,12 @@ def _number(value: object, tensor: TensorImpl) -> Any:
             raise ValueError(f"Overflow when unpacking long long: {value} is assigned")
         if isinstance(value, float) and dtype.is_integral and not math.isfinite(value) and dtype is not bool_:
             raise overflow_error(dtype)
-        if dtype.itemsize == 2 and dtype.is_floating_point and not -65504 <= value <= 65504:
+        if (
+            dtype.itemsize == 2
+            and dtype.is_floating_point
+            and not isinstance(value, complex)
+            and not -65504 <= value <= 65504
+        ):
             return rounded(value, dtype)
         return value
     cls = type(value)
