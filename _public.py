@@ -168,6 +168,7 @@ from .version import __version__ as __version__
 
 # isort: split
 # Written by hand over operators of the same names, and so imported after them.
+from .dispatch.functions.foreach import FOREACH as _FOREACH
 from .dispatch.functions.low_rank import lu as lu
 from .dispatch.functions.low_rank import pca_lowrank as pca_lowrank
 from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank
@@ -223,6 +224,8 @@ _DERIVATIVES = {name for name in _functions.__all__ if name.endswith("_backward"
     "native_dropout_backward"
 }
 
+globals().update(_FOREACH)
+
 if not _typing.TYPE_CHECKING:
     # Type checkers take what is imported under its own name, since they cannot compute a list.
     __all__ = sorted(
@@ -232,6 +235,7 @@ if not _typing.TYPE_CHECKING:
             "__version__",
             "_assert",
             "_segment_reduce",
+            *_FOREACH,
         }
         - _DERIVATIVES
     )

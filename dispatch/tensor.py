@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..runtime.tensor_impl import TensorImpl
 from .core.tensor_function import plain_classes
 from .generated.methods import TensorMethods
@@ -12,19 +14,38 @@ from .tensor_meta import TensorMeta
 class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
     """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 
-    Made by factories such as `tt.tensor`, `tt.zeros`, `tt.from_numpy`; methods carry PyTorch's names.
+    Made by factories such as `tt.tensor`, `tt.zeros`, `tt.from_numpy`; methods carry PyTorch's names. The class itself
+    makes tensors as PyTorch's first versions did, of the default dtype on the CPU; so does a subclass of its own class.
+
+    Args:
+        *data: Sizes, as numbers or a `Size`, for a tensor without values; a sequence for one of its elements; nothing
+            for an empty one; a tensor, of any dtype, for a view of it, or a storage for a tensor over its bytes.
+        device: ``"cpu"``.
+        **named: Instead of `data`, one of `size`, `data`, `storage` and `other`, as `torch.Tensor.new` names them.
+
+    Raises:
+        TypeError: `data` is no sequence, a size is no integer, or there are arguments of other names.
+        RuntimeError: `device` is another one, or a size is negative.
 
     Example:
         >>> import triten as tt
+        >>> tt.Tensor([1, 2]), tt.Tensor(2, 3).shape
+        (tensor([1., 2.]), triten.Size([2, 3]))
         >>> x = tt.ones(2, 3)
         >>> (x + x).sum().item()
         12.0
     """
 
     __slots__ = ()
-    __hash__ = TensorImpl.__hash__
+
+    def __hash__(self) -> int:
+        return id(self)
+
     __array_priority__ = 1000
 
+
+blank_tensor: Callable[[], Tensor] = type.__call__.__get__(Tensor)
+"""A tensor whose slots are still empty, as fast as a class without constructor makes it."""
 
 register_exact_type("Tensor", Tensor)
 plain_classes.add(Tensor)

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
+from ..runtime.traceback_filter import hide_inner_frames
 from .core.tensor_function import HANDLER, disabled_tensor_function, other_handlers
 
 PYTORCH_NAMES: Final = {HANDLER: "__torch_function__", "__tensor_dispatch__": "__torch_dispatch__"}
 """What PyTorch calls the handlers."""
+
+
+class Constructor:
+    """Stands before `Tensor` in the order of a subclass, so that ``super().__new__`` makes tensors of it.
+
+    `Tensor` itself has no ``__new__``: results are made by the one of `object`, whose call is half as long.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, /, *args: Any, **named: Any) -> Any:
+        """A tensor of the class; see `Tensor`."""
+        return _constructed(cls, *args, **named)
+
+
+constructors: list[Callable[..., Any]] = []
+"""The function that makes a tensor of a class and arguments by position and by name (`methods/tensor_types`)."""
+
+
+def _constructed(cls: Any, /, *args: Any, **named: Any) -> Any:
+    (make,) = constructors
+    return make(cls, args, **named)
 
 
 class TensorMeta(type):
@@ -18,6 +42,8 @@ class TensorMeta(type):
 
     A subclass that defines a handler under PyTorch's name alone is refused, since nothing would call it. Where
     `triten.as_torch` serves PyTorch's programs, it is a handler.
+
+    A call of a class makes a tensor of a user's sizes or elements; `tensor.blank_tensor` is what makes results.
     """
 
     def __new__(
@@ -37,14 +63,30 @@ class TensorMeta(type):
             namespace[own] = handler
         return super().__new__(mcs, name, bases, namespace, **options)
 
+    def __call__(cls, /, *args: Any, **named: Any) -> Any:
+        """A tensor of the class as PyTorch's first versions made it, unless the class has a constructor of its own."""
+        try:
+            new: Any = cls.__new__
+            if new is object.__new__:
+                made = _constructed(cls, *args, **named)
+            else:
+                made = new(cls, *args, **named)
+            if isinstance(made, cls) and cls.__init__ is not object.__init__:
+                made.__init__(*args, **named)
+            return made
+        except BaseException:
+            hide_inner_frames()
+            raise
+
     def mro(cls) -> list[type]:
         """The usual order; with `OverriddenAttributes` in it for a class that takes part in ``__tensor_function__``."""
-        order = super().mro()
+        order = [each for each in super().mro() if each is not Constructor]
         root = max((i for i, each in enumerate(order) if isinstance(each, TensorMeta)), default=0)
         if root == 0:
             return order
+        order.insert(root, Constructor)
         handler = next((each.__dict__[HANDLER] for each in order if HANDLER in each.__dict__), None)
-        tensor = order[root]
+        tensor = order[root + 1]
         if handler is disabled_tensor_function and cls.__bases__ == (tensor,):
             return order
         from .layers.overrides.subclass_attributes import overridden_attributes

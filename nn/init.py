@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from ..autograd import no_grad
 from ..dispatch.generated import functions as _ops
@@ -14,18 +17,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -229,3 +243,31 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         q = q * r.diagonal().sign()
         tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
     return tensor
+
+
+def _old_name(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function under the name without an underscore, which PyTorch had before; it warns."""
+    name = function.__name__.removesuffix("_")
+
+    @wraps(function)
+    def old(*args: Any, **named: Any) -> Tensor:
+        message = f"`nn.init.{name}` is now deprecated in favor of `nn.init.{function.__name__}`."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        return function(*args, **named)
+
+    old.__name__ = old.__qualname__ = name
+    old.__doc__ = f"The old name of `{function.__name__}` (`torch.nn.init.{name}`)."
+    return old
+
+
+constant = _old_name(constant_)
+dirac = _old_name(dirac_)
+eye = _old_name(eye_)
+kaiming_normal = _old_name(kaiming_normal_)
+kaiming_uniform = _old_name(kaiming_uniform_)
+normal = _old_name(normal_)
+orthogonal = _old_name(orthogonal_)
+sparse = _old_name(sparse_)
+uniform = _old_name(uniform_)
+xavier_normal = _old_name(xavier_normal_)
+xavier_uniform = _old_name(xavier_uniform_)

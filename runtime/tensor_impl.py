@@ -49,7 +49,7 @@ def only_name(function: str, own: object, given: _Given, name: str = "axis") -> 
 class TensorImpl:
     """A tensor's metadata and bytes; `dispatch.tensor.Tensor` adds the operators.
 
-    Built by ``cls()`` and five stores on the call path; `TensorImpl.from_data` elsewhere.
+    Built by `dispatch.tensor.blank_tensor` and five stores on the call path; `TensorImpl.from_data` elsewhere.
     """
 
     __slots__ = ("__weakref__", "_autograd", "_creation", "_data", "_spec", "_version_cell", "_view_base")
@@ -60,6 +60,11 @@ class TensorImpl:
     _autograd: Any
     _view_base: TensorImpl | None
     _creation: Any
+
+    @classmethod
+    def _blank(cls) -> Self:
+        """A tensor of the class whose slots are still empty, whatever constructor the class has."""
+        return object.__new__(cls)
 
     @property
     def shape(self) -> Size:
@@ -540,7 +545,7 @@ class TensorImpl:
             >>> tt.Tensor.from_data(x._data, x._spec)
             tensor([1., 1.])
         """
-        out = cls()
+        out = cls._blank()
         out._data = data
         out._spec = spec
         out._version_cell = None

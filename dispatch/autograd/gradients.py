@@ -60,7 +60,7 @@ def _below_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
 def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
     """A function that makes a tensor of ones of this spec."""
     from ..structured.meta.factories import filled
-    from ..tensor import Tensor
+    from ..tensor import blank_tensor
 
     # Of a subclass or a batched tensor only the metadata: it has bytes of its own.
     spec = spec.replace(keys=0) if spec.keys else spec
@@ -69,7 +69,7 @@ def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
     copy = np.ones(spec.sizes, spec.np_dtype).copy
 
     def one() -> Tensor:
-        out = Tensor()
+        out = blank_tensor()
         out._data = copy()
         out._spec = spec
         out._version_cell = out._autograd = out._view_base = None

@@ -345,7 +345,7 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
 def save_result(out: Any) -> Any:
     """An output as its own node may keep it: the same bytes and version counter, no edge back."""
     spec = out._spec
-    kept = out.__class__()
+    kept = out._blank()
     kept._data = out._data
     kept._spec = spec.twin if spec.requires_grad else spec
     kept._autograd = kept._view_base = None

@@ -344,7 +344,7 @@ def _plan_lines(
 def _saving(name: str, out: str, spec: str) -> list[str]:
     """The statements of `save_result`, and what its version is; `saved_version` refuses an inference tensor."""
     return [
-        f"kept = {out}.__class__()",
+        f"kept = blank_tensor() if {out}.__class__ is Tensor else {out}._blank()",
         f"kept._data = {out}._data",
         f"kept._spec = {spec}",
         "kept._autograd = kept._view_base = None",
@@ -434,6 +434,8 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
         imports.append("from ...core.inference import saves_refused")
     imports.append("from ...core.kernel_function import Plan")
     imports.append("from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry")
+    if "blank_tensor" in words:
+        imports.append("from ...tensor import Tensor, blank_tensor")
     if generated:
         imports.append(f"from ..functions import {', '.join(generated)}")
     return text + "\n".join(imports) + "\n\n\n" + code + "\n"

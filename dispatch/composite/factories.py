@@ -22,7 +22,7 @@ from ..scalars import overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.meta.factories import spec_from
 from ..structured.stub import StructuredCall, find_kernel
-from ..tensor import Tensor
+from ..tensor import Tensor, blank_tensor
 from .dimnames import named_factory
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             ):
                 templates[numbers] = (made._data.copy(), made._spec)
             return made
-        out = Tensor()
+        out = blank_tensor()
         out._data = template[0].copy()
         out._spec = template[1]
         out._version_cell = out._autograd = out._view_base = None
@@ -359,7 +359,7 @@ def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     tensors = any(isinstance(bound, TensorImpl) for bound in bounds)
 
     def plan(start: Any, end: Any, *_: Any) -> Tensor:
-        out = Tensor()
+        out = blank_tensor()
         out._data = data = allocate()
         if steps:
             if tensors:

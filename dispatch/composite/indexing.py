@@ -23,7 +23,7 @@ from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.joining import can_cast
 from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
-from ..tensor import Tensor
+from ..tensor import Tensor, blank_tensor
 from .dimnames import by_name, refused
 from .forms import laid_as, outermost_first, restored, write_out
 
@@ -64,7 +64,7 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return FunctionalForm((slot_of(specs),), None).plan(unfolded, (spec,))
 
     def planned(tensors: Sequence[Any]) -> Tensor:
-        out = Tensor()
+        out = blank_tensor()
         out._data = data = allocate()
         if lifts:
             join(data.reshape(whole), [each._data.reshape(lifted) for each in tensors])

@@ -20,6 +20,7 @@ from ...runtime.size import Size
 from ...runtime.storage import Storage
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
+from ..tensor_meta import constructors
 
 if TYPE_CHECKING:
     from ...runtime.device import DeviceLike
@@ -128,6 +129,8 @@ def constructed(
                 "or one of data, size, storage and other"
             )
         data = (Size(value),) if name == "size" else (value,)
+    if len(data) > 1:
+        data = [int(each) if _is_integer(each) else each for each in data]
     first = data[0] if data else Size(())
     if not data or (isinstance(first, Size) and len(data) == 1):
         return empty(first if data else (0,), dtype=dtype, device=device)
@@ -157,6 +160,28 @@ def constructed(
     if not isinstance(first, Sequence | np.ndarray):
         raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
     return tensor(first, dtype=dtype, device=device)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, TensorImpl) and not value._spec.sizes and value._spec.dtype.is_integral
+
+
+def constructed_as(
+    cls: type[Tensor], data: Sequence[Any], /, *, device: DeviceLike = None, **named: Any
+) -> Tensor:
+    """A tensor of a class as ``Tensor(...)`` makes it: of the default dtype, but any tensor gives a view of itself."""
+    from ..tensor import Tensor
+
+    source = data[0] if data else next(iter(named.values()), None)
+    if isinstance(source, TensorImpl) and len(data) + len(named) == 1 and set(named) <= {"other"}:
+        dtype, on = source.dtype, source.device
+    else:
+        dtype, on = st.get_default_dtype(), Device("cpu")
+    made = constructed(dtype, on, data, device, named)
+    return made if cls is Tensor else made.as_subclass(cls)
+
+
+constructors[:] = [constructed_as]
 
 
 def type_of(kind: Any) -> TensorType:

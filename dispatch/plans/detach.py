@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..tensor import Tensor
+from ..tensor import Tensor, blank_tensor
 
 
 def detach(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -17,7 +17,7 @@ def detach(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return lambda self: Tensor.from_data(self._data, spec)
 
     def plan(self: Tensor) -> Tensor:
-        out = Tensor()
+        out = blank_tensor()
         out._data = self._data
         out._spec = spec
         cell = self._version_cell

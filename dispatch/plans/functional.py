@@ -19,7 +19,7 @@ from ...runtime.written_code import defined
 from ..core.kernel_function import Plan
 from ..structured.allocation import allocator_of, numpy_may_allocate, numpy_may_make_number
 from ..structured.stub import PlannedKernel
-from ..tensor import Tensor
+from ..tensor import blank_tensor
 
 TENSOR, VALUE = "tensor", "value"
 """What a runtime argument is to a plan: a tensor; a number, nothing, a generator or a list. A list without gaps stands
@@ -115,7 +115,7 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
     """The plan of a ufunc of a tensor and a number, which is looked up among arrays of the tensor's dtype."""
 
     def plan(self: Any, number: Any) -> Any:
-        out = Tensor()
+        out = blank_tensor()
         try:
             value = constants[number]
             try:
@@ -143,7 +143,7 @@ def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callab
     """
     constant = ["constant"] if has_constant else []
     lines = [
-        "out = Tensor()",
+        "out = blank_tensor()",
         *_computing(quiet, "out._data = ", _given(slots) + constant),
         *_wrapping("out", "spec"),
         "return out",
@@ -158,7 +158,7 @@ def into_maker(slots: Slots, count: int, quiet: bool, gathered: bool) -> Callabl
     `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.
     """
     numbers = range(count)
-    lines = [f"out{i} = Tensor()" for i in numbers]
+    lines = [f"out{i} = blank_tensor()" for i in numbers]
     lines += [f"out{i}._data = data{i} = allocate{i}()" for i in numbers]
     lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _given(slots))
     for i in numbers:
@@ -198,7 +198,7 @@ def host_kernel_maker(
     if count > 1 and not fills:
         lines += [f"{', '.join(data)} = data"]
     for i in numbers:
-        lines += [f"out{i} = Tensor()", f"out{i}._data = data{i}", *_wrapping(f"out{i}", f"spec{i}")]
+        lines += [f"out{i} = blank_tensor()", f"out{i}._data = data{i}", *_wrapping(f"out{i}", f"spec{i}")]
     outs = "".join([f"out{i}, " for i in numbers])
     result = f"gather(({outs}))" if gathered else "out0" if count == 1 else f"({outs})"
     unpacked = [f"{''.join([f'spec{i}, ' for i in numbers])}= specs"]
@@ -257,7 +257,7 @@ def _made(parameters: str, before: Sequence[str], slots: Slots, lines: Sequence[
     ]
     names: dict[str, Any] = {
         "PASSED": PASSED,
-        "Tensor": Tensor,
+        "blank_tensor": blank_tensor,
         "data_of": data_of,
         "__name__": __name__,
         "hide_inner_frames": hide_inner_frames,

@@ -25,7 +25,7 @@ from ..autograd.creation import mark_unrecorded
 from ..core.call_kind import leave_replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
-from ..tensor import Tensor
+from ..tensor import Tensor, blank_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class ViewKernel:
         take = taker(spec, result, geometry)
 
         def untracked(self: Tensor) -> Tensor:
-            out = Tensor()
+            out = blank_tensor()
             out._data = take(self._data)
             out._spec = result
             cell = self._version_cell
@@ -106,7 +106,7 @@ def make(result, {given}):
     def view(self{parameters}):
         data = self._data
         {before}
-        out = Tensor()
+        out = blank_tensor()
         try: out._data = {expression}
         {handler}
         out._spec = result
@@ -147,7 +147,7 @@ def view_maker(
         before: a statement that checks those; it may name `hide_inner_frames`.
     """
     names: dict[str, Any] = {
-        "Tensor": Tensor,
+        "blank_tensor": blank_tensor,
         "__name__": __name__,
         "grad_disabled": grad_disabled,
         "hide_inner_frames": hide_inner_frames,

@@ -61,3 +61,23 @@ def test_gains():
 def test_what_has_no_such_values_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "constant", "dirac", "eye", "kaiming_normal", "kaiming_uniform", "normal", "orthogonal", "sparse", "uniform",
+        "xavier_normal", "xavier_uniform",
+    ],
+)  # fmt: skip
+def test_old_names_warn_and_do_the_same(name):
+    given = {"constant": (2.0,), "sparse": (0.5,)}.get(name, ())
+    shape = (2, 2, 3) if name == "dirac" else (2, 3)
+    tt.manual_seed(0)
+    wanted = getattr(tt.nn.init, f"{name}_")(tt.zeros(shape), *given)
+    tt.manual_seed(0)
+    with pytest.warns(
+        FutureWarning, match=f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`"
+    ):
+        made = getattr(tt.nn.init, name)(tt.zeros(shape), *given)
+    assert made.tolist() == wanted.tolist()

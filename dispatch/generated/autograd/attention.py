@@ -25,6 +25,7 @@ from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import (
     _scaled_dot_product_efficient_attention_backward,
     _scaled_dot_product_flash_attention_for_cpu_backward,
@@ -176,7 +177,7 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -186,7 +187,7 @@ def plan__scaled_dot_product_flash_attention_for_cpu(
         kept._version_cell = cell
         node.output = kept
         node.output_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -390,7 +391,7 @@ def plan__scaled_dot_product_efficient_attention(
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -400,7 +401,7 @@ def plan__scaled_dot_product_efficient_attention(
         kept._version_cell = cell
         node.output = kept
         node.output_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -410,7 +411,7 @@ def plan__scaled_dot_product_efficient_attention(
         kept._version_cell = cell
         node.log_sumexp = kept
         node.log_sumexp_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -420,7 +421,7 @@ def plan__scaled_dot_product_efficient_attention(
         kept._version_cell = cell
         node.philox_seed = kept
         node.philox_seed_version = cell[0]
-        kept = out3.__class__()
+        kept = blank_tensor() if out3.__class__ is Tensor else out3._blank()
         kept._data = out3._data
         kept._spec = out3._spec.detached
         kept._autograd = kept._view_base = None

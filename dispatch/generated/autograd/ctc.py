@@ -24,6 +24,7 @@ from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import _ctc_loss_backward
 
 
@@ -131,7 +132,7 @@ def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -141,7 +142,7 @@ def plan__ctc_loss(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         kept._version_cell = cell
         node.result0 = kept
         node.result0_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -282,7 +283,7 @@ def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -292,7 +293,7 @@ def plan__ctc_loss_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         kept._version_cell = cell
         node.result0 = kept
         node.result0_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

@@ -15,6 +15,7 @@ from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import _embedding_bag_backward, _embedding_bag_per_sample_weights_backward
 
 
@@ -177,7 +178,7 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -187,7 +188,7 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -197,7 +198,7 @@ def plan__embedding_bag(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         kept._version_cell = cell
         node.result2 = kept
         node.result2_version = cell[0]
-        kept = out3.__class__()
+        kept = blank_tensor() if out3.__class__ is Tensor else out3._blank()
         kept._data = out3._data
         kept._spec = out3._spec.detached
         kept._autograd = kept._view_base = None

@@ -42,6 +42,7 @@ from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 
 
 class LinalgLuFactorExBackward0(Node):
@@ -89,7 +90,7 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -99,7 +100,7 @@ def plan_linalg_lu_factor_ex(op: OperatorEntry, key_set: int, args: Sequence[Any
         kept._version_cell = cell
         node.LU = kept
         node.LU_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -205,7 +206,7 @@ def plan_linalg_lu_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -273,7 +274,7 @@ def plan_linalg_cholesky_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -376,7 +377,7 @@ def plan_linalg_solve_triangular(op: OperatorEntry, key_set: int, args: Sequence
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -626,7 +627,7 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -636,7 +637,7 @@ def plan__linalg_eigh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         kept._version_cell = cell
         node.eigenvalues = kept
         node.eigenvalues_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -717,7 +718,7 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -727,7 +728,7 @@ def plan_linalg_eig(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         kept._version_cell = cell
         node.eigenvalues = kept
         node.eigenvalues_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -806,7 +807,7 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         meta.grad = None
         if out2._view_base is not None:
             meta.version = out2._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -816,7 +817,7 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         kept._version_cell = cell
         node.U = kept
         node.U_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -826,7 +827,7 @@ def plan__linalg_svd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         kept._version_cell = cell
         node.S = kept
         node.S_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -879,7 +880,7 @@ def plan_linalg_inv_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -980,7 +981,7 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -990,7 +991,7 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         kept._version_cell = cell
         node.result = kept
         node.result_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1000,7 +1001,7 @@ def plan__linalg_solve_ex(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         kept._version_cell = cell
         node.LU = kept
         node.LU_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -1072,7 +1073,7 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -1082,7 +1083,7 @@ def plan_linalg_qr(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         kept._version_cell = cell
         node.Q = kept
         node.Q_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1169,7 +1170,7 @@ def plan_linalg_lstsq(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -1260,7 +1261,7 @@ def plan_cholesky_solve(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1333,7 +1334,7 @@ def plan_cholesky_inverse(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None

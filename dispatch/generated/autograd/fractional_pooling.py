@@ -16,6 +16,7 @@ from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import fractional_max_pool2d_backward, fractional_max_pool3d_backward, zeros_like
 
 
@@ -80,7 +81,7 @@ def plan_fractional_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -233,7 +234,7 @@ def plan_fractional_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

@@ -30,6 +30,7 @@ from ...autograd.recording import gradient_refused, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 
 
 class LinalgDetBackward0(Node):
@@ -84,7 +85,7 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -94,7 +95,7 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         kept._version_cell = cell
         node.result = kept
         node.result_version = cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -104,7 +105,7 @@ def plan__linalg_det(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         kept._version_cell = cell
         node.LU = kept
         node.LU_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -177,7 +178,7 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        kept = out0.__class__()
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
         kept._data = out0._data
         kept._spec = out0._spec.detached
         kept._autograd = kept._view_base = None
@@ -187,7 +188,7 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         kept._version_cell = cell
         node.sign = kept
         node.sign_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -197,7 +198,7 @@ def plan__linalg_slogdet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         kept._version_cell = cell
         node.LU = kept
         node.LU_version = cell[0]
-        kept = out3.__class__()
+        kept = blank_tensor() if out3.__class__ is Tensor else out3._blank()
         kept._data = out3._data
         kept._spec = out3._spec.detached
         kept._autograd = kept._view_base = None
@@ -264,7 +265,7 @@ def plan_linalg_pinv_atol_rtol_tensor(op: OperatorEntry, key_set: int, args: Seq
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None

@@ -25,6 +25,7 @@ from ...autograd.recording import requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 
 
 class LinalgVectorNormBackward0(Node):
@@ -87,7 +88,7 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
             out._autograd = meta = AutogradMeta()
             meta.edge = (node, 0)
             meta.grad = None
-            kept = out.__class__()
+            kept = blank_tensor() if out.__class__ is Tensor else out._blank()
             kept._data = out._data
             kept._spec = spec
             kept._autograd = kept._view_base = None
@@ -128,7 +129,7 @@ def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None

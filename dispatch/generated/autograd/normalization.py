@@ -33,6 +33,7 @@ from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import _fused_rms_norm_backward, native_batch_norm_backward, native_layer_norm_backward
 
 
@@ -138,7 +139,7 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -148,7 +149,7 @@ def plan_native_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -398,7 +399,7 @@ def plan__fused_rms_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -656,7 +657,7 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         meta.grad = None
         if out2._view_base is not None:
             meta.version = out2._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -666,7 +667,7 @@ def plan_native_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -954,7 +955,7 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -964,7 +965,7 @@ def plan_native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any])
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -1118,7 +1119,7 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1128,7 +1129,7 @@ def plan__native_batch_norm_legit(op: OperatorEntry, key_set: int, args: Sequenc
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -1247,7 +1248,7 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1257,7 +1258,7 @@ def plan__native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None

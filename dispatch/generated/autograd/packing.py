@@ -13,6 +13,7 @@ from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, 
 from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import _pack_padded_sequence_backward
 
 
@@ -67,7 +68,7 @@ def plan__pack_padded_sequence(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

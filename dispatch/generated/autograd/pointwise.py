@@ -56,6 +56,7 @@ from ...autograd.recording import clone_before_write, partly_scaled, requires_gr
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import (
     _frexp_exponent,
     div,
@@ -248,7 +249,7 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1561,7 +1562,7 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1672,7 +1673,7 @@ def plan_pow_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2636,7 +2637,7 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2715,7 +2716,7 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2794,7 +2795,7 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -2873,7 +2874,7 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3252,7 +3253,7 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3331,7 +3332,7 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3560,7 +3561,7 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -3789,7 +3790,7 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -4318,7 +4319,7 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -6740,7 +6741,7 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -6901,7 +6902,7 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -7018,7 +7019,7 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None

@@ -16,6 +16,7 @@ from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import (
     _adaptive_avg_pool2d,
     _adaptive_avg_pool2d_backward,
@@ -118,7 +119,7 @@ def plan_max_pool2d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -478,7 +479,7 @@ def plan_max_pool3d_with_indices(op: OperatorEntry, key_set: int, args: Sequence
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1022,7 +1023,7 @@ def plan_adaptive_max_pool2d(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -1279,7 +1280,7 @@ def plan_adaptive_max_pool3d(op: OperatorEntry, key_set: int, args: Sequence[Any
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

@@ -13,6 +13,7 @@ from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, 
 from ...autograd.recording import gradient_refused, requires_grad
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import fake_quantize_per_tensor_affine_cachemask_backward
 
 
@@ -60,7 +61,7 @@ def plan_fake_quantize_per_tensor_affine_cachemask(
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -125,7 +126,7 @@ def plan__fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

@@ -27,6 +27,7 @@ from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import _standard_gamma_grad, native_dropout_backward
 
 
@@ -635,7 +636,7 @@ def plan__standard_gamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -873,7 +874,7 @@ def plan_native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

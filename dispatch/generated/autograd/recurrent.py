@@ -25,6 +25,7 @@ from ...autograd.recording import requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 
 
 class ThnnFusedLstmCellBackward0(Node):
@@ -170,7 +171,7 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
         meta.grad = None
         if out1._view_base is not None:
             meta.version = out1._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None
@@ -180,7 +181,7 @@ def plan__thnn_fused_lstm_cell(op: OperatorEntry, key_set: int, args: Sequence[A
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
-        kept = out2.__class__()
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
         kept._data = out2._data
         kept._spec = out2._spec.detached
         kept._autograd = kept._view_base = None
@@ -364,7 +365,7 @@ def plan__thnn_fused_gru_cell(op: OperatorEntry, key_set: int, args: Sequence[An
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

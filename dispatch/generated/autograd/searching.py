@@ -15,6 +15,7 @@ from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, 
 from ...autograd.recording import requires_grad, spec_of
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 
 
 class ModeBackward0(Node):
@@ -70,7 +71,7 @@ def plan_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         meta.grad = None
         if out0._view_base is not None:
             meta.version = out0._version_cell[0]
-        kept = out1.__class__()
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
         kept._data = out1._data
         kept._spec = out1._spec.detached
         kept._autograd = kept._view_base = None

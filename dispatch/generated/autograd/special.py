@@ -33,6 +33,7 @@ from ...autograd.recording import clone_before_write, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ...tensor import Tensor, blank_tensor
 from ..functions import digamma, exp, log, polygamma, sign, special_i1, special_i1e, special_zeta
 
 
@@ -577,7 +578,7 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -664,7 +665,7 @@ def plan_special_erfcx(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -719,7 +720,7 @@ def plan_special_ndtri(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -782,7 +783,7 @@ def plan_special_log_ndtr(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1047,7 +1048,7 @@ def plan_special_i0e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1110,7 +1111,7 @@ def plan_special_i1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None
@@ -1173,7 +1174,7 @@ def plan_special_i1e(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         out._autograd = meta = AutogradMeta()
         meta.edge = (node, 0)
         meta.grad = None
-        kept = out.__class__()
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
         kept._data = out._data
         kept._spec = spec
         kept._autograd = kept._view_base = None

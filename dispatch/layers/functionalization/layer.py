@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from ....runtime.data_ptr import DataPtr
 from ....runtime.device import device as Device
@@ -28,7 +28,7 @@ from ...core.dispatcher import Dispatcher
 from ...core.operator_entry import IMPLICIT, OperatorEntry
 from ...core.tensor_function import disabled_tensor_function, plain_classes
 from ...schema import FunctionSchema
-from ...tensor import Tensor
+from ...tensor import Tensor, blank_tensor
 from ..python_key import without_modes
 from ..pytree import tree_map
 from .form import functional_arguments, functional_form, returned
@@ -56,9 +56,12 @@ class FunctionalTensor(Tensor):
     __slots__ = ()
     __tensor_function__: Any = disabled_tensor_function
 
-    def __init__(self) -> None:
+    @classmethod
+    def _blank(cls) -> Self:
+        made = super()._blank()
         if layers.active:
-            layers.active[-1].live.append(weakref.ref(self))
+            layers.active[-1].live.append(weakref.ref(made))
+        return made
 
     def _current(self) -> Any:
         data = self._data
@@ -585,7 +588,7 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 def _stand_in(tensor: Tensor) -> Tensor:
     """A meta tensor where a tensor would lie."""
     spec = tensor._spec
-    meta = Tensor()
+    meta = blank_tensor()
     meta._spec = spec.replace(device=META, keys=0, requires_grad=False)
     data = tensor._data
     root = root_of(data)

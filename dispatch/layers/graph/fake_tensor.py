@@ -23,7 +23,7 @@ from ...autograd.node import leaf_meta
 from ...core.bound_arguments import tensors_in
 from ...core.op_overload import OpOverload
 from ...structured.meta.copy import resolve_device
-from ...tensor import Tensor
+from ...tensor import Tensor, blank_tensor
 from ..python_key import PYTHON_BIT, without_modes
 from .make_graph import TracedTensor, Tracer
 
@@ -90,7 +90,7 @@ class FakeTracer(Tracer):
         self._inputs.clear()
 
     def _fake_of(self, tensor: Tensor) -> Tensor:
-        made: Tensor = FakeTensor()
+        made: Tensor = FakeTensor._blank()
         spec = tensor._spec
         made._spec = spec.replace(keys=PYTHON_BIT)
         made._data = phantom(made._spec)
@@ -144,7 +144,7 @@ class FakeTracer(Tracer):
             origin = origins.get(id(result))
             if origin is not None:
                 return origin
-            made: Tensor = FakeTensor()
+            made: Tensor = FakeTensor._blank()
             self.made.append(weakref.ref(made))
             made._data = result._data
             made._spec = result._spec.replace(device=device, keys=PYTHON_BIT, requires_grad=False)
@@ -192,7 +192,7 @@ _ACROSS_DEVICES = frozenset({"copy_", "copy", "index", "index_put", "index_put_"
 def _meta_of(tensor: TensorImpl) -> Tensor:
     """A meta tensor over a fake one's phantom memory, or like a real one."""
     spec = tensor._spec
-    meta = Tensor()
+    meta = blank_tensor()
     meta._spec = spec.replace(device=META, keys=0, requires_grad=False)
     meta._autograd = meta._view_base = None
     if isinstance(tensor, FakeTensor):

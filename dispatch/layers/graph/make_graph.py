@@ -398,7 +398,7 @@ class Tracer(TensorDispatchMode):
             edge_of(tensor)
         made: Tensor = tensor
         if type(tensor) in (Tensor, TracedTensor):
-            made = TracedTensor()
+            made = TracedTensor._blank()
             self.made.append(weakref.ref(made))
             made._data, made._spec = tensor._data, tensor._spec
             made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()

@@ -23,7 +23,7 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import IMPLICIT, OperatorEntry
 from ...core.result_types import result_type_of
 from ...schema import base_type
-from ...tensor import Tensor
+from ...tensor import Tensor, blank_tensor
 from .rules import NamedCall, is_refused, rule_of
 
 
@@ -88,7 +88,7 @@ def twin_of(tensor: TensorImpl) -> Any:
         edge_of(tensor)
     cls = tensor.__class__
     if cls is Tensor:
-        twin: Any = Tensor()
+        twin: Any = blank_tensor()
     else:
         twin = object.__new__(cls)
         if hasattr(tensor, "__dict__"):

@@ -59,7 +59,7 @@ from ....runtime.generator import Generator, default_generator
 from ....runtime.scalar_type import float64
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
-from ...tensor import Tensor
+from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, pinned_allocator_of
 from ..stub import StructuredCall, find_kernel
 
@@ -206,7 +206,7 @@ def fresh(
         else:
             stream_of(generator, device)
         seed, first = generator.reserve(count)
-        out = Tensor()
+        out = blank_tensor()
         out._data = data = allocate()
         into(data, *numbers, seed, first)
         out._spec = spec

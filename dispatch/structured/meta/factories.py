@@ -20,7 +20,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
-from ...tensor import Tensor
+from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel, has_kernel
@@ -69,7 +69,7 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
 
     def plan(*_: object) -> Tensor:
-        out = Tensor()
+        out = blank_tensor()
         try:
             out._data = allocate()
         except BaseException:
@@ -90,7 +90,7 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
         sizes, np_dtype = spec.sizes, spec.np_dtype
 
         def small(*_: object) -> Tensor:
-            out = Tensor()
+            out = blank_tensor()
             try:
                 out._data = make(sizes, np_dtype)
             except BaseException:

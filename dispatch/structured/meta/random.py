@@ -25,7 +25,7 @@ from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.broadcast import broadcast_shapes, expand_geometry
 from ...iterator.type_promotion import promote_types
-from ...tensor import Tensor
+from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..supported_dtypes import C_NAMES
@@ -382,7 +382,7 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         device = out.device
 
         def of_two(mean: Tensor, std: Tensor, generator: Generator | None) -> Tensor:
-            made = Tensor()
+            made = blank_tensor()
             made._data = data = allocate()
             seed, first = stream_of(generator, device).reserve(count)
             into(data, mean._data, std._data, seed, first)

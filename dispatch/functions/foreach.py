@@ -1,0 +1,236 @@
+"""Operators over lists of tensors (`torch._foreach_add` and its like), as optimizers of other packages call them.
+
+Each is its operator, called for one tensor of the list after the other; a row of the tables below says which.
+Functional forms return a tuple, those whose names end in an underscore write into the tensors and return the list. A
+list that is given beside the first one must be as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.tensor_impl import TensorImpl
+from ..core.tensor_function import overridable
+from ..generated import functions as _ops
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+Tensors = Sequence["Tensor"]
+ForeachFunction = Callable[..., Sequence["Tensor"]]
+
+UNARY = (
+    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
+    "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+"""Operators of a tensor alone."""
+
+BINARY = ("add", "sub", "mul", "div", "pow", "clamp_max", "clamp_min", "maximum", "minimum")
+"""Operators of a tensor and another, or a number: one for all tensors, or a list with one for each."""
+
+TERNARY = ("addcdiv", "addcmul")
+"""Operators of three tensors and a number."""
+
+_NUMBERS_TOO = {"maximum": "clamp_min", "minimum": "clamp_max"}
+"""What serves numbers where an operator takes tensors alone."""
+
+
+def _tensors(name: str, argument: str, position: int, value: object) -> list[Tensor]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(
+            f"{name}(): argument '{argument}' (position {position}) must be tuple of Tensors, not "
+            f"{type(value).__name__}"
+        )
+    for place, each in enumerate(value):
+        if not isinstance(each, TensorImpl):
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {position}): expected Tensor as element {place}, but got "
+                f"{type(each).__name__}"
+            )
+    if not value:
+        raise RuntimeError(f"{name}(): Tensor list must have at least one tensor.")
+    return list(value)
+
+
+def _others(name: str, tensors: Sequence[object], value: Any) -> list[Any]:
+    """One operand for each tensor: of a list its elements, otherwise the same for all."""
+    if isinstance(value, list | tuple):
+        if len(value) != len(tensors):
+            if value and isinstance(value[0], TensorImpl):
+                raise RuntimeError(
+                    f"{name}(): Tensor lists must have the same number of tensors, got {len(tensors)} and {len(value)}"
+                )
+            raise RuntimeError(
+                f"{name}(): Tensor list must have same number of elements as scalar list, got {len(tensors)} and "
+                f"{len(value)}"
+            )
+        return list(value)
+    if isinstance(value, TensorImpl) and value.ndim:
+        raise RuntimeError(
+            f"{name}(): scalar tensor expected to be 0 dim but it has {value.ndim} dimensions and {value.numel()} "
+            "elements."
+        )
+    return [value] * len(tensors)
+
+
+def _results(name: str, made: list[Tensor], tensors: Tensors) -> Sequence[Tensor]:
+    return tensors if name.endswith("_") else tuple(made)
+
+
+def _named(name: str, body: ForeachFunction, summary: str) -> ForeachFunction:
+    body.__name__ = body.__qualname__ = name
+    body.__doc__ = f"{summary} (`torch.{name}`)."
+    return overridable(body)
+
+
+def _method(tensor: Any, operator: str) -> Any:
+    if operator in ("maximum_", "minimum_"):  # without a form in place
+        return lambda other: tensor.copy_(getattr(tensor, operator[:-1])(other))
+    return getattr(tensor, operator)
+
+
+def unary(operator: str) -> ForeachFunction:
+    """The form over a list of an operator of a tensor alone, functional or in place."""
+    name = f"_foreach_{operator}"
+
+    def body(self: Tensors) -> Sequence[Tensor]:
+        return _results(name, [_method(t, operator)() for t in _tensors(name, "self", 1, self)], self)
+
+    return _named(name, body, f"`{operator}` of each tensor of a list")
+
+
+def binary(operator: str) -> ForeachFunction:
+    """The form over a list of an operator of a tensor and another, or a number."""
+    name = f"_foreach_{operator}"
+    plain = operator.rstrip("_")
+    with_number = _NUMBERS_TOO.get(plain, plain) + operator.removeprefix(plain)
+
+    def body(self: Any, other: Any, *, alpha: Any = None) -> Sequence[Tensor]:
+        if plain == "pow" and not isinstance(self, list | tuple | TensorImpl):
+            exponents = _tensors(name, "exponent", 2, other)
+            return tuple(_ops.pow(self, each) for each in exponents)
+        tensors = _tensors(name, "self", 1, self)
+        others = _others(name, tensors, other)
+        scale = {}
+        if alpha is not None:
+            if plain not in ("add", "sub") or not isinstance(others[0], TensorImpl):
+                raise TypeError(
+                    f"{name}(): argument 'alpha' is for tensors that are added or subtracted alone"
+                )
+            scale = {"alpha": alpha}
+        made = [
+            _method(t, operator if isinstance(each, TensorImpl) else with_number)(each, **scale)
+            for t, each in zip(tensors, others, strict=True)
+        ]
+        return _results(name, made, self)
+
+    return _named(name, body, f"`{operator}` of each tensor of a list and another tensor or a number")
+
+
+def ternary(operator: str) -> ForeachFunction:
+    """The form over three lists of `addcmul` or `addcdiv`."""
+    name = f"_foreach_{operator}"
+
+    def body(
+        self: Tensors, tensor1: Tensors, tensor2: Tensors, scalars: Any = 1, *, value: Any = 1
+    ) -> Sequence[Tensor]:
+        tensors = _tensors(name, "self", 1, self)
+        first = _others(name, tensors, _tensors(name, "tensor1", 2, tensor1))
+        second = _others(name, tensors, _tensors(name, "tensor2", 3, tensor2))
+        given: Any = value if isinstance(scalars, int) and scalars == 1 else scalars
+        numbers: Any = given
+        if isinstance(given, TensorImpl):
+            numbers = numbers.tolist()
+        made = [
+            _method(t, operator)(a, b, value=number)
+            for t, a, b, number in zip(tensors, first, second, _others(name, tensors, numbers), strict=True)
+        ]
+        return _results(name, made, self)
+
+    return _named(name, body, f"`{operator}` of the tensors of three lists")
+
+
+def lerp(operator: str) -> ForeachFunction:
+    """The form over lists of `lerp`, whose weights are a list of tensors or numbers, or one number."""
+    name = f"_foreach_{operator}"
+
+    def body(self: Tensors, tensors1: Tensors, weight: Any) -> Sequence[Tensor]:
+        tensors = _tensors(name, "self", 1, self)
+        ends = _others(name, tensors, _tensors(name, "tensors1", 2, tensors1))
+        weights = _others(name, tensors, weight)
+        made = [_method(t, operator)(end, w) for t, end, w in zip(tensors, ends, weights, strict=True)]
+        return _results(name, made, self)
+
+    return _named(name, body, f"`{operator}` between the tensors of two lists")
+
+
+@overridable
+def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
+    """The norm of all elements of each tensor of a list (`torch._foreach_norm`)."""
+    return tuple(
+        _ops.linalg_vector_norm(t, ord, dtype=dtype) for t in _tensors("_foreach_norm", "self", 1, self)
+    )
+
+
+@overridable
+def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
+    """The sum of the absolute elements' powers of each tensor of a list (`torch._foreach_powsum`)."""
+    return tuple(
+        _ops.sum(_ops.pow(_ops.abs(t), ord), dtype=dtype)
+        for t in _tensors("_foreach_powsum", "self", 1, self)
+    )
+
+
+@overridable
+def _foreach_max(self: Tensors) -> tuple[Tensor, ...]:
+    """The largest element of each tensor of a list (`torch._foreach_max`)."""
+    return tuple(_ops.max(t) for t in _tensors("_foreach_max", "self", 1, self))
+
+
+@overridable
+def _foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Tensor, ...]:
+    """The matrix products of the tensors of two lists (`torch._foreach_mm`)."""
+    tensors = _tensors("_foreach_mm", "self", 1, self)
+    return tuple(_ops.mm(a, b) for a, b in zip(tensors, _others("_foreach_mm", tensors, mat2), strict=True))
+
+
+@overridable
+def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor, ...]:
+    """A copy of each tensor of a list (`torch._foreach_clone`)."""
+    return tuple(
+        _ops.clone(t, memory_format=memory_format) for t in _tensors("_foreach_clone", "self", 1, self)
+    )
+
+
+@overridable
+def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> Tensors:
+    """The elements of a list's tensors, written into those of another (`torch._foreach_copy_`)."""
+    tensors = _tensors("_foreach_copy_", "self", 1, self)
+    sources = _others("_foreach_copy_", tensors, _tensors("_foreach_copy_", "src", 2, src))
+    for to, source in zip(tensors, sources, strict=True):
+        to.copy_(source, non_blocking)
+    return self
+
+
+@overridable
+def _foreach_zero_(self: Tensors) -> Tensors:
+    """Zeros in each tensor of a list (`torch._foreach_zero_`)."""
+    for each in _tensors("_foreach_zero_", "self", 1, self):
+        each.zero_()
+    return self
+
+
+FOREACH: dict[str, Callable[..., Any]] = {
+    f"_foreach_{operator}{form}": make(f"{operator}{form}")
+    for make, operators in ((unary, UNARY), (binary, BINARY), (ternary, TERNARY), (lerp, ("lerp",)))
+    for operator in operators
+    for form in ("", "_")
+} | {
+    each.__name__: each
+    for each in (
+        _foreach_norm, _foreach_powsum, _foreach_max, _foreach_mm, _foreach_clone, _foreach_copy_, _foreach_zero_,
+    )
+}  # fmt: skip
+"""Every function over lists, by its public name."""
