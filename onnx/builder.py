@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.tensor_spec import TensorSpec
 
 
 def package(name: str = "onnx") -> Any:
@@ -34,6 +35,10 @@ class Builder:
         self.initializers: list[Any] = []
         self.helper = package("onnx.helper")
         self.numpy_helper = package("onnx.numpy_helper")
+        self.domains: set[str] = set()
+        """The domains of operators that are not ONNX's own."""
+        self.specs: dict[str, TensorSpec] = {}
+        """What is known of values."""
         self._names: set[str] = set()
 
     def name(self, wanted: str) -> str:
@@ -47,11 +52,22 @@ class Builder:
 
     def many(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> list[str]:
         """The results of a new node. An input that is left out is an empty name."""
+        return self.add_node(kind, inputs, outputs, attributes)
+
+    def add_node(
+        self, kind: str, inputs: Sequence[str], outputs: int, attributes: Mapping[str, Any], domain: str = ""
+    ) -> list[str]:
+        """The results of a new node, whose operator may be of a domain that is not ONNX's own."""
         names = [self.name(kind.lower()) for _ in range(outputs)]
-        given = {key: value for key, value in attributes.items() if value is not None}
-        self.nodes.append(
-            self.helper.make_node(kind, list(inputs), names, name=self.name(f"node_{kind}"), **given)
+        node = self.helper.make_node(
+            kind, list(inputs), names, name=self.name(f"node_{kind}"), domain=domain or None
         )
+        node.attribute.extend(
+            self.helper.make_attribute(key, value)
+            for key, value in sorted(attributes.items())
+            if value is not None
+        )
+        self.nodes.append(node)
         return names
 
     def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:

@@ -18,6 +18,7 @@ from ..dispatch.tensor import Tensor
 from ..runtime.tensor_spec import TensorSpec
 from .builder import Builder, package
 from .operators import TRANSLATIONS, Step, UnsupportedOperatorError
+from .symbolic import custom_translation
 
 if TYPE_CHECKING:
     from ..nn import Module
@@ -105,8 +106,8 @@ def export(
 
     Raises:
         ModuleNotFoundError: the package ``onnx`` is not installed.
-        UnsupportedOperatorError: an operator has no translation, or an argument depends on the size of a dynamic axis
-            in a way that cannot be written down. The message names the operator.
+        UnsupportedOperatorError: an operator has no translation, neither ours nor a registered one, or an argument
+            depends on the size of a dynamic axis in a way that cannot be written down. The message names the operator.
         ValueError: the version is not supported, or there are names of too many inputs or outputs.
 
     Example::
@@ -278,7 +279,10 @@ class _Export:
         model = b.helper.make_model(
             graph,
             producer_name=__name__.partition(".")[0],
-            opset_imports=[b.helper.make_opsetid("", b.opset)],
+            opset_imports=[
+                b.helper.make_opsetid("", b.opset),
+                *(b.helper.make_opsetid(each, 1) for each in sorted(b.domains)),
+            ],
             ir_version=IR_VERSION,
         )
         package("onnx.checker").check_model(model)
@@ -301,6 +305,13 @@ class _Export:
             label = self.labels.get(id(tensor), node.name)
             found = self.values[node] = self.builder.constant(tensor.detach().cpu().numpy(), label)
         return found
+
+    def _named_value(self, node: Node) -> Any:
+        """The name of a node's result, with its spec entered."""
+        name = self._value(node)
+        if isinstance(name, str):
+            self.builder.specs[name] = node.val
+        return name
 
     def _translate(self, node: Node) -> None:
         other = self.others[node]
@@ -336,10 +347,10 @@ class _Export:
                 self.known[written] = self.known[node]
                 self.values.pop(written, None)
             return
-        translation = TRANSLATIONS.get(name)
+        translation = TRANSLATIONS.get(name) or custom_translation(name, self.builder.opset)
         if translation is None:
             raise UnsupportedOperatorError(
-                f"onnx.export: the operator aten::{name} has no translation to ONNX"
+                f"onnx.export: the operator {node.target} has no translation to ONNX"
             )
         if name in ("view.default", "_unsafe_view.default", "reshape.default"):
             arguments = ((node.args[0], self._sizes(node, other)), {})
@@ -349,7 +360,7 @@ class _Export:
             twin = arguments  # its sizes are not used
         else:
             self._check_is_fixed(name, arguments, twin)
-        args, kwargs = map_nodes(arguments, self._value)
+        args, kwargs = map_nodes(arguments, self._named_value)
         specs, named = map_nodes((tuple(arguments[0]), arguments[1]), lambda each: each.val)
         self.values[node] = translation(self.builder, Step(name, node.val, specs, named), *args, **kwargs)
         if written is not None:

@@ -1,22 +1,58 @@
 """`tt.onnx`: models as ONNX files (`torch.onnx`), through the package ``onnx``, which has to be installed.
 
 `exporter.py` records the operators that a model calls (`tt.func.make_graph`) and writes them down; `operators.py` has a
-translation of each operator, and `builder.py` what translations are made with.
+translation of each operator, `builder.py` what translations are made with, `symbolic.py` those of custom operators,
+which programs register. `symbolic_opset9` and its kin are modules of PyTorch's translations by version; here each has
+all of ours.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
+    from . import symbolic_helper as symbolic_helper
     from .exporter import ONNXProgram, export, is_in_onnx_export
     from .operators import UnsupportedOperatorError
+    from .symbolic import TensorProtoDataType, register_custom_op_symbolic, unregister_custom_op_symbolic
 
-    __all__ = ["ONNXProgram", "UnsupportedOperatorError", "export", "is_in_onnx_export"]
+    __all__ = [
+        "ONNXProgram",
+        "TensorProtoDataType",
+        "UnsupportedOperatorError",
+        "export",
+        "is_in_onnx_export",
+        "register_custom_op_symbolic",
+        "symbolic_helper",
+        "unregister_custom_op_symbolic",
+    ]
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
+    _find, __dir__, __all__ = lazy_names(
         __package__,
-        {".exporter": "ONNXProgram export is_in_onnx_export", ".operators": "UnsupportedOperatorError"},
+        {
+            ".exporter": "ONNXProgram export is_in_onnx_export",
+            ".operators": "UnsupportedOperatorError",
+            ".symbolic": "TensorProtoDataType register_custom_op_symbolic unregister_custom_op_symbolic",
+        },
+        ["symbolic_helper"],
     )
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("symbolic_opset") and name[14:].isdecimal():
+        return _of_opset(name)
+    return _find(name)
+
+
+def _of_opset(name: str) -> ModuleType:
+    from .symbolic import symbolic_function, symbolic_names
+
+    module = ModuleType(
+        f"{__package__}.{name}", "Translations of ATen's operators, for those of custom ones."
+    )
+    vars(module).update(__getattr__=symbolic_function, __dir__=symbolic_names)
+    return sys.modules.setdefault(module.__name__, module)

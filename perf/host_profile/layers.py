@@ -72,7 +72,8 @@ def layer_of(filename: str) -> str | None:
     if not path.is_relative_to(ROOT):
         return None
     inside = path.relative_to(ROOT).as_posix()
-    if inside.startswith(("perf/", "tests/", "examples/")):
+    # An environment often lies in the checkout.
+    if inside.startswith((".", "perf/", "tests/", "examples/")):
         return None
     return _PLACES[max((place for place in _PLACES if inside.startswith(place)), key=len)]
 

@@ -210,7 +210,7 @@ def test_operators(name):
 
 
 def test_an_operator_without_translation_is_named():
-    with pytest.raises(tt.onnx.UnsupportedOperatorError, match=r"aten::cumsum\.default has no translation"):
+    with pytest.raises(tt.onnx.UnsupportedOperatorError, match=r"aten\.cumsum\.default has no translation"):
         tt.onnx.export(lambda x: x.cumsum(0), tt.ones(3))
     with pytest.raises(tt.onnx.UnsupportedOperatorError, match="rand"):
         tt.onnx.export(lambda x: x + tt.rand(3), tt.ones(3))
@@ -305,3 +305,86 @@ def test_without_the_package_the_error_names_it():
         [sys.executable, "-P", "-c", program], env=environment, capture_output=True, text=True
     )
     assert "pip install onnx" in done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def leaky_library():
+    """A custom operator with arguments that are no tensors."""
+    library = tt.library.Library("onnx_test", "DEF")
+    library.define("leaky(Tensor self, float slope, int[] shape) -> Tensor")
+    library.impl("leaky", lambda x, slope, shape: tt.where(x > 0, x, x * slope).reshape(shape), "CPU")
+    library.impl("leaky", lambda x, slope, shape: x.new_empty(shape), "Meta")
+    return library
+
+
+@pytest.fixture
+def custom_operator(leaky_library):
+    """It; its registrations are taken back."""
+    yield tt.ops.onnx_test.leaky
+    tt.onnx.unregister_custom_op_symbolic("onnx_test::leaky", 18)
+    tt.onnx.unregister_custom_op_symbolic("onnx_test::leaky", 9)
+
+
+def test_custom_operators_have_registered_translations(custom_operator):
+    from triten.onnx import symbolic_opset11
+    from triten.onnx.symbolic_helper import parse_args
+
+    def model(x):
+        return custom_operator(x, 0.25, [3, 2]) + 1
+
+    x = tt.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]])
+    with pytest.raises(tt.onnx.UnsupportedOperatorError, match=r"onnx_test.leaky.default has no translation"):
+        tt.onnx.export(model, x)
+
+    @parse_args("v", "f", "is")
+    def leaky(g, value, slope, shape):
+        assert (slope, shape) == (0.25, [3, 2])
+        active = g.op("LeakyRelu", value, alpha_f=slope)
+        lines = symbolic_opset11.unsqueeze(g, active, 0)
+        lines = symbolic_opset11.squeeze(g, lines, 0)
+        return g.op("Reshape", lines, g.op("Constant", value_t=tt.tensor(shape)))
+
+    tt.onnx.register_custom_op_symbolic("onnx_test::leaky", lambda *_: pytest.fail("of another version"), 9)
+    tt.onnx.register_custom_op_symbolic("onnx_test::leaky", leaky, 18)
+    program = exported(model, x)
+    assert [node.op_type for node in program.model_proto.graph.node][:4] == [
+        "LeakyRelu", "Unsqueeze", "Squeeze", "Reshape",
+    ]  # fmt: skip
+
+
+def test_translations_of_custom_operators_may_use_ours(custom_operator):
+    from triten.onnx import symbolic_opset9
+
+    def leaky(g, x, slope, shape):
+        return symbolic_opset9.view(g, symbolic_opset9.relu(g, x), shape)
+
+    x = tt.tensor([[1.0, -2.0, 3.0]])
+    tt.onnx.register_custom_op_symbolic("onnx_test::leaky", leaky, 18)
+    with pytest.raises(tt.onnx.UnsupportedOperatorError, match="sizes of 'relu', which are not known"):
+        tt.onnx.export(lambda x: custom_operator(x, 0.0, [3]), x)
+    tt.onnx.register_custom_op_symbolic(
+        "onnx_test::leaky", lambda g, x, slope, shape: symbolic_opset9.relu(g, x), 18
+    )
+    exported(lambda x: custom_operator(x, 0.0, [1, 3]), x)
+
+
+def test_what_a_translation_may_not_do(custom_operator):
+    with pytest.raises(ValueError, match="symbolic_name must be 'namespace::operator', got 'leaky'"):
+        tt.onnx.register_custom_op_symbolic("leaky", print, 18)
+    with pytest.raises(ValueError, match="'tensor' is none of"):
+        tt.onnx.symbolic_helper.parse_args("v", "tensor")
+    with pytest.raises(AttributeError, match="no translation of an operator 'nothing_like_it'"):
+        tt.onnx.symbolic_opset9.nothing_like_it  # noqa: B018 - the look is what raises
+    tt.onnx.register_custom_op_symbolic(
+        "onnx_test::leaky", lambda g, x, *_: g.op("LeakyRelu", x, alpha=0.5), 18
+    )
+    with pytest.raises(ValueError, match=r"'alpha' of onnx_test.leaky.default must end with"):
+        tt.onnx.export(lambda x: custom_operator(x, 0.5, [1]), tt.ones(1))
+    parsed = tt.onnx.symbolic_helper.parse_args("v", "i", "is")(lambda g, *args: args)
+    with pytest.raises(TypeError, match="cannot be read as 'is'"):
+        parsed(None, "x", 1, 2)
+    tt.onnx.register_custom_op_symbolic(
+        "onnx_test::leaky", lambda g, x, *_: g.op("mine::Leaky", x, outputs=1, sizes_i=[1, 2], name_s="a"), 18
+    )
+    with pytest.raises(Exception, match="mine"):  # nothing evaluates another domain's operator
+        exported(lambda x: custom_operator(x, 0.5, [1]), tt.ones(1))

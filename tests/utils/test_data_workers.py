@@ -292,6 +292,7 @@ def test_a_loop_that_is_left_ends_its_workers():
 
 PROGRAM = """
 import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 import triten as tt
 
 class Rows(tt.utils.data.Dataset):

@@ -83,7 +83,7 @@ class SummaryWriter:
     1970 that take the place of now. Values are tensors of any device, arrays or numbers.
 
     Args:
-        log_dir: the folder; by default ``runs/`` with the time and the machine's name.
+        log_dir: the folder; by default one in ``runs``, with the time and the machine's name.
         comment: what that default ends in.
         purge_step: from which step on an earlier log in the folder does not count.
         max_queue: how many events wait before they are written.

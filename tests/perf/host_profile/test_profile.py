@@ -166,6 +166,10 @@ def test_every_file_of_the_package_has_a_layer():
         assert (layer_of(str(path)) is None) == expected, path
 
 
+def test_an_environment_in_the_checkout_is_not_the_package():
+    assert layer_of(str(ROOT / ".venv/lib/python3.11/site-packages/numpy/__init__.py")) is None
+
+
 def test_the_timer_is_given_back():
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(ZeroDivisionError), sampled(0.001):
