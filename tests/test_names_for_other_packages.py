@@ -75,3 +75,42 @@ def test_functions_of_lists_and_dicts_as_trees() -> None:
 def test_names_are_where_they_are_looked_for(module: str, names: str) -> None:
     found = importlib.import_module(f"triten.{module}")
     assert all(hasattr(found, name) for name in names.split())
+
+
+def test_what_private_names_tell_of_transforms() -> None:
+    from triten._C import _functorch
+
+    def inside(x: tt.Tensor) -> tt.Tensor:
+        assert tt._C._are_functorch_transforms_active()
+        assert _functorch.is_batchedtensor(x) and _functorch.is_functorch_wrapped_tensor(x)
+        assert (_functorch.maybe_get_bdim(x), _functorch.maybe_get_level(x)) == (1, 1)
+        assert _functorch.get_unwrapped(x).shape == (2, 3)
+        return x * 2
+
+    x = tt.ones(2, 3)
+    assert tt.vmap(inside, in_dims=1)(x).shape == (3, 2)
+    assert not tt._C._are_functorch_transforms_active()
+    assert not (_functorch.is_batchedtensor(x) or _functorch.is_legacy_batchedtensor(x))
+    assert (_functorch.maybe_get_bdim(x), _functorch.maybe_get_level(x)) == (-1, -1)
+    with pytest.raises(RuntimeError, match="expected a tensor that vmap maps"):
+        _functorch.get_unwrapped(x)
+
+    def is_functional(x: tt.Tensor) -> tt.Tensor:
+        assert _functorch.is_functionaltensor(x) and not _functorch.is_batchedtensor(x)
+        return x + 1
+
+    tt.func.functionalize(is_functional)(x)
+    assert not _functorch.is_functionaltensor(x)
+
+
+def test_what_private_names_tell_of_tensors_and_devices() -> None:
+    x = tt.ones(4)
+    assert tt._C._is_alias_of(x, x[2:]) and not tt._C._is_alias_of(x, x.clone())
+    assert isinstance(tt.Tensor, tt._C._TensorMeta) and tt._C.Generator is tt.Generator
+    assert tt._C._get_tracing_state() is None
+    device = tt._C._get_accelerator()
+    assert device.type == ("cuda" if tt.accelerator.is_available() else "cpu")
+    parsed = tt._C._nn._parse_to(x, non_blocking=True)
+    assert parsed == (x.device, x.dtype, True, None)
+    with pytest.raises(TypeError, match=r"to\(\) got an unexpected keyword argument 'other'"):
+        tt._C._nn._parse_to(other=1)

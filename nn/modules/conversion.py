@@ -76,7 +76,7 @@ class ConversionMixin:
             >>> tt.nn.Linear(2, 2).to(tt.float64).weight.dtype
             triten.float64
         """
-        device, dtype, non_blocking, memory_format = _destination(*args, **kwargs)
+        device, dtype, non_blocking, memory_format = destination_of(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
@@ -134,7 +134,7 @@ def _no_grad() -> no_grad:
     return no_grad()
 
 
-def _destination(
+def destination_of(
     *args: Any, **kwargs: Any
 ) -> tuple[Device | None, ScalarType | None, bool, MemoryFormat | None]:
     """Device, dtype, non_blocking and memory format of the forms that `Tensor.to` has."""

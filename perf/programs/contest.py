@@ -28,6 +28,8 @@ TRITEN, PYTORCH = "triten", "torch"
 SECONDS = 120.0
 ROUNDS = 7
 SLICE_SECONDS = 0.15
+# In how many ways PyTorch's weights are moved where results differ.
+MOVES = 3
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class Outcome:
     """What was found of one program.
 
     `status` is "agrees", "differs", "stops" (triten stopped it; `gap` is the exception's last line) or "not comparable"
-    (PyTorch stopped it, or took too long). Times are seconds of a step, memory the peak of the whole process in bytes.
+    (PyTorch stopped it, or took too long). `amplifies` says that results agree as closely as PyTorch's own when its
+    weights move by their last bit, and not as closely as is asked of others. Times are seconds of a step, memory the
+    peak of the whole process in bytes.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Outcome:
     gap: str = ""
     at: str = ""
     during: str = ""
+    amplifies: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     ratio: float | None = None
     peak_bytes: dict[str, int] = field(default_factory=dict)
@@ -190,6 +195,9 @@ def hold_contest(
         found, expected = (dict(np.load(f"{folder}/{name}.npz")) for name in (TRITEN, PYTORCH))
         differing = disagreements(found, expected, program.tolerance)
         if differing:
+            moved = moved_results(program, pytorch, packages, effort, Path(folder))
+            outcome.amplifies = not disagreements(found, expected, program.tolerance, moved)
+        if differing and not outcome.amplifies:
             outcome.status, outcome.gap, outcome.during = "differs", differing[0], "compare"
             return outcome, "\n".join(differing)
         if effort.rounds:
@@ -201,10 +209,30 @@ def hold_contest(
     return outcome, ""
 
 
-def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool) -> None:
+def moved_results(
+    program: Program, pytorch: str, packages: Path | None, effort: Effort, folder: Path
+) -> list[dict[str, Any]]:
+    """PyTorch's results with weights that were moved by their last bits, in a few ways."""
+    found = []
+    for seed in range(1, MOVES + 1):
+        with Worker([pytorch, "-P"], packages, effort.seconds) as worker:
+            try:
+                build(worker, program, folder, make_weights=False, moved=seed)
+                worker.ask("results", file=f"{folder}/moved.npz")
+            except StoppedError:
+                continue
+            found.append(dict(np.load(f"{folder}/moved.npz")))
+    return found
+
+
+def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool, moved: int = 0) -> None:
     """Have a worker make the model, with weights of its own that it saves, or with the other's."""
     worker.ask(
-        "build", program=program.request(), weights=str(folder / "weights.pt"), make_weights=make_weights
+        "build",
+        program=program.request(),
+        weights=str(folder / "weights.pt"),
+        make_weights=make_weights,
+        moved=moved,
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..report.markdown import escaped
-from .contest import PYTORCH, TRITEN
+from .comparison import AMPLIFIED
+from .contest import MOVES, PYTORCH, TRITEN
 from .program import FORWARD_TOLERANCE, GRADIENT_TOLERANCE, LOSS_TOLERANCE
 
 MEBIBYTE = 1 << 20
@@ -67,7 +68,7 @@ Measured {report["measured_at"][:10]} by `make programs`: {where}; {escaped(mach
 def _running(rows: Sequence[Mapping[str, Any]]) -> str:
     body = [
         [
-            escaped(row["name"]),
+            escaped(row["name"]) + (" \\*" if row["amplifies"] else ""),
             escaped(f"{row['package']} {row['version']}".strip()),
             *(f"{row['seconds'][name] * 1e3:.1f}" if row["seconds"] else "" for name in (TRITEN, PYTORCH)),
             "" if row["ratio"] is None else f"{row['ratio']:.2f}",
@@ -82,7 +83,9 @@ def _running(rows: Sequence[Mapping[str, Any]]) -> str:
 
 A step is forward pass, backward pass and optimizer; its time is the median of rounds that both libraries ran in turn.
 The peak is that of the whole process, Python and the libraries included."""
-    return f"{text}\n\n{_table(heads, body, 2)}" if body else ""
+    starred = any(row["amplifies"] for row in rows)
+    note = "\n\n\\* amplifies rounding: as close as PyTorch is to itself, see below" if starred else ""
+    return f"{text}\n\n{_table(heads, body, 2)}{note}" if body else ""
 
 
 def _stopped(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -133,6 +136,10 @@ parameter's gradient and the losses of three steps:
 - the norm and the first elements of a gradient are within {GRADIENT_TOLERANCE:.0e} of the norm, or of a thousandth
   of the largest norm;
 - losses are within {LOSS_TOLERANCE:.0e} of their size.
+
+A program that differs is run under PyTorch {MOVES} times more, with every weight moved to the next number above or
+below. What that moves further than is accepted amplifies rounding, as a batch norm of few values does; there the
+results agree if they lie within {AMPLIFIED:.0f} times as much.
 
 torchvision's library in C++ is not loaded, under neither: its models and transforms are Python.
 

@@ -3,7 +3,8 @@
 It reads requests from its input, a line of JSON each, and answers each with a line of JSON on its output; whatever the
 program prints goes to its error stream. Requests, in the order in which they come::
 
-    {"do": "build", "program": {...}, "weights": FILE, "make_weights": true}   the model, with its weights
+    {"do": "build", "program": {...}, "weights": FILE, "make_weights": true}   the model, with its weights; with
+                                                "moved": 1 each weight is its neighbour above or below, by that seed
     {"do": "results", "file": FILE}             forward pass, gradients, the losses of three steps, into an .npz
     {"do": "steps", "count": 5}                 how many seconds as many steps take
 
@@ -159,12 +160,24 @@ class Training:
             torch.save(model.state_dict(), request["weights"])
         else:
             model.load_state_dict(torch.load(request["weights"]))
+        if request.get("moved"):
+            self._move_weights(np.random.default_rng(request["moved"]))
         model.train()
         for module in model.modules():
             if isinstance(module, torch.nn.modules.dropout._DropoutNd):
                 module.p = 0.0
             elif isinstance(module, (torch.nn.MultiheadAttention, torch.nn.RNNBase)):
                 module.dropout = 0.0
+
+    def _move_weights(self, generator):
+        """Move every weight to the next number above or below: as far as one rounding does."""
+        torch = self.torch
+        for parameter in self.model.parameters():
+            if parameter.dtype in (torch.float32, torch.float64):
+                values = parameter.detach().numpy()
+                towards = np.where(generator.random(values.shape) < 0.5, -np.inf, np.inf).astype(values.dtype)
+                with torch.no_grad():
+                    parameter.copy_(torch.from_numpy(np.nextafter(values, towards)))
 
     def _parameters(self):
         """The named tensors that are optimised: the model's parameters, or the inputs where it has none."""

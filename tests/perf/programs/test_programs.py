@@ -12,7 +12,16 @@ import pytest
 from triten.perf.programs import command
 from triten.perf.programs.catalogue import PROGRAMS
 from triten.perf.programs.comparison import disagreements
-from triten.perf.programs.contest import Effort, StoppedError, Worker, build, hold_contest, triten_command
+from triten.perf.programs.contest import (
+    MOVES,
+    Effort,
+    StoppedError,
+    Worker,
+    build,
+    hold_contest,
+    moved_results,
+    triten_command,
+)
 from triten.perf.programs.program import SCRIPTS
 from triten.perf.programs.table import gaps, page, summary
 
@@ -105,6 +114,36 @@ def test_what_differs_is_named(name, change, said) -> None:
     )
 
 
+def test_what_amplifies_rounding_may_differ_as_much_as_pytorch_from_itself() -> None:
+    expected = {
+        "forward 0": np.array([1.0, -2.0]),
+        "losses": np.array([1.0, 0.5]),
+        "forward 1": np.array([1, 2]),
+    }
+    found = expected | {"losses": np.array([1.0, 0.51])}
+    still = {name: each.copy() for name, each in expected.items()}
+    assert disagreements(found, expected, 1e-4, [still]) == disagreements(found, expected, 1e-4)
+    assert disagreements(found, expected, 1e-4, [still, still | {"losses": np.array([1.0, 0.504])}]) == []
+    assert len(disagreements(found, expected, 1e-4, [still | {"losses": np.array([1.0, 0.502])}])) == 1
+    assert len(disagreements(found, expected, 1e-4, [still | {"losses": np.array([1.0, np.nan])}])) == 1
+    assert len(disagreements(expected | {"forward 1": np.array([1, 3])}, expected, 1e-4, [still])) == 1
+
+
+def test_weights_move_by_their_last_bit(tmp_path: Path) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" -P -m triten.as_torch "$@"\n')
+    stand_in.chmod(0o755)
+    with Worker(triten_command(), None, SECONDS) as worker:
+        build(worker, SMALL, tmp_path, make_weights=True)
+        worker.ask("results", file=str(tmp_path / "results.npz"))
+    expected = dict(np.load(tmp_path / "results.npz"))
+    several = moved_results(SMALL, str(stand_in), None, Effort(SECONDS, 0), tmp_path)
+    assert len(several) == MOVES
+    for moved in several:
+        assert not np.array_equal(moved["forward 0"], expected["forward 0"])
+        assert disagreements(moved, expected, 1e-4) == []
+
+
 def test_every_program_has_a_pinned_package_and_a_name_of_its_own() -> None:
     versions = command.pinned_versions()
     assert len({program.name for program in PROGRAMS}) == len(PROGRAMS) >= 40
@@ -129,6 +168,7 @@ def test_gaps_are_counted_and_the_page_escapes_them() -> None:
         "during": "run",
         "seconds": {},
         "ratio": None,
+        "amplifies": False,
     }
     rows = [
         {**row, "status": "stops", "gap": "KeyError: 'a|b'", "peak_bytes": {}},

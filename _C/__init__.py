@@ -1,0 +1,81 @@
+"""Names of the dispatcher and of the override protocol, where PyTorch has them (`torch._C`).
+
+PyTorch's own are private, and programs use them all the same: those that say what the state of a process or a tensor
+is are here, with the meaning that PyTorch's have. `_functorch` asks about tensors inside function transforms, `_nn`
+reads arguments.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..dispatch.core.tensor_function import DisableTensorFunction, DisableTensorFunctionSubclass
+from ..dispatch.core.tensor_function import disabled_tensor_function as _disabled_tensor_function_impl
+from ..dispatch.layers.levels import current_levels as _current_levels
+from ..dispatch.random import Generator
+from ..dispatch.tensor_meta import TensorMeta as _TensorMeta
+from ..runtime.device import device as _device
+from ..runtime.dispatch_key import DispatchKey
+from ..runtime.dispatch_key_set import DispatchKeySet
+from ..runtime.lazy_import import lazy_names as _lazy_names
+from ..runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard as _ExcludeDispatchKeyGuard
+from ..runtime.local_dispatch_key_set import IncludeDispatchKeyGuard as _IncludeDispatchKeyGuard
+from ..runtime.storage import root_of as _root_of
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+    from . import _functorch as _functorch
+    from . import _nn as _nn
+
+__getattr__, _, _ = _lazy_names(__name__, {}, ["_functorch", "_nn"])
+
+__all__ = [
+    "DisableTensorFunction",
+    "DisableTensorFunctionSubclass",
+    "DispatchKey",
+    "DispatchKeySet",
+    "Generator",
+    "_ExcludeDispatchKeyGuard",
+    "_IncludeDispatchKeyGuard",
+    "_TensorMeta",
+    "_are_functorch_transforms_active",
+    "_disabled_tensor_function_impl",
+    "_get_accelerator",
+    "_get_tracing_state",
+    "_is_alias_of",
+    "_log_api_usage_once",
+]
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nobody listens: PyTorch tells the organisation that runs it which parts are used (`torch._C`)."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether this thread is inside `tt.vmap`, `tt.func.grad` or another transform.
+
+    Example:
+        >>> import triten as tt
+        >>> inside = []
+        >>> y = tt.vmap(lambda x: inside.append(tt._C._are_functorch_transforms_active()) or x)(tt.ones(2))
+        >>> inside, tt._C._are_functorch_transforms_active()
+        ([True], False)
+    """
+    return bool(_current_levels())
+
+
+def _get_accelerator(check: bool | None = None) -> _device:
+    """The accelerators' kind as a device, the CPU without any; `check` asks that there be one."""
+    from ..accelerator import current_accelerator
+
+    found = current_accelerator(check_available=True)
+    if found is None and check:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return found if found is not None else _device("cpu")
+
+
+def _get_tracing_state() -> None:
+    """None: PyTorch's is that of `torch.jit.trace` while it records; here that runs what it is given."""
+
+
+def _is_alias_of(tensor: "Tensor", other: "Tensor") -> bool:
+    """Whether two tensors look at the same storage."""
+    return _root_of(tensor._data) is _root_of(other._data)

@@ -1,0 +1,161 @@
+"""`SymInt` and its kin: PyTorch's numbers that stand for sizes not known yet, and functions that take them.
+
+Sizes are numbers here, also in what is recorded: no value is one of these classes, and the functions work on Python's
+numbers. Programs that ask whether a size is symbolic are told no.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn, TypeVar
+
+__all__ = [
+    "SymBool",
+    "SymFloat",
+    "SymInt",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
+]
+
+Value = TypeVar("Value")
+
+
+class _Symbolic:
+    """A class without instances."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **named: Any) -> NoReturn:
+        """Raises TypeError."""
+        raise TypeError(f"{cls.__name__}: there are no symbolic numbers, sizes are Python's own")
+
+
+class SymInt(_Symbolic):
+    """A size that is not known yet (`torch.SymInt`); no value is one.
+
+    Example:
+        >>> import triten as tt
+        >>> isinstance(tt.ones(2).shape[0], (int, tt.SymInt)), isinstance(2, tt.SymInt)
+        (True, False)
+    """
+
+    __slots__ = ()
+
+
+class SymFloat(_Symbolic):
+    """A number made of sizes that are not known yet (`torch.SymFloat`); no value is one."""
+
+    __slots__ = ()
+
+
+class SymBool(_Symbolic):
+    """A comparison of sizes that are not known yet (`torch.SymBool`); no value is one."""
+
+    __slots__ = ()
+
+
+def sym_int(a: Any) -> int:
+    """`int` of a number, rounded towards zero (`torch.sym_int`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_int(-3.7)
+        -3
+    """
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    """`float` of a number (`torch.sym_float`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_float(3)
+        3.0
+    """
+    return float(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The greater one of two numbers, a float if either is one (`torch.sym_max`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_max(3, 2), tt.sym_max(3, 2.0)
+        (3, 3.0)
+    """
+    found = max(a, b)
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller one of two numbers, a float if either is one (`torch.sym_min`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_min(3, 2), tt.sym_min(3.0, 2)
+        (2, 2.0)
+    """
+    found = min(a, b)
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
+def sym_not(a: Any) -> bool:
+    """Whether a condition does not hold (`torch.sym_not`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_not(2 > 1)
+        False
+    """
+    return not a
+
+
+def sym_ite(b: bool, t: Value, f: Value) -> Value:
+    """`t` if `b` holds, else `f` (`torch.sym_ite`).
+
+    Raises:
+        AssertionError: `b` is no bool, or `t` and `f` are not of one type.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_ite(2 > 1, 10, 20)
+        10
+    """
+    if not isinstance(b, bool):
+        raise AssertionError(f"sym_ite: expected a bool, got {type(b)}")
+    if type(t) is not type(f):
+        raise AssertionError(f"sym_ite: expected t and f of one type, got {type(t)} and {type(f)}")
+    return t if b else f
+
+
+def sym_sqrt(a: Any) -> float:
+    """The square root of a number (`torch.sym_sqrt`).
+
+    Raises:
+        ValueError: `a` is negative.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_sqrt(16)
+        4.0
+    """
+    return math.sqrt(a)
+
+
+def sym_sum(args: Iterable[Any]) -> Any:
+    """The sum of numbers (`torch.sym_sum`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sym_sum([1, 2, 3])
+        6
+    """
+    return sum(args)
