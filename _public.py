@@ -163,6 +163,7 @@ from .runtime.scalar_type import uint64 as uint64
 from .runtime.size import Size as Size
 from .runtime.storage import Storage as _Storage
 from .runtime.symbolic_numbers import *
+from .serialization import PyTorchFileReader as PyTorchFileReader
 from .serialization import load as load
 from .serialization import save as save
 from .version import __version__ as __version__

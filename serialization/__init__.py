@@ -6,10 +6,11 @@ under PyTorch's names, so that either library reads what the other wrote, neithe
 A file to be loaded is taken for hostile, unless the caller says otherwise. `reading` opens it; `restricted_unpickler`
 runs its pickle with the names of `allowed_globals`; `rebuild` makes tensors of checked arguments; `archive` and
 `legacy` find the storages' bytes; `limits` bounds the work; `placement` puts storages on devices. `pickler` writes, and
-`replacing_file` keeps an old file until the new one is whole. No other module reads or writes such files; how tensors
-are pickled elsewhere is in `dispatch.methods.pickling`.
+`replacing_file` keeps an old file until the new one is whole; `file_reader` reads single records. No other module reads
+or writes such files; how tensors are pickled elsewhere is in `dispatch.methods.pickling`.
 """
 
+from .file_reader import PyTorchFileReader as PyTorchFileReader
 from .loading import get_unsafe_globals_in_checkpoint as get_unsafe_globals_in_checkpoint
 from .loading import load as load
 from .saving import save as save
@@ -19,6 +20,7 @@ from .user_globals import get_safe_globals as get_safe_globals
 from .user_globals import safe_globals as safe_globals
 
 __all__ = [
+    "PyTorchFileReader",
     "add_safe_globals",
     "clear_safe_globals",
     "get_safe_globals",

@@ -18,6 +18,9 @@ from ...runtime.traceback_filter import hide_inner_frames
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, Source
 from .fetching import Fetching
+from .iteration import _BaseDataLoaderIter as _BaseDataLoaderIter
+from .iteration import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
+from .iteration import _SingleProcessDataLoaderIter as _SingleProcessDataLoaderIter
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 if TYPE_CHECKING:
@@ -112,7 +115,7 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self.in_order = in_order
         self.generator = generator
-        self._persistent: WorkerBatches | None = None
+        self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._is_iterable = isinstance(dataset, IterableDataset)
         if self._is_iterable:
             for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
@@ -162,8 +165,22 @@ class DataLoader(Generic[T_co]):
         is_batched = self.batch_sampler is not None
         return Fetching(self.dataset, self._is_iterable, self.collate_fn, is_batched, self.drop_last)
 
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._of_workers() if self.num_workers else self._of_this_process()
+    def __iter__(self) -> _BaseDataLoaderIter:
+        if not self.num_workers:
+            return _SingleProcessDataLoaderIter(self, self._finished(self._of_this_process()))
+        running = self._iterator
+        if running is not None and running._workers.is_usable:
+            running._workers.restart(self)
+            running._batches = self._finished(running._workers)
+            return running
+        workers = self._of_workers()
+        running = _MultiProcessingDataLoaderIter(self, self._finished(workers), workers)
+        if self.persistent_workers:
+            self._iterator = running
+        return running
+
+    def _finished(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches as the loop gives them: counted, if a stream says how many there are, and in pinned memory."""
         if self._is_iterable and hasattr(self.dataset, "__len__"):
             batches = self._counted(batches)
         if not self.pin_memory:
@@ -172,7 +189,7 @@ class DataLoader(Generic[T_co]):
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
                 "used.",
-                stacklevel=2,
+                stacklevel=3,
             )
             return batches
         return map(_pinned, batches)
@@ -198,19 +215,12 @@ class DataLoader(Generic[T_co]):
             hide_inner_frames()
             raise
 
-    def _of_workers(self) -> Iterator[Any]:
+    def _of_workers(self) -> WorkerBatches:
         from .worker_batches import WorkerBatches
 
-        running = self._persistent
-        if running is not None and running.is_usable:
-            running.restart(self)
-            return running
         base_seed = self._draw_base_seed()
         _warn_of_many(self.num_workers)
-        running = WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed)
-        if self.persistent_workers:
-            self._persistent = running
-        return running
+        return WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed)
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches of a stream that says how long it is, with a warning if it is longer."""

@@ -87,6 +87,11 @@ class WorkerBatches(Iterator[Any]):
         """Whether the workers are there for another loop."""
         return self._close.alive
 
+    def close(self) -> None:
+        """End the workers; the loop is over."""
+        self._is_over = True
+        self._close()
+
     def restart(self, loader: DataLoader[Any]) -> None:
         """Begin another loop with the same workers. What is underway of the last one is dropped as it comes."""
         self._loop += 1

@@ -1,0 +1,50 @@
+"""What a loop over a `DataLoader` goes through: PyTorch's classes, by which programs tell loops with workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dataloader import DataLoader
+
+
+class _BaseDataLoaderIter(Iterator[Any]):
+    """One loop over a loader. Its length is the loader's number of batches.
+
+    Args:
+        loader: what it loops over.
+        batches: the batches.
+    """
+
+    def __init__(self, loader: DataLoader[Any], batches: Iterator[Any]) -> None:
+        self._loader = loader
+        self._batches = batches
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """A loop whose batches are fetched in the process that asks for them."""
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """A loop whose batches workers fetch.
+
+    Args:
+        loader: what it loops over.
+        batches: the batches, as they come from `workers` or changed.
+        workers: what has the processes (`worker_batches.WorkerBatches`).
+    """
+
+    def __init__(self, loader: DataLoader[Any], batches: Iterator[Any], workers: Any) -> None:
+        super().__init__(loader, batches)
+        self._workers = workers
+
+    def _shutdown_workers(self) -> None:
+        """End the workers, also those that were to stay for other loops."""
+        self._workers.close()
