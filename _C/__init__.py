@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import _functorch as _functorch
     from . import _nn as _nn
 
-__getattr__, _, _ = _lazy_names(__name__, {}, ["_functorch", "_nn"])
+__getattr__ = _lazy_names(__name__, {}, ["_functorch", "_nn"])[0]
 
 __all__ = [
     "DisableTensorFunction",

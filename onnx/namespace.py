@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..runtime.lazy_import import lazy_names
 
@@ -41,14 +41,12 @@ else:
         ["symbolic_helper"],
     )
 
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("symbolic_opset") and name[14:].isdecimal():
-        return _of_opset(name)
-    return _find(name)
+    def __getattr__(name):
+        return _of_opset(name) if name.startswith("symbolic_opset") and name[14:].isdecimal() else _find(name)
 
 
 def _of_opset(name: str) -> ModuleType:
+    """The module of a version of ONNX's operators, made when it is asked for."""
     from .symbolic import symbolic_function, symbolic_names
 
     module = ModuleType(

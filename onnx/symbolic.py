@@ -168,7 +168,8 @@ class GraphContext:
     def _attribute(self, name: str, value: Any) -> tuple[str, Any]:
         base, _, kind = name.rpartition("_")
         many = isinstance(value, (list, tuple))
-        read = {"i": int, "f": float, "s": str, "t": self._tensor}.get(kind)
+        readers: dict[str, Callable[[Any], Any]] = {"i": int, "f": float, "s": str, "t": self._tensor}
+        read = readers.get(kind)
         if not base or read is None:
             raise ValueError(
                 f"onnx: the attribute {name!r} of {self._step.target} must end with _i, _f, _s or _t"

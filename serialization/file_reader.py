@@ -100,7 +100,7 @@ class PyTorchFileReader:
             )
         made = empty(numel, dtype=kind)
         if size:
-            self._archive.read_into(name, memoryview(made.host_array().view(np.uint8)))
+            self._archive.read_into(name, made.host_array().view(np.uint8).data)
         return made[:0]
 
     def serialization_id(self) -> str:

@@ -73,6 +73,7 @@ class Task:
 
     def __init__(self, roots: Sequence[Any], inputs: Sequence[Any] | None) -> None:
         self.has_inputs = inputs is not None
+        self.callbacks: list[Callable[[], None]] = []
         self._roots = [node for node, _ in roots]
         self._inputs = None if inputs is None else {node for node, _ in inputs}
 
@@ -114,9 +115,12 @@ def know_tasks() -> None:
     def known(run: Callable[..., Any], roots_of: Callable[[Any], Sequence[Any]]) -> Callable[..., Any]:
         def running(first: Any, *args: Any, **kwargs: Any) -> Any:
             before = _tasks.current
-            _tasks.current = Task(roots_of(first), kwargs.get("inputs"))
+            task = _tasks.current = Task(roots_of(first), kwargs.get("inputs"))
             try:
-                return run(first, *args, **kwargs)
+                result = run(first, *args, **kwargs)
+                while task.callbacks:
+                    task.callbacks.pop(0)()
+                return result
             finally:
                 _tasks.current = before
 
@@ -124,6 +128,18 @@ def know_tasks() -> None:
 
     functional.run_from = known(functional.run_from, lambda root: (root,))
     functional.run_backward = known(functional.run_backward, lambda roots: roots)
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call a function at the end of the run of the engine that this thread is in.
+
+    Raises:
+        RuntimeError: it is in none, or `know_tasks` was called after the run had begun.
+    """
+    task = current_task()
+    if task is None:
+        raise RuntimeError("Callbacks can only be installed during backward pass.")
+    task.callbacks.append(callback)
 
 
 class _Handles(RemovableHandle):

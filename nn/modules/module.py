@@ -7,15 +7,28 @@ from typing import Any, Self
 
 from ...dispatch.autograd.node import RemovableHandle
 from ...dispatch.tensor import Tensor
+from ...runtime.lazy_import import lazy_names
 from ...runtime.traceback_filter import hide_inner_frames
 from .conversion import ConversionMixin
-from .module_hooks import HOOK_TABLES, LastOperationHook, added, call_with_hooks
+from .module_hooks import HOOK_TABLES, LastOperationHook, added, as_registered, call_with_hooks
 from .parameter import Buffer, Parameter
 from .state_dict import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401 - other packages import it here
 from .state_dict import STATE_DICT_HOOK_TABLES, StateDictMixin
 from .state_dict import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 
 __all__ = ["Module"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".global_hooks": (
+            "register_module_backward_hook register_module_buffer_registration_hook register_module_forward_hook "
+            "register_module_forward_pre_hook register_module_full_backward_hook "
+            "register_module_full_backward_pre_hook register_module_module_registration_hook "
+            "register_module_parameter_registration_hook"
+        )
+    },
+)[0]
 
 
 class Module(ConversionMixin, StateDictMixin):
@@ -98,7 +111,7 @@ class Module(ConversionMixin, StateDictMixin):
         if isinstance(value, Module):
             self._require_init("module")
             self._forget(name, keep="_modules")
-            own["_modules"][name] = value
+            own["_modules"][name] = as_registered(self, "_modules", name, value)
             return
         if name in own.get("_modules", ()):
             if value is not None:
@@ -178,7 +191,7 @@ class Module(ConversionMixin, StateDictMixin):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Parameters of a model must be leaves: to make "
                 f"'{name}' a function of another tensor, compute it in forward()."
             )
-        self.__dict__["_parameters"][name] = param
+        self.__dict__["_parameters"][name] = as_registered(self, "_parameters", name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is not trained under this name (`torch.nn.Module.register_buffer`).
@@ -195,7 +208,7 @@ class Module(ConversionMixin, StateDictMixin):
             raise TypeError(
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' (Tensor or None required)"
             )
-        self.__dict__["_buffers"][name] = tensor
+        self.__dict__["_buffers"][name] = as_registered(self, "_buffers", name, tensor)
         transient = self.__dict__["_non_persistent_buffers_set"]
         transient.discard(name) if persistent else transient.add(name)
 
@@ -213,7 +226,7 @@ class Module(ConversionMixin, StateDictMixin):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, "_modules")
-        self.__dict__["_modules"][name] = module
+        self.__dict__["_modules"][name] = as_registered(self, "_modules", name, module)
 
     # The tree
 

@@ -22,6 +22,28 @@ HOOK_TABLES = (
 """Dictionaries of a module: the hooks by number, and of the numbers which want more."""
 
 
+EVERYWHERE: dict[str, dict[int, Any]] = {table: {} for table in HOOK_TABLES}
+"""The hooks of all modules, which are called before a module's own."""
+
+
+REGISTRATIONS: dict[str, dict[int, Any]] = {"_parameters": {}, "_buffers": {}, "_modules": {}}
+"""What is called when a module gets a parameter, a buffer or a child, by the module's table."""
+
+
+def as_registered(module: Any, table: str, name: str, value: Any) -> Any:
+    """What a module is given under a name: the value, or what a hook wants in its place."""
+    for hook in [*REGISTRATIONS[table].values()]:
+        replaced = hook(module, name, value)
+        if replaced is not None:
+            value = replaced
+    return value
+
+
+def hooks_of(module: Any, table: str) -> dict[int, Any]:
+    """The hooks of a table that a module's call has, in their order: those of all modules, and its own."""
+    return {**EVERYWHERE[table], **module.__dict__[table]}
+
+
 def added(hooks: dict[int, Any], hook: Any, prepend: bool = False, *flags: dict[int, Any]) -> RemovableHandle:
     """Register a hook under a new number, as the first where `prepend` says so; `flags` get the number too."""
     handle = RemovableHandle(hooks, extra_dict=list(flags))
@@ -163,8 +185,9 @@ def checked(grads: Any, count: int, what: str) -> tuple[Any, ...]:
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``module.forward(*args, **kwargs)`` with the module's hooks."""
     with _always_called(module) as pending:
-        for number, hook in [*module._forward_pre_hooks.items()]:
-            if number in module._forward_pre_hooks_with_kwargs:
+        with_kwargs = hooks_of(module, "_forward_pre_hooks_with_kwargs")
+        for number, hook in hooks_of(module, "_forward_pre_hooks").items():
+            if number in with_kwargs:
                 replaced = hook(module, args, kwargs)
                 if replaced is not None:
                     if not isinstance(replaced, tuple) or len(replaced) != 2:
@@ -179,15 +202,15 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                     args = replaced if isinstance(replaced, tuple) else (replaced,)
         pending.arguments = (args, kwargs)
         around = None
-        if module._backward_hooks or module._backward_pre_hooks:
-            around = BackwardHook(
-                module, [*module._backward_hooks.values()], [*module._backward_pre_hooks.values()]
-            )
+        backward, before = hooks_of(module, "_backward_hooks"), hooks_of(module, "_backward_pre_hooks")
+        if backward or before:
+            around = BackwardHook(module, [*backward.values()], [*before.values()])
             args = around.setup_input_hook(args)
         result = module.forward(*args, **kwargs)
-        for number, hook in [*module._forward_hooks.items()]:
+        with_kwargs = hooks_of(module, "_forward_hooks_with_kwargs")
+        for number, hook in hooks_of(module, "_forward_hooks").items():
             pending.called.add(number)
-            given = (args, kwargs) if number in module._forward_hooks_with_kwargs else (args,)
+            given = (args, kwargs) if number in with_kwargs else (args,)
             replaced = hook(module, *given, result)
             if replaced is not None:
                 result = replaced
@@ -209,10 +232,12 @@ def _always_called(module: Any) -> Iterator[_Pending]:
     try:
         yield pending
     except BaseException as error:
-        for number, hook in [*module._forward_hooks.items()]:
-            if number in module._forward_hooks_always_called and number not in pending.called:
+        always = hooks_of(module, "_forward_hooks_always_called")
+        with_kwargs = hooks_of(module, "_forward_hooks_with_kwargs")
+        for number, hook in hooks_of(module, "_forward_hooks").items():
+            if number in always and number not in pending.called:
                 args, kwargs = pending.arguments
-                given = (args, kwargs) if number in module._forward_hooks_with_kwargs else (args,)
+                given = (args, kwargs) if number in with_kwargs else (args,)
                 try:
                     hook(module, *given, None)
                 except Exception as second:

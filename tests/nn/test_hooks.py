@@ -151,3 +151,100 @@ def test_the_old_backward_hook_is_at_the_last_operation():
     handle.remove()
     m(x).backward(tt.tensor([2.0]))
     assert len(seen) == 1
+
+
+def test_hooks_of_all_modules_come_before_a_module_s_own():
+    from triten.nn.modules import module as base
+
+    told = []
+    model = nn.Sequential(nn.Linear(2, 2))
+    plain = nn.Module.__call__
+    model.register_forward_pre_hook(lambda module, args: told.append("own before"))
+    model.register_forward_hook(lambda module, args, output: told.append("own after"))
+    handles = [
+        base.register_module_forward_pre_hook(
+            lambda module, args: told.append(f"before {type(module).__name__}")
+        ),
+        base.register_module_forward_hook(
+            lambda module, args, output: told.append(f"after {type(module).__name__}")
+        ),
+        base.register_module_full_backward_pre_hook(
+            lambda module, grads: told.append(f"in {type(module).__name__}")
+        ),
+        base.register_module_full_backward_hook(
+            lambda module, inputs, outputs: told.append(f"out {type(module).__name__}")
+        ),
+    ]
+    model(tt.ones(1, 2, requires_grad=True)).sum().backward()
+    assert told == [
+        *(
+            "before Sequential",
+            "own before",
+            "before Linear",
+            "after Linear",
+            "after Sequential",
+            "own after",
+        ),
+        *("in Sequential", "in Linear", "out Linear", "out Sequential"),
+    ]
+    for handle in handles:
+        handle.remove()
+    told.clear()
+    nn.Linear(2, 2)(tt.ones(1, 2))
+    assert told == [] and nn.Module.__call__ is plain
+
+
+def test_hooks_of_all_modules_change_arguments_and_results():
+    from triten.nn.modules import module as base
+
+    x = tt.ones(2)
+    with base.register_module_forward_pre_hook(lambda module, args: (args[0] * 2,)):
+        assert nn.Identity()(x).tolist() == [2.0, 2.0]
+    after = lambda module, args, named, output: output + named["scale"]  # noqa: E731
+
+    class Scaled(nn.Module):
+        def forward(self, x, scale):
+            return x * scale
+
+    with base.register_module_forward_hook(after, with_kwargs=True):
+        assert Scaled()(x, scale=3.0).tolist() == [6.0, 6.0]
+    told = []
+    with (
+        base.register_module_forward_hook(lambda *given: told.append(given[2]), always_call=True),
+        pytest.raises(TypeError),
+    ):
+        Scaled()(x)
+    assert told == [None]
+    with base.register_module_backward_hook(
+        lambda module, inputs, outputs: told.append(type(module).__name__)
+    ):
+        nn.ReLU()(tt.ones(1, requires_grad=True)).sum().backward()
+    assert told == [None, "ReLU"]
+
+
+def test_hooks_of_registration():
+    from triten.nn.modules import module as base
+
+    told = []
+
+    def tell(module, name, value):
+        told.append((type(module).__name__, name, type(value).__name__))
+
+    with (
+        base.register_module_parameter_registration_hook(tell),
+        base.register_module_buffer_registration_hook(tell),
+        base.register_module_module_registration_hook(tell),
+    ):
+        nn.Sequential(nn.Linear(1, 1, bias=False)).register_buffer("count", tt.ones(1))
+    assert told == [
+        ("Linear", "weight", "Parameter"),
+        ("Linear", "bias", "NoneType"),
+        ("Sequential", "0", "Linear"),
+        ("Sequential", "count", "Tensor"),
+    ]
+
+    def taller(module, name, value):
+        return None if value is None else nn.Parameter(tt.zeros(3, 1))
+
+    with base.register_module_parameter_registration_hook(taller):
+        assert nn.Linear(1, 1, bias=False).weight.shape == (3, 1)

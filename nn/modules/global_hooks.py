@@ -1,0 +1,129 @@
+"""Hooks of all modules: their registrations, and the calls they hear of (`torch.nn.modules.module`'s).
+
+While there is one, `Module.__call__` is another function, so that modules pay nothing for those that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.autograd.node import RemovableHandle
+from ...runtime.traceback_filter import hide_inner_frames
+from .module import Module
+from .module_hooks import EVERYWHERE, REGISTRATIONS, LastOperationHook, added, call_with_hooks
+
+_without = Module.__call__
+
+
+def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    if not any(EVERYWHERE.values()):
+        Module.__call__ = _without  # type: ignore[method-assign]
+        return self(*args, **kwargs)
+    try:
+        return call_with_hooks(self, args, kwargs)
+    except BaseException:
+        hide_inner_frames()
+        raise
+
+
+def _registered(table: str, hook: Any, *flags: str) -> RemovableHandle:
+    handle = added(EVERYWHERE[table], hook, False, *(EVERYWHERE[flag] for flag in flags))
+    if Module.__call__ is _without:
+        Module.__call__ = _call  # type: ignore[method-assign]
+    return handle
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, args)`` before the `forward` of every module (`register_module_forward_pre_hook`).
+
+    What it returns takes the arguments' place. Hooks of all modules come before a module's own.
+
+    Returns:
+        A handle whose `remove` takes the hook away.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.modules.module import register_module_forward_pre_hook
+        >>> names = []
+        >>> handle = register_module_forward_pre_hook(lambda module, args: names.append(type(module).__name__))
+        >>> y = tt.nn.Sequential(tt.nn.ReLU())(tt.ones(1)); handle.remove(); names
+        ['Sequential', 'ReLU']
+    """
+    return _registered("_forward_pre_hooks", hook)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, output)`` after the `forward` of every module (`register_module_forward_hook`).
+
+    What it returns takes the output's place.
+
+    Args:
+        hook: with `with_kwargs`, ``hook(module, args, kwargs, output)``.
+        with_kwargs: whether it takes the arguments by name.
+        always_call: whether it is called after an exception too.
+
+    Returns:
+        A handle whose `remove` takes the hook away.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.modules.module import register_module_forward_hook
+        >>> handle = register_module_forward_hook(lambda module, args, output: output + 1)
+        >>> tt.nn.ReLU()(tt.ones(1)); handle.remove()
+        tensor([2.])
+    """
+    flags = ["_forward_hooks_with_kwargs"] if with_kwargs else []
+    return _registered(
+        "_forward_hooks", hook, *flags, *(["_forward_hooks_always_called"] if always_call else [])
+    )
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`Module.register_backward_hook` of every module (`register_module_backward_hook`).
+
+    PyTorch advises against it: use `register_module_full_backward_hook`.
+    """
+    return _registered("_forward_hooks", LastOperationHook(hook))
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_output)`` for every module (`register_module_full_backward_pre_hook`).
+
+    It is called when the gradient of the output is there; a result takes its place.
+    """
+    return _registered("_backward_pre_hooks", hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` for every module (`register_module_full_backward_hook`).
+
+    It is called when the gradients of the inputs are there; a result takes their place.
+    """
+    return _registered("_backward_hooks", hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, parameter)`` where a module gets a parameter.
+
+    What it returns takes the parameter's place (`register_module_parameter_registration_hook`).
+    """
+    return added(REGISTRATIONS["_parameters"], hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` where a module gets a buffer.
+
+    What it returns takes the buffer's place (`register_module_buffer_registration_hook`).
+    """
+    return added(REGISTRATIONS["_buffers"], hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, child)`` where a module gets a child.
+
+    What it returns takes the child's place (`register_module_module_registration_hook`).
+    """
+    return added(REGISTRATIONS["_modules"], hook)
