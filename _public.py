@@ -1,6 +1,7 @@
 """The public namespace, declared in one place; the package's `__init__` re-exports it."""
 
 import typing as _typing
+from importlib import import_module as _import_module
 from math import e as e
 from math import inf as inf
 from math import nan as nan
@@ -18,12 +19,9 @@ from . import autograd as autograd
 from . import backends as backends
 from . import compiler as compiler
 from . import cuda as cuda
-from . import distributed as distributed
-from . import distributions as distributions
 from . import fft as fft
 from . import func as func
 from . import functional as functional
-from . import fx as fx
 from . import library as library
 from . import linalg as linalg
 from . import nn as nn
@@ -133,6 +131,7 @@ from .runtime.layout import sparse_csr as sparse_csr
 from .runtime.layout import strided as strided
 from .runtime.lazy_import import LazyModule as _LazyModule
 from .runtime.lazy_import import namespace_package as _namespace_package
+from .runtime.lazy_import import when_imported as _when_imported
 from .runtime.memory_format import channels_last as channels_last
 from .runtime.memory_format import channels_last_3d as channels_last_3d
 from .runtime.memory_format import contiguous_format as contiguous_format
@@ -162,7 +161,6 @@ from .runtime.scalar_type import uint32 as uint32
 from .runtime.scalar_type import uint64 as uint64
 from .runtime.size import Size as Size
 from .runtime.storage import Storage as _Storage
-from .runtime.symbolic_numbers import *
 from .serialization import PyTorchFileReader as PyTorchFileReader
 from .serialization import load as load
 from .serialization import save as save
@@ -175,6 +173,7 @@ from .dispatch.functions.low_rank import lu as lu
 from .dispatch.functions.low_rank import pca_lowrank as pca_lowrank
 from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank
 from .dispatch.functions.queries import *
+from .dispatch.functions.symbolic_numbers import *
 from .dispatch.functions.variadic import *
 
 half, double, short, long = float16, float64, int16, int64
@@ -188,6 +187,9 @@ perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
     from . import _dynamo as _dynamo
     from . import ao as ao
+    from . import distributed as distributed
+    from . import distributions as distributions
+    from . import fx as fx
     from . import hub as hub
     from . import jit as jit
     from . import multiprocessing as multiprocessing
@@ -200,10 +202,18 @@ if _typing.TYPE_CHECKING:
 else:
     _dynamo = _LazyModule(f"{__package__}._dynamo")
     ao = _LazyModule(f"{__package__}.ao")
+    distributed = _LazyModule(f"{__package__}.distributed")
+    distributions = _LazyModule(f"{__package__}.distributions")
+    fx = _LazyModule(f"{__package__}.fx")
     hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
+    # Tensors go through the queues and pipes of Python's own `multiprocessing` too.
+    _when_imported(
+        "multiprocessing.reduction",
+        lambda: _import_module(f"{__package__}.multiprocessing.reductions").init_reductions(),
+    )
     onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")

@@ -1,7 +1,8 @@
 """Names and modules that are imported with their first use: the one mechanism of every public namespace.
 
 `lazy_names` serves a module whose names lie elsewhere (PEP 562). `LazyModule` stands for a module in a namespace that
-may have no ``__getattr__``: the root, whose names CPython would then look up without its cache.
+may have no ``__getattr__``: the root, whose names CPython would then look up without its cache. `namespace_package`
+makes a package of a folder without ``__init__.py``. `when_imported` waits for modules of others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -77,12 +79,38 @@ class LazyModule(ModuleType):
         return dir(import_module(self.__name__))
 
 
+class _NamespacePackage(ModuleType):
+    """A package whose names are those of its module `namespace`, which is imported when one is asked for."""
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return _filled(self).__doc__
+
+    def __getattr__(self, name: str) -> Any:
+        # The import system asks for names like this.
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(_filled(self), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(_filled(self))
+
+
+def _filled(package: ModuleType) -> ModuleType:
+    content = import_module(f"{package.__name__}.namespace")
+    package.__class__ = ModuleType
+    package.__doc__ = content.__doc__
+    names = ("__all__", "__getattr__", "__dir__", *content.__all__)
+    vars(package).update({each: vars(content)[each] for each in names if each in vars(content)})
+    return package
+
+
 def namespace_package(name: str) -> ModuleType:
     """A public package of a name that another has too: Python's own library, as `triten.signal`, or what it uses.
 
     Its folder has no ``__init__.py``, so that a program that runs in the root of a checkout still finds Python's module
     by that name: a folder without one gives way to whatever else is on the path. What the package has stands in its
-    module `namespace`, whose names may be `lazy_names`, and for type checkers in ``__init__.pyi``.
+    module `namespace`, which is imported when a name is asked for, and for type checkers in ``__init__.pyi``.
 
     Args:
         name: the package's full name.
@@ -92,8 +120,68 @@ def namespace_package(name: str) -> ModuleType:
         >>> namespace_package("triten.signal").windows.__name__
         'triten.signal.windows'
     """
-    package, content = import_module(name), import_module(f"{name}.namespace")
-    package.__doc__ = content.__doc__
-    names = ("__all__", "__getattr__", "__dir__", *content.__all__)
-    vars(package).update({each: vars(content)[each] for each in names if each in vars(content)})
+    package = import_module(name)
+    if "__all__" not in vars(package):
+        package.__class__ = _NamespacePackage
     return package
+
+
+def when_imported(name: str, callback: Callable[[], object]) -> None:
+    """Call a function once a module of another package is imported: at once if it is already.
+
+    Args:
+        name: the module's full name.
+        callback: what wants to know.
+
+    Example:
+        >>> from triten.runtime.lazy_import import when_imported
+        >>> when_imported("sys", lambda: print("is there"))
+        is there
+    """
+    if name in sys.modules:
+        callback()
+    else:
+        sys.meta_path.insert(0, _Awaited(name, callback))
+
+
+class _Awaited:
+    """A finder that finds one module by the other finders, and has it tell when it is there."""
+
+    def __init__(self, name: str, callback: Callable[[], object]) -> None:
+        self.name = name
+        self.callback = callback
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    telling: Any = _TellingLoader(spec.loader, self.callback)
+                    spec.loader = telling
+                return spec
+        return None
+
+
+class _TellingLoader:
+    """Loads a module by another loader, which is the module's, and tells."""
+
+    def __init__(self, loader: Any, callback: Callable[[], object]) -> None:
+        self.loader = loader
+        self.callback = callback
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        made: ModuleType | None = self.loader.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        self.callback()

@@ -6,7 +6,6 @@ somebody asks for it; the root array or pointer is its identity, so that all vie
 
 from __future__ import annotations
 
-import mmap
 import os
 import weakref
 from collections.abc import Iterator
@@ -162,6 +161,8 @@ class Storage:
         Raises:
             RuntimeError: The file cannot be opened, or is shorter.
         """
+        import mmap
+
         mode = ("r+b" if os.path.exists(filename) else "w+b") if shared else "rb"
         try:
             with open(filename, mode) as file:

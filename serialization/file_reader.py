@@ -12,7 +12,6 @@ from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import uint8
 from ..runtime.storage import Storage
-from .archive import ArchiveReader
 
 __all__ = ["PyTorchFileReader"]
 
@@ -37,6 +36,8 @@ class PyTorchFileReader:
     """
 
     def __init__(self, name_or_buffer: str | os.PathLike[str] | IO[bytes]) -> None:
+        from .archive import ArchiveReader
+
         self._own: IO[bytes] | None = None
         if isinstance(name_or_buffer, (str, os.PathLike)):
             try:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..dispatch.generated.functions import empty
 from ..dispatch.methods.pickling import _bytes_of
@@ -20,6 +19,8 @@ from .rebuild import device_of
 from .restricted_unpickler import shown
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .loading import MapLocation
 
 PLACES = frozenset(

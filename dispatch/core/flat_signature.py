@@ -60,9 +60,12 @@ def _stands_for_another(name: str, names: Container[str]) -> bool:
 
 def declare(function: FunctionType) -> None:
     """Let `inspect.signature` see the signature that users know, where a function's own is another."""
+    # Every generated function is asked when triten is imported. Only parameters are called `beyond`.
     code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-    if "beyond" in names or (names and _stands_for_another(names[-1], names)):
+    count, names = code.co_argcount, code.co_varnames
+    if "beyond" in names or (
+        count and names[count - 1] in OWN_NAMES and _stands_for_another(names[count - 1], names[:count])
+    ):
         function.__wrapped__ = FlatSignature(function)  # type: ignore[attr-defined]
 
 

@@ -6,7 +6,6 @@ Which module registers which kernel stands in `generated/kernel_index.py`, writt
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import walk_packages
 from typing import NamedTuple
 
 BACKENDS = ("cpu", "cuda")
@@ -42,6 +41,8 @@ class KernelPackage(NamedTuple):
 
     def modules(self) -> list[str]:
         """The names of all modules below the package, those among them that register nothing."""
+        from pkgutil import walk_packages
+
         package = import_module(self.name)
         prefix = f"{self.name}."
         return sorted(found.name.removeprefix(prefix) for found in walk_packages(package.__path__, prefix))

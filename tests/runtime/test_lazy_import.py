@@ -1,11 +1,14 @@
 """What stands for a module until it is imported behaves as the module."""
 
 import importlib
+import inspect
+import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
-from triten.runtime.lazy_import import LazyModule
+from triten.runtime.lazy_import import LazyModule, namespace_package, when_imported
 
 
 @pytest.fixture
@@ -27,3 +30,65 @@ def test_what_is_set_is_set_on_the_module(lazy):
     assert lazy.get() == 2 and importlib.import_module("late_module").value == 2
     del lazy.value
     assert not hasattr(lazy, "value") and not hasattr(sys.modules["late_module"], "value")
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "late_package"
+    folder.mkdir()
+    (folder / "namespace.py").write_text('"""What it is."""\n__all__ = ["one"]\none = 1\n')
+    (folder / "module.py").write_text("two = 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield namespace_package("late_package")
+    for name in [each for each in sys.modules if each.partition(".")[0] == "late_package"]:
+        del sys.modules[name]
+
+
+def test_a_namespace_package_is_filled_when_a_name_is_asked_for(package):
+    assert not hasattr(package, "__nothing__") and "late_package.namespace" not in sys.modules
+    assert package.one == 1 and package.__all__ == ["one"] and type(package) is ModuleType
+    assert package.__doc__ == "What it is." and namespace_package("late_package") is package
+    with pytest.raises(AttributeError, match="'late_package' has no attribute 'three'"):
+        _ = package.three
+
+
+def test_a_namespace_package_knows_its_documentation_and_names_before(package):
+    assert package.__doc__ == "What it is." and "one" in dir(package)
+
+
+def test_modules_of_a_namespace_package_are_imported_as_they_are(package):
+    assert importlib.import_module("late_package.module").two == 2
+
+
+def test_whoever_waits_for_a_module_is_told(package):
+    told = []
+    when_imported("late_package.module", lambda: told.append(sys.modules["late_package.module"].two))
+    before = list(sys.meta_path)
+    importlib.import_module("late_package.namespace")
+    assert told == []
+    module = importlib.import_module("late_package.module")
+    assert (
+        told == [2]
+        and module.__spec__.loader is module.__loader__
+        and inspect.getsource(module) == "two = 2\n"
+    )
+    assert sys.meta_path == before[1:]
+    when_imported("late_package.module", lambda: told.append("again"))
+    assert told == [2, "again"]
+
+
+def test_waiting_for_a_module_that_is_not_there_changes_no_error():
+    when_imported("late_module_of_nobody", pytest.fail)
+    with pytest.raises(ModuleNotFoundError, match="late_module_of_nobody"):
+        importlib.import_module("late_module_of_nobody")
+
+
+def test_tensors_are_shared_by_python_s_own_multiprocessing_whenever_it_is_imported():
+    program = """
+import sys
+import triten as tt
+assert "multiprocessing.reduction" not in sys.modules
+from multiprocessing.reduction import ForkingPickler
+assert tt.Tensor in ForkingPickler._extra_reducers
+"""
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn, TypeVar
 
+from ..core.tensor_function import overridable
+
 __all__ = [
     "SymBool",
     "SymFloat",
@@ -61,6 +63,7 @@ class SymBool(_Symbolic):
     __slots__ = ()
 
 
+@overridable
 def sym_int(a: Any) -> int:
     """`int` of a number, rounded towards zero (`torch.sym_int`).
 
@@ -72,6 +75,7 @@ def sym_int(a: Any) -> int:
     return int(a)
 
 
+@overridable
 def sym_float(a: Any) -> float:
     """`float` of a number (`torch.sym_float`).
 
@@ -83,6 +87,7 @@ def sym_float(a: Any) -> float:
     return float(a)
 
 
+@overridable
 def sym_max(a: Any, b: Any) -> Any:
     """The greater one of two numbers, a float if either is one (`torch.sym_max`).
 
@@ -95,6 +100,7 @@ def sym_max(a: Any, b: Any) -> Any:
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@overridable
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller one of two numbers, a float if either is one (`torch.sym_min`).
 
@@ -107,6 +113,7 @@ def sym_min(a: Any, b: Any) -> Any:
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@overridable
 def sym_not(a: Any) -> bool:
     """Whether a condition does not hold (`torch.sym_not`).
 
@@ -118,6 +125,7 @@ def sym_not(a: Any) -> bool:
     return not a
 
 
+@overridable
 def sym_ite(b: bool, t: Value, f: Value) -> Value:
     """`t` if `b` holds, else `f` (`torch.sym_ite`).
 
@@ -136,6 +144,7 @@ def sym_ite(b: bool, t: Value, f: Value) -> Value:
     return t if b else f
 
 
+@overridable
 def sym_sqrt(a: Any) -> float:
     """The square root of a number (`torch.sym_sqrt`).
 
@@ -150,6 +159,7 @@ def sym_sqrt(a: Any) -> float:
     return math.sqrt(a)
 
 
+@overridable
 def sym_sum(args: Iterable[Any]) -> Any:
     """The sum of numbers (`torch.sym_sum`).
 
