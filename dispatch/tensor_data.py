@@ -32,7 +32,7 @@ from .core.factory_options import check_requires_grad
 from .core.op_overload import find_overload
 from .iterator.type_promotion import promote_types
 from .scalars import overflow_error
-from .tensor import Tensor
+from .tensor import Tensor, blank_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -292,9 +292,13 @@ def tensor(
         and not modes
     ):
         spec = TensorSpec.of((), (), get_default_dtype(), CPU)
-        number: Any = Tensor.from_data(np.array(data, spec.np_dtype), spec)
-        if requires_grad is not False:
-            check_requires_grad("tensor", requires_grad)
+        number: Any = blank_tensor()
+        number._data = np.array(data, spec.np_dtype)
+        number._spec = spec
+        number._version_cell = number._autograd = number._view_base = None
+        if requires_grad is False:
+            return number  # type: ignore[no-any-return]
+        check_requires_grad("tensor", requires_grad)
         return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
     try:
         dtype = _checked_dtype("tensor", dtype)

@@ -300,13 +300,13 @@ class _Body:
             lines = [
                 f"if {variadic} is None:",
                 f"    {variadic} = sizes",
-                "    if len(sizes) == 1:",
-                "        if sizes[0].__class__ is tuple or (",
-                "            sizes[0].__class__ is not int and not hasattr(sizes[0], '__index__')",
+                "    if len(sizes) < 2:",
+                "        if not sizes:",
+                f"            {variadic} = REQUIRED",
+                "        elif sizes[0].__class__ is not int and (",
+                "            sizes[0].__class__ is tuple or not hasattr(sizes[0], '__index__')",
                 "        ):",
                 f"            {variadic} = sizes[0]",
-                "    elif not sizes:",
-                f"        {variadic} = REQUIRED",
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]

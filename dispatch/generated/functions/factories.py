@@ -485,13 +485,13 @@ def _empty(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1:
-            if sizes[0].__class__ is tuple or (
-                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+        if len(sizes) < 2:
+            if not sizes:
+                size = REQUIRED
+            elif sizes[0].__class__ is not int and (
+                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
             ):
                 size = sizes[0]
-        elif not sizes:
-            size = REQUIRED
     if modes or out is not None or names is not None:
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
@@ -706,13 +706,13 @@ def _zeros(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1:
-            if sizes[0].__class__ is tuple or (
-                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+        if len(sizes) < 2:
+            if not sizes:
+                size = REQUIRED
+            elif sizes[0].__class__ is not int and (
+                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
             ):
                 size = sizes[0]
-        elif not sizes:
-            size = REQUIRED
     if modes or out is not None or names is not None:
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         check_requires_grad("zeros", requires_grad)
@@ -793,13 +793,13 @@ def _ones(
 ) -> Tensor:
     if size is None:
         size = sizes
-        if len(sizes) == 1:
-            if sizes[0].__class__ is tuple or (
-                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+        if len(sizes) < 2:
+            if not sizes:
+                size = REQUIRED
+            elif sizes[0].__class__ is not int and (
+                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
             ):
                 size = sizes[0]
-        elif not sizes:
-            size = REQUIRED
     if modes or out is not None or names is not None:
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         check_requires_grad("ones", requires_grad)

@@ -685,13 +685,13 @@ def rand(
     """
     if size is None:
         size = sizes
-        if len(sizes) == 1:
-            if sizes[0].__class__ is tuple or (
-                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+        if len(sizes) < 2:
+            if not sizes:
+                size = REQUIRED
+            elif sizes[0].__class__ is not int and (
+                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
             ):
                 size = sizes[0]
-        elif not sizes:
-            size = REQUIRED
     if modes or out is not None or names is not None:
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         check_requires_grad("rand", requires_grad)
@@ -846,13 +846,13 @@ def randn(
     """
     if size is None:
         size = sizes
-        if len(sizes) == 1:
-            if sizes[0].__class__ is tuple or (
-                sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+        if len(sizes) < 2:
+            if not sizes:
+                size = REQUIRED
+            elif sizes[0].__class__ is not int and (
+                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
             ):
                 size = sizes[0]
-        elif not sizes:
-            size = REQUIRED
     if modes or out is not None or names is not None:
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out

@@ -148,13 +148,13 @@ class FactoriesMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes:
             made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_empty", requires_grad)
@@ -209,13 +209,13 @@ class FactoriesMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes:
             made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_zeros", requires_grad)
@@ -270,13 +270,13 @@ class FactoriesMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes:
             made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_ones", requires_grad)

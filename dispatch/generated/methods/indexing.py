@@ -725,13 +725,13 @@ class IndexingMethods:
     def flip(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
         if dims is None:
             dims = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    dims = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     dims = sizes[0]
-            elif not sizes:
-                dims = REQUIRED
         if modes:
             return flip_packet.call_method_parameters(self, dims)
         try:
@@ -807,13 +807,13 @@ class IndexingMethods:
         """
         if repeats is None:
             repeats = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    repeats = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     repeats = sizes[0]
-            elif not sizes:
-                repeats = REQUIRED
         if modes:
             return repeat_packet.call_method_parameters(self, repeats)
         try:
@@ -841,13 +841,13 @@ class IndexingMethods:
     def tile(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
         if dims is None:
             dims = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    dims = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     dims = sizes[0]
-            elif not sizes:
-                dims = REQUIRED
         if modes:
             return tile_packet.call_method_parameters(self, dims)
         try:

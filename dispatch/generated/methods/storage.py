@@ -76,13 +76,13 @@ class StorageMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes:
             return resize__packet.call_method_parameters(self, size, memory_format)
         try:

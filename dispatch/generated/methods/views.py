@@ -164,13 +164,13 @@ class ViewsMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes or dtype is not None:
             return view_packet.call_method_parameters(self, size, dtype)
         try:
@@ -236,13 +236,13 @@ class ViewsMethods:
         """
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes:
             return expand_packet.call_method_parameters(self, size, implicit)
         try:
@@ -254,13 +254,13 @@ class ViewsMethods:
     def permute(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
         if dims is None:
             dims = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    dims = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     dims = sizes[0]
-            elif not sizes:
-                dims = REQUIRED
         if modes:
             return permute_packet.call_method_parameters(self, dims)
         try:
@@ -394,13 +394,13 @@ class ViewsMethods:
     def reshape(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Tensor:
         if shape is None:
             shape = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    shape = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     shape = sizes[0]
-            elif not sizes:
-                shape = REQUIRED
         if modes:
             return reshape_packet.call_method_parameters(self, shape)
         try:
@@ -599,13 +599,13 @@ class ViewsMethods:
     def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
         if size is None:
             size = sizes
-            if len(sizes) == 1:
-                if sizes[0].__class__ is tuple or (
-                    sizes[0].__class__ is not int and not hasattr(sizes[0], "__index__")
+            if len(sizes) < 2:
+                if not sizes:
+                    size = REQUIRED
+                elif sizes[0].__class__ is not int and (
+                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
                 ):
                     size = sizes[0]
-            elif not sizes:
-                size = REQUIRED
         if modes:
             return broadcast_to_packet.call_method_parameters(self, size)
         try:
