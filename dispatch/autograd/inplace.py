@@ -10,6 +10,9 @@ from .creation import refuse_marked
 from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
 
+_HELD_BY_BASE = 3
+"""References to a version counter that a local variable and one tensor hold, as `sys.getrefcount` counts them."""
+
 
 def check_inplace(tensor: TensorImpl) -> None:
     """Refuse a write that no history could follow: to a leaf that requires grad, or a view of one, or of another dtype.
@@ -85,7 +88,8 @@ def follow_leaf(base: TensorImpl) -> None:
     refers to the base, so the caller has made sure that somebody may.
     """
     cell = base._version_cell
-    if cell is None:
+    # Every view holds the version counter. To look for referrers is to look through all objects of the process.
+    if cell is None or sys.getrefcount(cell) <= _HELD_BY_BASE:
         return
     for holder in gc.get_referrers(base):
         if not isinstance(holder, TensorImpl) or holder._view_base is not base:

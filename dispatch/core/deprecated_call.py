@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import internal_assert
@@ -26,15 +27,14 @@ def call_deprecated(
     method = spelling == METHOD
     rest = {name: value for name, value in named.items() if name == "out"}
     for text, meant in packet.deprecated if rest == named else ():
-        schema = parse_schema(text)
-        if method:
-            in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
-            schema = replace(schema, arguments=tuple(in_order))
+        schema = _schema(text, method)
         bound = schema.signature.bind(args, {})
         if bound is None:
             continue
         values = dict(zip([a.name for a in schema.arguments], bound, strict=True))
-        _warn(packet, schema, "out" in named, method)
+        if (text, method) not in _told:
+            _told.add((text, method))
+            _warn(packet, schema, "out" in named, method)
         (_, first), *others = meant
         given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
         return packet.call_as((values[str(first)],), {**given_names, **rest}, spelling)
@@ -43,6 +43,20 @@ def call_deprecated(
         return packet.handled_in(spelling, askers, args, named)
     packet.resolve(args, named)
     internal_assert(False, f"{packet.name}: {len(args)} positional arguments fit no schema")
+
+
+@cache
+def _schema(text: str, method: bool) -> FunctionSchema:
+    """The deprecated order of a function's arguments; of a method's, whose first is the tensor."""
+    schema = parse_schema(text)
+    if method:
+        in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
+        schema = replace(schema, arguments=tuple(in_order))
+    return schema
+
+
+_told: set[tuple[str, bool]] = set()
+"""The orders, of functions or of methods, of which the warning was given: PyTorch gives its first alone."""
 
 
 def _warn(packet: OverloadPacket, schema: FunctionSchema, has_out: bool, method: bool) -> None:

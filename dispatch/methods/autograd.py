@@ -20,6 +20,7 @@ from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, ed
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 
 if TYPE_CHECKING:
+    from ...runtime.tensor_spec import TensorSpec
     from ..autograd.node import AutogradMeta
     from ..tensor import Tensor
 
@@ -49,6 +50,26 @@ def _references_of_one_holder() -> int:
 
 _HELD_BY_ONE = _references_of_one_holder()
 """What `sys.getrefcount` says in a method of an object that one variable holds, and no view."""
+
+
+def _check_may_require_grad(spec: TensorSpec) -> None:
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+    if spec.is_inference and not is_inference_mode_enabled():
+        raise RuntimeError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        )
+
+
+def require_grad_of_new(tensor: TensorImpl) -> None:
+    """`requires_grad_` of a tensor that was made just now: nobody has a view of it.
+
+    Raises RuntimeError as that does.
+    """
+    _check_may_require_grad(tensor._spec)
+    tensor._spec = tensor._spec.twin
+    if tensor._autograd is None:
+        tensor._autograd = leaf_meta()
 
 
 class AutogradMethods(_Base):
@@ -95,12 +116,8 @@ class AutogradMethods(_Base):
             raise TypeError(
                 f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}"
             )
-        if requires_grad and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
-            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-        if requires_grad and spec.is_inference and not is_inference_mode_enabled():
-            raise RuntimeError(
-                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
-            )
+        if requires_grad:
+            _check_may_require_grad(spec)
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -110,7 +127,7 @@ class AutogradMethods(_Base):
             return self  # as its base does
         if requires_grad != spec.requires_grad:
             self._spec = spec.twin
-            if base is None and self._version_cell is not None and sys.getrefcount(self) > _HELD_BY_ONE:
+            if base is None and sys.getrefcount(self) > _HELD_BY_ONE:
                 follow_leaf(self)
         if requires_grad:
             if self._autograd is None:

@@ -11,6 +11,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import DisableTensorFunctionSubclass, plain_classes
 from ..layers.overrides.subclass_attributes import default_nowrap_functions
+from .autograd import require_grad_of_new
 
 Subclass = TypeVar("Subclass", bound=TensorImpl)
 
@@ -105,7 +106,9 @@ class SubclassMethods:
         from ..layers.python_key import detached_subclass
 
         made = detached_subclass(data, cls)
-        return _recorded(made) if require_grad else made
+        if require_grad:
+            require_grad_of_new(made)
+        return made
 
     @staticmethod
     def _make_wrapper_subclass(
@@ -125,14 +128,9 @@ class SubclassMethods:
         from ..layers.python_key import wrapper_subclass
 
         made = wrapper_subclass(cls, size, strides, dtype, device)
-        return _recorded(made) if requires_grad else made
-
-
-def _recorded(made: Subclass) -> Subclass:
-    """A new tensor that requires grad, whatever its class does with calls."""
-    with DisableTensorFunctionSubclass():
-        recorded: Subclass = made.requires_grad_()  # type: ignore[attr-defined]
-        return recorded
+        if requires_grad:
+            require_grad_of_new(made)
+        return made
 
 
 def _convert(result: Any, cls: Any) -> Any:

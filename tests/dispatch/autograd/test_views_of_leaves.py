@@ -1,5 +1,8 @@
 """Views that were there before their base began to require grad, and views that a tensor becomes itself."""
 
+import copy
+import gc
+
 import pytest
 
 import triten as tt
@@ -122,3 +125,21 @@ def test_one_of_several_views_stays_as_it_is_where_its_base_requires_grad(name):
     with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
         getattr(part, name)(*SHAPES[name])
     assert part.shape == (1, 2)
+
+
+def test_nobody_looks_for_views_where_there_are_none(monkeypatch):
+    # That is to look through all objects of the process.
+    monkeypatch.setattr(gc, "get_referrers", lambda *_: pytest.fail("the heap was searched"))
+    model = tt.nn.Linear(2, 2)
+    optimizer = tt.optim.SGD(model.parameters(), lr=0.1)
+    model(tt.ones(1, 2)).sum().backward()
+    optimizer.step()
+    held = [*model.parameters()]
+    model.requires_grad_(False)
+    assert not any(each.requires_grad for each in held)
+    twin = copy.deepcopy(model).requires_grad_()
+    assert all(each.requires_grad for each in twin.parameters())
+    parameter = tt.nn.Parameter(held[0])
+    assert parameter.requires_grad
+    with pytest.raises(RuntimeError, match="only Tensors of floating point"):
+        tt.nn.Parameter(tt.arange(2))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.dispatch.core import deprecated_call
 
 X, Y = np.float32([1, 2]), np.float32([10, 20])
 M = np.float32([[1, 2], [3, 4]])
@@ -45,6 +46,21 @@ METHODS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def nothing_told():
+    deprecated_call._told.clear()
+
+
+def test_the_warning_is_given_once():
+    x, y = of(X, Y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            tt.add(x, 2, y)
+            x.clone().add_(2, y)
+    assert [str(each.message).split()[3] for each in caught] == ["add", "add_"]
+
+
 @pytest.mark.parametrize("signatures", [FUNCTIONS, METHODS], ids=["functions", "methods"])
 def test_the_old_order_gives_the_same_and_warns(signatures):
     for name, (call, expected, arrays) in signatures.items():
@@ -77,8 +93,7 @@ def test_out_in_place_and_gradients_are_those_of_the_call_that_is_meant():
     with pytest.warns(UserWarning):
         assert x.add_(2, y) is x
     w = tt.ones(2, requires_grad=True)
-    with pytest.warns(UserWarning):
-        tt.add(y, 3, w).sum().backward()
+    tt.add(y, 3, w).sum().backward()
     np.testing.assert_array_equal(w.grad.numpy(), [3, 3])
 
 
