@@ -203,8 +203,8 @@ class NativeFunction:
         alias = AliasInfo(("a",), ("a",), True)
         arguments = list(self.schema.arguments)
         if wanted.base_name == self.base + "_":
-            arguments[0] = replace(arguments[0], alias_info=alias)
-            returns: tuple[Return, ...] = (replace(self.schema.returns[0], alias_info=alias),)
+            arguments[0] = arguments[0].replaced(alias_info=alias)
+            returns: tuple[Return, ...] = (self.schema.returns[0].replaced(alias_info=alias),)
         elif wanted.base_name == self.base:
             returns = ()
             letters = "abcdefgh"
@@ -218,12 +218,12 @@ class NativeFunction:
                     alias_info=mark,
                 )
                 arguments.append(out)
-                returns += (replace(each, alias_info=mark),)
+                returns += (each.replaced(alias_info=mark),)
         else:
             raise ModelError(
                 f"{self.location}: autogen {name} is neither {self.base}_ nor an out= form of {self.base}"
             )
-        schema = replace(self.schema, operator_name=wanted, arguments=tuple(arguments), returns=returns)
+        schema = self.schema.replaced(operator_name=wanted, arguments=tuple(arguments), returns=returns)
         form = form_of(schema)
         variants = frozenset({"method"}) if form == "inplace" else frozenset({"function"})
         if form == "inplace" and "function" in self.variants:

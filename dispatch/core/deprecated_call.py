@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ def _schema(text: str, method: bool) -> FunctionSchema:
     schema = parse_schema(text)
     if method:
         in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
-        schema = replace(schema, arguments=tuple(in_order))
+        schema = schema.replaced(arguments=tuple(in_order))
     return schema
 
 

@@ -10,8 +10,9 @@ import threading
 import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
+from ...runtime.record import Record
 from ..core import result_types
 
 type_of = type
@@ -24,55 +25,10 @@ class KeyEntry(Protocol):
         """The child."""
 
 
-class _Value:
-    """Something with one attribute, which never changes, by which it is compared and hashed.
-
-    A dataclass would be the same, and takes half a millisecond to make when triten is imported.
-    """
-
-    __slots__ = ("_of",)
-    _of: Any
-    _name = ""
-
-    def __init__(self, value: Any) -> None:
-        object.__setattr__(self, "_of", value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"cannot delete field {name!r}")
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        same: Any = other
-        return bool(self._of == same._of)
-
-    def __hash__(self) -> int:
-        return hash((self.__class__, self._of))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._name}={self._of!r})"
-
-    def __reduce__(self) -> tuple[type[Self], tuple[Any]]:
-        return type(self), (self._of,)
-
-
-class SequenceKey(_Value):
+class SequenceKey(Record):
     """The step to an element of a sequence."""
 
-    __slots__ = ()
-    _name = "idx"
-
-    def __init__(self, idx: int) -> None:
-        super().__init__(idx)
-
-    @property
-    def idx(self) -> int:
-        """Where the element stands."""
-        place: int = self._of
-        return place
+    idx: int
 
     def __str__(self) -> str:
         return f"[{self.idx!r}]"
@@ -82,19 +38,10 @@ class SequenceKey(_Value):
         return sequence[self.idx]
 
 
-class MappingKey(_Value):
+class MappingKey(Record):
     """The step to a value of a mapping."""
 
-    __slots__ = ()
-    _name = "key"
-
-    def __init__(self, key: Any) -> None:
-        super().__init__(key)
-
-    @property
-    def key(self) -> Any:
-        """The value's key."""
-        return self._of
+    key: Any
 
     def __str__(self) -> str:
         return f"[{self.key!r}]"
@@ -104,20 +51,10 @@ class MappingKey(_Value):
         return mapping[self.key]
 
 
-class GetAttrKey(_Value):
+class GetAttrKey(Record):
     """The step to an attribute."""
 
-    __slots__ = ()
-    _name = "name"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-
-    @property
-    def name(self) -> str:
-        """The attribute's name."""
-        name: str = self._of
-        return name
+    name: str
 
     def __str__(self) -> str:
         return f".{self.name}"
@@ -407,19 +344,10 @@ def _of_results(base: str, names: tuple[str, ...], children: list[TreeSpec]) -> 
     return TreeSpec(namedtuple, result_types.named_results(base, names), children)
 
 
-class ConstantNode(_Value):
+class ConstantNode(Record):
     """The context of an object that is a node without children: the object itself."""
 
-    __slots__ = ()
-    _name = "value"
-
-    def __init__(self, value: Any) -> None:
-        super().__init__(value)
-
-    @property
-    def value(self) -> Any:
-        """The object."""
-        return self._of
+    value: Any
 
 
 def children_of(tree: Any) -> tuple[Any, Any, list[Any]]:

@@ -1,11 +1,11 @@
-"""What an operator's signature is: frozen dataclasses that round-trip to ATen's text."""
+"""What an operator's signature is: records that round-trip to ATen's text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from ...runtime.record import Record
 from .types import Type
 from .validation import check_alias_info, check_argument, check_schema
 
@@ -60,8 +60,7 @@ def format_default(value: Default) -> str:
     return str(value)
 
 
-@dataclass(frozen=True)
-class OperatorName:
+class OperatorName(Record):
     """An operator's name, with its namespace if given, and its overload's, empty for the default overload.
 
     >>> from triten.dispatch.schema import parse_name
@@ -92,8 +91,7 @@ class OperatorName:
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
 
-@dataclass(frozen=True)
-class AliasInfo:
+class AliasInfo(Record):
     """Which memory a tensor may share: `(a)`, `(a!)` if written, `(a|b)`, `(a -> *)` if the call changes it.
 
     `after_set` is the annotation after the arrow; it equals `before_set` where there is no arrow. `*` is the
@@ -108,7 +106,7 @@ class AliasInfo:
     after_set: tuple[str, ...]
     is_write: bool = False
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         check_alias_info(self)
 
     @property
@@ -127,8 +125,7 @@ class AliasInfo:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Argument:
+class Argument(Record):
     """One argument. `default_text` is the default as it was written, which keeps quotes and exponents.
 
     Two arguments are equal if they mean the same: `'a'` is `"a"`, but `Scalar x=1` is not `Scalar x=1.0`.
@@ -147,7 +144,7 @@ class Argument:
     alias_info: AliasInfo | None = None
     default_text: str | None = None
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         check_argument(self)
 
     @property
@@ -184,8 +181,7 @@ class Argument:
         )
 
 
-@dataclass(frozen=True)
-class Return:
+class Return(Record):
     """One returned value; `name` is None where the schema gives none."""
 
     type: Type
@@ -197,8 +193,7 @@ class Return:
         return f"{text} {self.name}" if self.name else text
 
 
-@dataclass(frozen=True)
-class FunctionSchema:
+class FunctionSchema(Record):
     """An operator's signature; `str()` gives the text that ATen writes for it.
 
     `source` says where the text stands ("file:line"); it takes no part in equality. Raises SchemaError, at
@@ -213,14 +208,16 @@ class FunctionSchema:
     True
     """
 
+    uncompared = frozenset({"source"})
+
     operator_name: OperatorName
     arguments: tuple[Argument, ...]
     returns: tuple[Return, ...]
     is_vararg: bool = False
     is_varret: bool = False
-    source: str | None = field(default=None, compare=False)
+    source: str | None = None
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         check_schema(self)
 
     @property
@@ -285,7 +282,7 @@ class FunctionSchema:
 
     def with_namespace(self, namespace: str) -> FunctionSchema:
         """The same schema with its name in a namespace, unless the name already has one."""
-        return replace(self, operator_name=self.operator_name.with_namespace(namespace))
+        return self.replaced(operator_name=self.operator_name.with_namespace(namespace))
 
     def __str__(self) -> str:
         parts: list[str] = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from ...runtime.record import Record
 from .errors import SchemaError
 
 BASE_TYPE_NAMES: Final[frozenset[str]] = frozenset(
@@ -32,8 +32,7 @@ BASE_TYPE_NAMES: Final[frozenset[str]] = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class BaseType:
+class BaseType(Record):
     """A type without parameters, by its name in the schema language.
 
     `SymInt` and `SymBool` behave as `int` and `bool`; the names are kept so that a schema's text round-trips.
@@ -46,7 +45,7 @@ class BaseType:
 
     name: str
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if self.name not in BASE_TYPE_NAMES:
             raise SchemaError(f"unknown type {self.name!r}; the base types are {sorted(BASE_TYPE_NAMES)}")
 
@@ -58,8 +57,7 @@ class BaseType:
         return self.format()
 
 
-@dataclass(frozen=True)
-class OptionalType:
+class OptionalType(Record):
     """`T?`: a T or None. Raises SchemaError for `T??`.
 
     >>> from triten.dispatch.schema import BaseType, OptionalType
@@ -69,7 +67,7 @@ class OptionalType:
 
     elem: BaseType | ListType
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if isinstance(self.elem, OptionalType):
             raise SchemaError(f"{self.elem}? is optional twice")
 
@@ -81,8 +79,7 @@ class OptionalType:
         return self.format()
 
 
-@dataclass(frozen=True)
-class ListType:
+class ListType(Record):
     """`T[]`, or `T[n]`: a list of T; a sized list of numbers also takes one, which stands for n of them.
 
     Raises SchemaError for a size below 1 and for a list of lists.
@@ -95,7 +92,7 @@ class ListType:
     elem: BaseType | OptionalType
     size: int | None = None
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         inner = self.elem.elem if isinstance(self.elem, OptionalType) else self.elem
         if isinstance(inner, ListType):
             raise SchemaError(f"{self.elem}[] is a list of lists, which the schema language does not have")
