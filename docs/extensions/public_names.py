@@ -18,7 +18,8 @@ from typing import Any
 _NAMESPACES = (
     "triten triten.nn triten.nn.functional triten.nn.init triten.nn.utils triten.nn.utils.parametrizations "
     "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention "
-    "triten.nn.attention.flex_attention triten.optim triten.optim.lr_scheduler "
+    "triten.nn.attention.flex_attention triten.nn.attention.bias triten.nn.attention.varlen triten.optim "
+    "triten.optim.lr_scheduler "
     "triten.optim.swa_utils triten.distributions triten.distributions.constraints triten.linalg triten.fft "
     "triten.special triten.signal.windows triten.autograd "
     "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.fx "
