@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.generated import functions as _ops
@@ -68,8 +68,8 @@ class CausalBias(Tensor):
     def __tensor_function__(
         cls,
         func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
+        types: Sequence[type],
+        args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Attention is computed by the mask's name, all else as for any tensor."""
@@ -95,7 +95,7 @@ def _attention(
     if is_causal:
         raise ValueError("CausalBias should not be used with causal=True")
     variant = attn_mask.variant
-    options = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
+    options: dict[str, Any] = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
     if attn_mask.seq_len_q == attn_mask.seq_len_kv or variant is CausalVariant.UPPER_LEFT:
         return _ops.scaled_dot_product_attention(query, key, value, None, is_causal=True, **options)
     _check_operands(query, key, value)
@@ -105,15 +105,13 @@ def _attention(
 
 
 def _check_operands(query: Tensor, key: Tensor, value: Tensor) -> None:
-    for what, given in [
-        ("dtype", [one.dtype for one in (query, key, value)]),
-        ("device", [one.device for one in (query, key, value)]),
-    ]:
+    dtypes: list[Any] = [one.dtype for one in (query, key, value)]
+    devices: list[Any] = [one.device for one in (query, key, value)]
+    for name, kind, given in (("dtype", "dtype", dtypes), ("device", "device type", devices)):
         if not given[0] == given[1] == given[2]:
-            kind = "dtype" if what == "dtype" else "device type"
             raise ValueError(
-                f"Expected query, key, and value to have the same {kind}, but got query.{what}: {given[0]}, "
-                f"key.{what}: {given[1]}, and value.{what}: {given[2]} instead."
+                f"Expected query, key, and value to have the same {kind}, but got query.{name}: {given[0]}, "
+                f"key.{name}: {given[1]}, and value.{name}: {given[2]} instead."
             )
     ranks = [one.dim() for one in (query, key, value)]
     if min(ranks) < 2:

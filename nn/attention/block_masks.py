@@ -2,107 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from ...accelerator import current_accelerator
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_impl import TensorImpl
+from .mask_functions import MaskMod, mask_of, noop_mask, sliced_mask, takes_score_first
 
 if TYPE_CHECKING:
     from ...runtime.device import DeviceLike
 
-__all__ = ["BlockMask", "and_masks", "create_block_mask", "create_mask", "noop_mask", "or_masks"]
+__all__ = ["BlockMask", "create_block_mask"]
 
 DEFAULT_BLOCK_SIZE = 128
 TILE_ELEMENTS = 1 << 24
 """How many scores, or elements of a mask, are worked on at once. A matrix of no more is not divided."""
-
-MaskMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-ScoreMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def over_indices(function: Callable[..., Any], *, takes_score: bool) -> Callable[..., Any]:
-    """A function of one batch, head, query and key, mapped over all four; the score before them has all dimensions."""
-    from ...dispatch.layers.vmap import vmap
-
-    score = (0,) if takes_score else ()
-    for place in (3, 2, 1, 0):
-        indices = tuple(0 if each == place else None for each in range(4))
-        function = vmap(function, in_dims=(*score, *indices))
-    return function
-
-
-def _takes_score(function: Callable[..., Any]) -> bool:
-    """Whether a function is a score_mod, by its arguments without default. Raises AssertionError for neither."""
-    parameters = inspect.signature(function).parameters.values()
-    count = sum(one.default is one.empty and one.kind in (0, 1) for one in parameters)
-    if count not in (4, 5):
-        raise AssertionError(f"Expected 4 or 5 positional args, got {count}")
-    return count == 5
-
-
-def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """The mask function that masks nothing (`torch.nn.attention.flex_attention.noop_mask`)."""
-    return batch.new_ones((), dtype=bool_)
-
-
-def _sliced_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> NoReturn:
-    """The mask function of a part of a mask: indices there are not those that the whole's function was written for."""
-    raise RuntimeError(
-        "Cannot use mask_mod from a sliced BlockMask. block_mask[...] has no mask_mod of its own: its first block is "
-        "not the whole's first block. Set one that is made of the whole's, such as "
-        "part.mask_mod = lambda b, h, q, kv: whole.mask_mod(b, h, q + offset, kv)."
-    )
-
-
-def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The union of mask functions: a score counts if any of them says so.
-
-    As `torch.nn.attention.flex_attention.or_masks`. Raises RuntimeError for what is not callable.
-
-    Example:
-        >>> from triten.nn.attention.flex_attention import create_mask, or_masks
-        >>> nearby = or_masks(lambda b, h, q, kv: q == kv, lambda b, h, q, kv: q == kv + 1)
-        >>> create_mask(nearby, None, None, 3, 3, device="cpu").int()[0, 0].tolist()
-        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
-    """
-    if not all(map(callable, mask_mods)):
-        raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
-
-    def or_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        masks = (mask(b, h, q_idx, kv_idx) for mask in mask_mods)
-        return functools.reduce(lambda found, mask: found | mask, masks, b.new_zeros((), dtype=bool_))
-
-    return or_mask
-
-
-def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The intersection of mask functions: a score counts if all of them say so.
-
-    As `torch.nn.attention.flex_attention.and_masks`. Raises RuntimeError for what is not callable.
-
-    Example:
-        >>> from triten.nn.attention.flex_attention import and_masks, create_mask
-        >>> window = and_masks(lambda b, h, q, kv: q >= kv, lambda b, h, q, kv: q - kv < 2)
-        >>> create_mask(window, None, None, 3, 3, device="cpu").int()[0, 0].tolist()
-        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
-    """
-    if not all(map(callable, mask_mods)):
-        raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
-
-    def and_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        masks = (mask(b, h, q_idx, kv_idx) for mask in mask_mods)
-        return functools.reduce(lambda found, mask: found & mask, masks, b.new_ones((), dtype=bool_))
-
-    return and_mask
 
 
 def _dense(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
@@ -258,8 +178,8 @@ class BlockMask:
         _check_blocks(kv_indices, full_kv_num_blocks, full_kv_indices)
         if dq_kv_order is not None and not isinstance(dq_kv_order, bool | TensorImpl):
             raise ValueError(f"dq_kv_order must be a bool, Tensor, or None, got {type(dq_kv_order).__name__}")
-        by_columns: tuple[Tensor | None, ...] = (None, None)
-        full_by_columns: tuple[Tensor | None, ...] = (None, None)
+        by_columns: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
+        full_by_columns: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
         if compute_q_blocks:
             by_columns = _transposed(kv_num_blocks, kv_indices)
             if full_kv_num_blocks is not None and full_kv_indices is not None:
@@ -273,8 +193,10 @@ class BlockMask:
             kv_indices,
             full_kv_num_blocks,
             full_kv_indices,
-            *by_columns,
-            *full_by_columns,
+            by_columns[0],
+            by_columns[1],
+            full_by_columns[0],
+            full_by_columns[1],
             BLOCK_SIZE=size,
             mask_mod=noop_mask if mask_mod is None else mask_mod,
             dq_write_order=dq_write_order,
@@ -327,7 +249,7 @@ class BlockMask:
             1 if most < 0 else max(1, -(-size // most))
             for size, most in zip(grid.shape[-2:], heights, strict=True)
         ]
-        drawings = []
+        drawings: list[str] = []
         for place in itertools.product(*map(range, grid.shape[:-2])):
             if len(drawings) == limit:
                 drawings += [
@@ -384,7 +306,7 @@ class BlockMask:
             for one, size in zip(places, self.kv_num_blocks.shape[:3], strict=True)
         )
         return self._with_blocks(
-            lambda num_blocks, indices: (num_blocks[chosen], indices[chosen]), _sliced_mask
+            lambda num_blocks, indices: (num_blocks[chosen], indices[chosen]), sliced_mask
         )
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
@@ -414,12 +336,15 @@ class BlockMask:
         seq_lengths: tuple[int, int] | None = None,
     ) -> BlockMask:
         """This mask with other lists of blocks."""
-        full: tuple[Tensor | None, ...] = (None, None)
+        full: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
             full = change(self.full_kv_num_blocks, self.full_kv_indices)
+        num_blocks, indices = change(self.kv_num_blocks, self.kv_indices)
         changed = BlockMask.from_kv_blocks(
-            *change(self.kv_num_blocks, self.kv_indices),
-            *full,
+            num_blocks,
+            indices,
+            full[0],
+            full[1],
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=mask_mod,
             seq_lengths=self.seq_lengths if seq_lengths is None else seq_lengths,
@@ -432,8 +357,10 @@ class BlockMask:
 
     def to(self, device: DeviceLike) -> BlockMask:
         """The mask with its tensors on a device. Tensors that `mask_mod` uses stay where they are."""
-        tensors = {name: getattr(self, name) for name in self._TENSOR_ATTRS}
-        moved = {name: None if tensor is None else tensor.to(device) for name, tensor in tensors.items()}
+        tensors: dict[str, Any] = {name: getattr(self, name) for name in self._TENSOR_ATTRS}
+        moved: dict[str, Any] = {
+            name: None if one is None else one.to(device) for name, one in tensors.items()
+        }
         return BlockMask(
             self.seq_lengths,
             **moved,
@@ -468,7 +395,8 @@ class BlockMask:
 
     def grids(self) -> tuple[Tensor, Tensor | None]:
         """The blocks in which `mask_mod` decides, and the full ones, as bools (B, H, rows, columns)."""
-        return self._kept()[0]
+        partial, full = self._kept()[0]
+        return partial, full
 
     def occupied_columns(self) -> list[list[int]]:
         """The columns of each row in which any batch or head has a block. The first call waits for the device."""
@@ -505,47 +433,6 @@ def _check_blocks(kv_indices: Tensor, full_num_blocks: Tensor | None, full_indic
         )
     if (full_num_blocks is None) != (full_indices is None):
         raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or omitted")
-
-
-def create_mask(
-    mod_fn: MaskMod | ScoreMod,
-    B: int | None,
-    H: int | None,
-    Q_LEN: int,
-    KV_LEN: int,
-    device: DeviceLike | None = None,
-) -> Tensor:
-    """The mask of a function as a bool tensor (B, H, Q_LEN, KV_LEN) (`torch.nn.attention.flex_attention.create_mask`).
-
-    Args:
-        mod_fn: a mask function of batch, head, query and key, or a score function, which takes a score before them:
-            what it makes minus infinity is masked.
-        B, H: how many batches and heads; None is 1.
-        Q_LEN, KV_LEN: how many queries and keys.
-        device: if None the accelerator, or the CPU without one.
-
-    Raises AssertionError for a function of other than four or five arguments.
-
-    Example:
-        >>> from triten.nn.attention.flex_attention import create_mask
-        >>> create_mask(lambda b, h, q, kv: q >= kv, None, None, 2, 3, device="cpu")
-        tensor([[[[ True, False, False],
-                  [ True,  True, False]]]])
-    """
-    device = (current_accelerator() or "cpu") if device is None else device
-    return _mask_of(mod_fn, 1 if B is None else B, 1 if H is None else H, range(Q_LEN), KV_LEN, device)
-
-
-def _mask_of(
-    function: MaskMod | ScoreMod, batch: int, heads: int, rows: range, columns: int, device: DeviceLike
-) -> Tensor:
-    ranges = (range(batch), range(heads), rows, range(columns))
-    indices = [_ops.arange(each.start, each.stop, device=device) for each in ranges]
-    if not _takes_score(function):
-        mask: Tensor = over_indices(function, takes_score=False)(*indices)
-        return mask
-    zeros = _ops.zeros(tuple(map(len, ranges)), device=device)
-    return _ops.isneginf(over_indices(function, takes_score=True)(zeros, *indices)).logical_not()
 
 
 def create_block_mask(
@@ -589,7 +476,7 @@ def create_block_mask(
         >>> flex_attention(tt.zeros_like(x), x, x, block_mask=mask).flatten()
         tensor([0.0000, 0.5000, 1.0000, 1.5000])
     """
-    if _takes_score(mask_mod):
+    if takes_score_first(mask_mod):
         raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
     if not isinstance(dq_kv_order, bool):
         raise ValueError(
@@ -606,7 +493,7 @@ def create_block_mask(
     batch, heads = 1 if B is None else B, 1 if H is None else H
     somewhere, everywhere = [], []
     for rows in _rows_at_a_time(batch * heads * KV_LEN, Q_LEN, size[0]):
-        mask = _mask_of(mask_mod, batch, heads, rows, KV_LEN, device)
+        mask = mask_of(mask_mod, batch, heads, rows, KV_LEN, device)
         if mask.dtype is not bool_:
             raise AssertionError(f"mask.dtype must be torch.bool, got {mask.dtype}: what mask_mod returns")
         padding = (0, -KV_LEN % size[1], 0, -len(rows) % size[0])
@@ -618,9 +505,16 @@ def create_block_mask(
         somewhere.append(blocks.any(-1).any(-2))
         everywhere.append(blocks.all(-1).all(-2))
     some, full = _ops.cat(somewhere, 2), _ops.cat(everywhere, 2)
-    lists = (*_ordered(some & ~full), *_ordered(full)) if separate_full_blocks else _ordered(some)
+    num_blocks, indices = _ordered(some & ~full if separate_full_blocks else some)
+    full_num_blocks, full_indices = _ordered(full) if separate_full_blocks else (None, None)
     block_mask = BlockMask.from_kv_blocks(
-        *lists, BLOCK_SIZE=size, mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN)
+        num_blocks,
+        indices,
+        full_num_blocks,
+        full_indices,
+        BLOCK_SIZE=size,
+        mask_mod=mask_mod,
+        seq_lengths=(Q_LEN, KV_LEN),
     )
     if compute_dq_write_order:
         block_mask._compute_write_order(dq_kv_order)

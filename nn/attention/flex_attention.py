@@ -20,15 +20,16 @@ from ...dispatch.layers.autocast.state import get_autocast_dtype, is_autocast_en
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import float32, float64
 from . import block_masks
-from .block_masks import (
-    BlockMask,
+from .block_masks import BlockMask, create_block_mask
+from .mask_functions import (
     MaskMod,
     ScoreMod,
     and_masks,
-    create_block_mask,
     create_mask,
     noop_mask,
     or_masks,
+    over_indices,
+    sliced_mask,
 )
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def _check_mask(query: Tensor, key: Tensor, block_mask: BlockMask) -> None:
         )
     if batch != kv_batch and kv_batch != 1:
         raise RuntimeError(f"Bq and Bkv must broadcast. Got Bq={batch} and Bkv={kv_batch}")
-    if block_mask.mask_mod is block_masks._sliced_mask:
+    if block_mask.mask_mod is sliced_mask:
         raise RuntimeError(
             "Cannot use mask_mod from a sliced BlockMask: set one that is made of the whole mask's"
         )
@@ -506,7 +507,7 @@ def _changed(
     kv = several[0] if len(several) == 1 else _ops.cat(several)
     changed = scores
     if score_mod is not None:
-        changed = block_masks.over_indices(score_mod, takes_score=True)(scores, b, h, q, kv)
+        changed = over_indices(score_mod, takes_score=True)(scores, b, h, q, kv)
         changed = changed.to(promote_types(changed.dtype, scores.dtype))
     if block_mask is None:
         return changed
@@ -514,7 +515,7 @@ def _changed(
     place = (..., (q // block_mask.BLOCK_SIZE[0]).unsqueeze(-1), kv // block_mask.BLOCK_SIZE[1])
     counts = partial[place]
     if block_mask.mask_mod is not noop_mask:
-        counts = counts & block_masks.over_indices(block_mask.mask_mod, takes_score=False)(b, h, q, kv)
+        counts = counts & over_indices(block_mask.mask_mod, takes_score=False)(b, h, q, kv)
     if full is not None:
         counts = counts | full[place]
     return _ops.where(counts, changed, -math.inf)

@@ -106,9 +106,11 @@ def varlen_attn(
         cu_seq_k = _ops.arange(block_table.size(0) + 1, dtype=int32, device=key.device) * length
     assert cu_seq_k is not None
     mask = _mask(query.size(0), key.size(0), cu_seq_q, cu_seq_k, seqused_k, window_size)
-    batched = (one.transpose(0, 1).unsqueeze(0) for one in (query, key, value))
+    q, k, v = (one.transpose(0, 1).unsqueeze(0) for one in (query, key, value))
     output, aux = _flex.flex_attention(
-        *batched,
+        q,
+        k,
+        v,
         block_mask=mask,
         scale=scale,
         enable_gqa=enable_gqa,

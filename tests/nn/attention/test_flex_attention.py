@@ -10,6 +10,7 @@ import pytest
 
 import triten as tt
 from triten.nn.attention import block_masks
+from triten.nn.attention import flex_attention as module
 from triten.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
 INF = math.inf
@@ -278,7 +279,7 @@ def test_scores_in_empty_blocks_are_not_computed(monkeypatch: pytest.MonkeyPatch
     def count(score: tt.Tensor, b: tt.Tensor, h: tt.Tensor, q: tt.Tensor, kv: tt.Tensor) -> tt.Tensor:
         return score
 
-    changed = block_masks.over_indices
+    changed = module.over_indices
 
     def counted(function: Any, *, takes_score: bool) -> Any:
         mapped = changed(function, takes_score=takes_score)
@@ -293,7 +294,7 @@ def test_scores_in_empty_blocks_are_not_computed(monkeypatch: pytest.MonkeyPatch
     x = tt.arange(512.0).reshape(1, 1, 256, 2) / 512
     mask = create_block_mask(window, None, None, 256, 256, device="cpu", BLOCK_SIZE=8)
     whole = flex_attention(x, x, x, count, mask)
-    monkeypatch.setattr(block_masks, "over_indices", counted)
+    monkeypatch.setattr(module, "over_indices", counted)
     monkeypatch.setattr(block_masks, "TILE_ELEMENTS", 2048)
     tt.testing.assert_close(flex_attention(x, x, x, count, mask), whole)
     assert len(computed) > 1
@@ -311,8 +312,6 @@ def test_a_mask_whose_blocks_were_exchanged_counts_as_it_is_now(device: str) -> 
 
 
 def test_a_deprecated_way_to_ask_for_sums(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from triten.nn.attention import flex_attention as module
-
     monkeypatch.setattr(module, "_warned_of_return_lse", False)
     with pytest.warns(FutureWarning, match="return_lse is deprecated"):
         _, sums = flex_attention(*operands(device), return_lse=True)
@@ -407,8 +406,6 @@ def test_gradients_that_are_refused() -> None:
 
 
 def test_names_that_programs_import() -> None:
-    from triten.nn.attention import flex_attention as module
-
     assert module._DEFAULT_SPARSE_BLOCK_SIZE == 128
     arguments = [len(one.__args__) - 1 for one in (module._mask_mod_signature, module._score_mod_signature)]
     assert arguments == [4, 5]
