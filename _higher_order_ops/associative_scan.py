@@ -104,7 +104,7 @@ def _check(combine_fn: object, leaves: list[Any], dim: object, reverse: object, 
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, {max(rank, 1) - 1}], but got {dim})"
         )
-    place = dim % rank
+    place: int = dim % rank
     if any(leaf.dim() <= place or not leaf.size(place) for leaf in leaves):
         raise ValueError(
             "All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0, got the shapes "
