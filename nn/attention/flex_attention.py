@@ -25,6 +25,7 @@ from .mask_functions import (
     MaskMod,
     ScoreMod,
     and_masks,
+    captured_tensors,
     create_mask,
     noop_mask,
     or_masks,
@@ -197,6 +198,7 @@ def flex_attention(
             `max_scores`.
         RuntimeError: for a mask on another device or without `mask_mod`, and one without `q_indices` where operands
             require grad.
+        AssertionError: for a mask whose function holds tensors that require grad: a mask has no gradient.
         IndexError: without keys.
 
     Example:
@@ -327,6 +329,8 @@ def _check_mask(query: Tensor, key: Tensor, block_mask: BlockMask) -> None:
                 f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={lengths[0]} and "
                 f"kv_len={lengths[1]}. {remedy}"
             )
+    if any(one.requires_grad for one in captured_tensors(block_mask.mask_mod)):
+        raise AssertionError("Captured buffers from mask mod that require grad are not supported.")
     if query.device != block_mask.kv_num_blocks.device:
         raise RuntimeError(
             "Expect q/k/v and block_mask to be on the same device "

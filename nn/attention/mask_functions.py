@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ...accelerator import current_accelerator
@@ -39,6 +40,23 @@ def takes_score_first(function: Callable[..., Any]) -> bool:
     if count not in (4, 5):
         raise AssertionError(f"Expected 4 or 5 positional args, got {count}")
     return count == 5
+
+
+def captured_tensors(function: object) -> Iterator[Tensor]:
+    """The tensors that a function holds: in its closure, and in those of the functions there, as of `and_masks`."""
+    left, seen = [function], set()
+    while left:
+        value = left.pop()
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            left += value
+        elif isinstance(value, functools.partial):
+            left += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, FunctionType) and id(value) not in seen:
+            seen.add(id(value))
+            # A cell of a name that is assigned later is empty.
+            left += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,13 @@ import pytest
 import triten as tt
 from triten.nn.attention import block_masks
 from triten.nn.attention import flex_attention as module
-from triten.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
+from triten.nn.attention.flex_attention import (
+    AuxRequest,
+    BlockMask,
+    and_masks,
+    create_block_mask,
+    flex_attention,
+)
 
 INF = math.inf
 SLOPES = (0.1, 0.2, 0.3, 0.4)
@@ -390,6 +397,24 @@ def test_masks_that_are_refused(device: str) -> None:
         flex_attention(q, k[:1], v[:1], block_mask=mask(5, 6))
     with pytest.raises(RuntimeError, match="Got Bq=1 and Bkv=2"):
         flex_attention(q[:1], k, v, block_mask=mask(5, 6))
+
+
+def test_masks_have_no_gradients(device: str) -> None:
+    far = tt.ones((), device=device)
+
+    def near(limit: tt.Tensor, b: tt.Tensor, h: tt.Tensor, q: tt.Tensor, kv: tt.Tensor) -> tt.Tensor:
+        return (q - kv).abs() < limit
+
+    for function in (
+        and_masks(causal, lambda b, h, q, kv: q - kv < far),
+        functools.partial(near, far),
+    ):
+        mask = create_block_mask(function, None, None, 5, 6, device=device)
+        flex_attention(*operands(device), block_mask=mask)
+        far.requires_grad_()
+        with pytest.raises(AssertionError, match="from mask mod that require grad"):
+            flex_attention(*operands(device), block_mask=mask)
+        far.requires_grad_(False)
 
 
 def test_gradients_that_are_refused() -> None:
