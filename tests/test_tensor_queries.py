@@ -19,6 +19,22 @@ def test_what_tensors_are() -> None:
     assert tt.is_nonzero(tt.tensor([[2]])) and not tt.is_nonzero(tt.tensor(0.0))
 
 
+def test_checks_of_all_elements(device: str) -> None:
+    holds, fails = tt.tensor([True, True], device=device), tt.tensor([True, False], device=device)
+    tt._check_tensor_all(holds)
+    tt._check_tensor_all_with(KeyError, tt.ones(0, dtype=tt.bool, device=device), lambda: 1 / 0)
+    with pytest.raises(RuntimeError, match="Expected cond to be True, but got False"):
+        tt._check_tensor_all(fails)
+    with pytest.raises(IndexError, match=r"^no$"):
+        tt._check_tensor_all_with(IndexError, fails, lambda: "no")
+    with pytest.raises(TypeError, match="cond must be a tensor, but got <class 'bool'>"):
+        tt._check_tensor_all(True)
+    with pytest.raises(TypeError, match=r"must have dtype torch\.bool, but got triten\.float32"):
+        tt._check_tensor_all(tt.ones(2, device=device))
+    with pytest.raises(TypeError, match="message must be a callable"):
+        tt._check_tensor_all(fails, 3)
+
+
 @pytest.mark.parametrize("offset", [-3, -1, 0, 2, 9])
 def test_triangles(device: str, offset: int) -> None:
     for rows, columns in ((3, 4), (4, 2), (0, 3), (2, 0)):

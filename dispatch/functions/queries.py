@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.errors import not_a_tensor
+from ...runtime.errors import Message, check, not_a_tensor
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.storage import Storage
 from ...runtime.traceback_filter import api_boundary
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_assert",
+    "_check_tensor_all",
+    "_check_tensor_all_with",
     "detach_",
     "get_device",
     "is_complex",
@@ -42,6 +44,36 @@ __all__ = [
     "typename",
     "unravel_index",
 ]
+
+
+def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: Message | None = None) -> None:
+    """Raise an error of a type unless all elements are True (`torch._check_tensor_all_with`).
+
+    Args:
+        error_type: The exception's class.
+        cond: A bool tensor. On CUDA the call waits for its elements.
+        message: A callable that gives the text of the error; it is called only then.
+
+    Raises:
+        TypeError: `cond` is no tensor of bools, or `message` is no callable.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._check_tensor_all_with(ValueError, tt.tensor([1, 2]) > 1, lambda: "too small")
+        Traceback (most recent call last):
+            ...
+        ValueError: too small
+    """
+    if not is_tensor(cond):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    if cond.dtype is not bool_:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
+    check(bool(cond.all().item()), message, error_type)
+
+
+def _check_tensor_all(cond: Tensor, message: Message | None = None) -> None:
+    """`_check_tensor_all_with` that raises RuntimeError (`torch._check_tensor_all`)."""
+    _check_tensor_all_with(RuntimeError, cond, message)
 
 
 @overridable

@@ -17,7 +17,9 @@ from typing import Any
 
 _NAMESPACES = (
     "triten triten.nn triten.nn.functional triten.nn.init triten.nn.utils triten.nn.utils.parametrizations "
-    "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention triten.optim triten.optim.lr_scheduler "
+    "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention "
+    "triten.nn.attention.flex_attention triten.nn.attention.bias triten.nn.attention.varlen triten.optim "
+    "triten.optim.lr_scheduler "
     "triten.optim.swa_utils triten.distributions triten.distributions.constraints triten.linalg triten.fft "
     "triten.special triten.signal.windows triten.autograd "
     "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.fx "
@@ -46,7 +48,6 @@ DECLARED_HERE = {
         "ProcessContext ProcessException ProcessExitedException ProcessRaisedException get_all_sharing_strategies "
         "get_sharing_strategy set_sharing_strategy spawn start_processes"
     ),
-    "triten.nn.attention": "SDPBackend sdpa_kernel",
     "triten.perf": "Cost OperatorCost OperatorPlan Plan cost plan",
     "triten.triton_kernels": "autotune",
     "triten.dispatch": (

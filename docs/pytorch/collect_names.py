@@ -24,6 +24,7 @@ TARGET = Path(__file__).with_name("public_names.json")
 NAMESPACES = (
     "torch torch.Tensor torch.nn torch.nn.functional torch.nn.init torch.nn.utils "
     "torch.nn.utils.parametrizations torch.nn.utils.parametrize torch.nn.utils.rnn torch.nn.attention "
+    "torch.nn.attention.flex_attention torch.nn.attention.bias torch.nn.attention.varlen "
     "torch.optim torch.optim.lr_scheduler torch.optim.swa_utils torch.linalg torch.fft torch.special "
     "torch.signal.windows torch.autograd torch.autograd.functional torch.autograd.forward_ad "
     "torch.autograd.graph torch.func torch.fx torch.cuda torch.cuda.amp torch.amp torch.accelerator torch.library "

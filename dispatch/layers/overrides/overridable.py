@@ -47,6 +47,8 @@ UNSEEN = frozenset(
         "_check",
         "_check_index",
         "_check_not_implemented",
+        "_check_tensor_all",
+        "_check_tensor_all_with",
         "_check_type",
         "_check_value",
         "_check_with",

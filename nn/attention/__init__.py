@@ -1,14 +1,46 @@
-"""Which implementation of `scaled_dot_product_attention` is taken (`torch.nn.attention`)."""
+"""Which implementation of `scaled_dot_product_attention` is taken, and other kinds of attention (`torch.nn.attention`).
+
+`flex_attention` changes and masks scores by functions of the user's, `varlen` attends in sequences that lie one after
+another, `bias` has masks that are known by their name. Each is imported with its first use.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ..runtime import attention_backends as _backends
+from ...runtime import attention_backends as _backends
+from ...runtime.lazy_import import lazy_names
+from .flash_implementations import (
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    list_flash_attention_impls,
+    register_flash_attention_impl,
+    restore_flash_attention_impl,
+)
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+if TYPE_CHECKING:
+    from . import bias as bias
+    from . import flex_attention as flex_attention
+    from . import varlen as varlen
+else:
+    __getattr__, __dir__, _ = lazy_names(__name__, {}, ("bias", "flex_attention", "varlen"))
+
+__all__ = [
+    "WARN_FOR_UNFUSED_KERNELS",
+    "SDPBackend",
+    "activate_flash_attention_impl",
+    "current_flash_attention_impl",
+    "list_flash_attention_impls",
+    "register_flash_attention_impl",
+    "restore_flash_attention_impl",
+    "sdpa_kernel",
+]
+
+WARN_FOR_UNFUSED_KERNELS = False
+"""Whether attention with a `bias.CausalBias` warns where no fused implementation takes its operands."""
 
 
 class SDPBackend(enum.IntEnum):

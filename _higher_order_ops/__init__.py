@@ -1,0 +1,5 @@
+"""Operators that take functions, which programs import by PyTorch's private name (`torch._higher_order_ops`)."""
+
+from .associative_scan import associative_scan as associative_scan
+
+__all__ = ["associative_scan"]

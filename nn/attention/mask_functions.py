@@ -1,0 +1,156 @@
+"""Functions that say which scores of attention count, or change them, and the masks that they make as tensors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import CellType, FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from ...accelerator import current_accelerator
+from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor import Tensor
+from ...runtime.scalar_type import bool_
+
+if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
+
+__all__ = ["and_masks", "create_mask", "noop_mask", "or_masks"]
+
+MaskMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+ScoreMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def over_indices(function: Callable[..., Any], *, takes_score: bool) -> Callable[..., Any]:
+    """A function of one batch, head, query and key, mapped over all four; the score before them has all dimensions."""
+    from ...dispatch.layers.vmap import vmap
+
+    score = (0,) if takes_score else ()
+    for place in (3, 2, 1, 0):
+        indices = tuple(0 if each == place else None for each in range(4))
+        function = vmap(function, in_dims=(*score, *indices))
+    return function
+
+
+def takes_score_first(function: Callable[..., Any]) -> bool:
+    """Whether a function is a score_mod, by its arguments without default. Raises AssertionError for neither."""
+    parameters = inspect.signature(function).parameters.values()
+    count = sum(one.default is one.empty and one.kind in (0, 1) for one in parameters)
+    if count not in (4, 5):
+        raise AssertionError(f"Expected 4 or 5 positional args, got {count}")
+    return count == 5
+
+
+def captured_tensors(function: object) -> Iterator[Tensor]:
+    """The tensors that a function holds: in its closure, and in those of the functions there, as of `and_masks`."""
+    left, seen = [function], set()
+    while left:
+        value = left.pop()
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            left += value
+        elif isinstance(value, functools.partial):
+            left += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, FunctionType) and id(value) not in seen:
+            seen.add(id(value))
+            # A cell of a name that is assigned later is empty.
+            left += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+
+
+def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
+    """The mask function that masks nothing (`torch.nn.attention.flex_attention.noop_mask`)."""
+    return batch.new_ones((), dtype=bool_)
+
+
+def sliced_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> NoReturn:
+    """The mask function of a part of a mask: indices there are not those that the whole's function was written for."""
+    raise RuntimeError(
+        "Cannot use mask_mod from a sliced BlockMask. block_mask[...] has no mask_mod of its own: its first block is "
+        "not the whole's first block. Set one that is made of the whole's, such as "
+        "part.mask_mod = lambda b, h, q, kv: whole.mask_mod(b, h, q + offset, kv)."
+    )
+
+
+def or_masks(*mask_mods: MaskMod) -> MaskMod:
+    """The union of mask functions: a score counts if any of them says so.
+
+    As `torch.nn.attention.flex_attention.or_masks`. Raises RuntimeError for what is not callable.
+
+    Example:
+        >>> from triten.nn.attention.flex_attention import create_mask, or_masks
+        >>> nearby = or_masks(lambda b, h, q, kv: q == kv, lambda b, h, q, kv: q == kv + 1)
+        >>> create_mask(nearby, None, None, 3, 3, device="cpu").int()[0, 0].tolist()
+        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+    if not all(map(callable, mask_mods)):
+        raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
+
+    def or_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        masks = (mask(b, h, q_idx, kv_idx) for mask in mask_mods)
+        return functools.reduce(lambda found, mask: found | mask, masks, b.new_zeros((), dtype=bool_))
+
+    return or_mask
+
+
+def and_masks(*mask_mods: MaskMod) -> MaskMod:
+    """The intersection of mask functions: a score counts if all of them say so.
+
+    As `torch.nn.attention.flex_attention.and_masks`. Raises RuntimeError for what is not callable.
+
+    Example:
+        >>> from triten.nn.attention.flex_attention import and_masks, create_mask
+        >>> window = and_masks(lambda b, h, q, kv: q >= kv, lambda b, h, q, kv: q - kv < 2)
+        >>> create_mask(window, None, None, 3, 3, device="cpu").int()[0, 0].tolist()
+        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+    if not all(map(callable, mask_mods)):
+        raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
+
+    def and_mask(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        masks = (mask(b, h, q_idx, kv_idx) for mask in mask_mods)
+        return functools.reduce(lambda found, mask: found & mask, masks, b.new_ones((), dtype=bool_))
+
+    return and_mask
+
+
+def create_mask(
+    mod_fn: MaskMod | ScoreMod,
+    B: int | None,
+    H: int | None,
+    Q_LEN: int,
+    KV_LEN: int,
+    device: DeviceLike | None = None,
+) -> Tensor:
+    """The mask of a function as a bool tensor (B, H, Q_LEN, KV_LEN) (`torch.nn.attention.flex_attention.create_mask`).
+
+    Args:
+        mod_fn: a mask function of batch, head, query and key, or a score function, which takes a score before them:
+            what it makes minus infinity is masked.
+        B, H: how many batches and heads; None is 1.
+        Q_LEN, KV_LEN: how many queries and keys.
+        device: if None the accelerator, or the CPU without one.
+
+    Raises AssertionError for a function of other than four or five arguments.
+
+    Example:
+        >>> from triten.nn.attention.flex_attention import create_mask
+        >>> create_mask(lambda b, h, q, kv: q >= kv, None, None, 2, 3, device="cpu")
+        tensor([[[[ True, False, False],
+                  [ True,  True, False]]]])
+    """
+    device = (current_accelerator() or "cpu") if device is None else device
+    return mask_of(mod_fn, 1 if B is None else B, 1 if H is None else H, range(Q_LEN), KV_LEN, device)
+
+
+def mask_of(
+    function: MaskMod | ScoreMod, batch: int, heads: int, rows: range, columns: int, device: DeviceLike
+) -> Tensor:
+    ranges = (range(batch), range(heads), rows, range(columns))
+    indices = [_ops.arange(each.start, each.stop, device=device) for each in ranges]
+    if not takes_score_first(function):
+        mask: Tensor = over_indices(function, takes_score=False)(*indices)
+        return mask
+    zeros = _ops.zeros(tuple(map(len, ranges)), device=device)
+    return _ops.isneginf(over_indices(function, takes_score=True)(zeros, *indices)).logical_not()

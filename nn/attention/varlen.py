@@ -1,0 +1,255 @@
+"""Attention in sequences of different lengths that lie one after another (`torch.nn.attention.varlen`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...autograd import no_grad
+from ...dispatch.generated import functions as _ops
+from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.scalar_type import bfloat16, float16, float32, int32
+from . import flex_attention as _flex
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+
+__all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
+
+
+class AuxRequest(NamedTuple):
+    """What `varlen_attn` returns beside its output (`torch.nn.attention.varlen.AuxRequest`).
+
+    Args:
+        lse: the logarithm of the sum of the exponentials of each query's scores.
+    """
+
+    lse: bool = False
+
+
+def varlen_attn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    *,
+    return_aux: AuxRequest | None = None,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: int | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention of each sequence's queries to its own keys (`torch.nn.attention.varlen.varlen_attn`).
+
+    CUDA only, in float16 and bfloat16, as in PyTorch. The scores of a query and another sequence's keys are not
+    computed, but for those in a block of 128 by 128 that a border goes through.
+
+    Args:
+        query: of shape (T_q, H_q, D), the sequences one after another.
+        key, value: of shape (T_k, H_kv, D); with a `block_table` (pages, page size, H_kv, D).
+        cu_seq_q, cu_seq_k: where each sequence begins, and where the last one ends: int32 of shape (N + 1,). With a
+            `block_table` `cu_seq_k` is not looked at.
+        max_q, max_k: the greatest lengths. More keys than `max_k` of a sequence are not looked for in its pages.
+        return_aux: what is returned beside the output.
+        scale: if None ``1 / sqrt(D)``.
+        window_size: how many keys before and after its own place a query attends to, -1 for all: (-1, 0) is causal. The
+            last query's place is that of the last key.
+        enable_gqa: whether H_q may be a multiple of H_kv.
+        seqused_k: how many keys of each sequence count, int32 of shape (N,). Without gradients.
+        block_table: the pages in which the keys of each sequence lie, int32 of shape (N, pages of a sequence). It needs
+            `seqused_k`. Without gradients.
+        num_splits: how PyTorch's kernels divide keys; it changes nothing here.
+
+    Returns:
+        The output (T_q, H_q, D), with ``AuxRequest(lse=True)`` also the sums (H_q, T_q) in float32. A query without a
+        key gives zeros.
+
+    Raises:
+        NotImplementedError: on the CPU.
+        ValueError: for numbers of heads that do not belong together, and a window of other than two numbers.
+        RuntimeError: for other dtypes, for `seqused_k` or `block_table` where gradients are wanted, and without
+            `cu_seq_k` or `block_table`.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.attention.varlen import varlen_attn
+        >>> x = tt.tensor([1.0, 3.0, 10.0], dtype=tt.float16, device="cuda").reshape(3, 1, 1)
+        >>> starts = tt.tensor([0, 2, 3], dtype=tt.int32, device="cuda")
+        >>> varlen_attn(tt.zeros_like(x), x, x, starts, starts, 2, 2).flatten().tolist()
+        [2.0, 2.0, 10.0]
+    """
+    heads, kv_heads = query.size(1), key.size(1 if block_table is None else 2)
+    if heads != kv_heads and not enable_gqa:
+        raise ValueError(
+            f"Expect query and key/value to have the same number of heads but got Hq={heads} and Hkv={kv_heads}. "
+            "Try setting enable_gqa=True for GQA."
+        )
+    if heads % kv_heads:
+        raise ValueError(
+            "Expect number of query heads to be a multiple of kv heads for GQA "
+            f"but got Hq={heads} and Hkv={kv_heads}."
+        )
+    if len(window_size) != 2:
+        raise ValueError(f"window_size must have length 2, got {len(window_size)}")
+    _check(query, key, value, cu_seq_q, cu_seq_k, seqused_k, block_table)
+    wants_sums = return_aux is not None and return_aux.lse
+    if query.is_meta:
+        sums = _ops.empty((heads, query.size(0)), dtype=float32, device="meta")
+        return (_ops.empty_like(query), sums) if wants_sums else _ops.empty_like(query)
+    if block_table is not None:
+        key, value = (_pages_in_order(one, block_table, max_k) for one in (key, value))
+        length = key.size(0) // block_table.size(0)
+        cu_seq_k = _ops.arange(block_table.size(0) + 1, dtype=int32, device=key.device) * length
+    assert cu_seq_k is not None
+    mask = _mask(query.size(0), key.size(0), cu_seq_q, cu_seq_k, seqused_k, window_size)
+    q, k, v = (one.transpose(0, 1).unsqueeze(0) for one in (query, key, value))
+    output, aux = _flex.flex_attention(
+        q,
+        k,
+        v,
+        block_mask=mask,
+        scale=scale,
+        enable_gqa=enable_gqa,
+        return_aux=_flex.AuxRequest(lse=wants_sums),
+    )
+    output = output.squeeze(0).transpose(0, 1)
+    return output if aux.lse is None else (output, aux.lse.squeeze(0))
+
+
+def varlen_attn_out(
+    out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    *,
+    return_aux: AuxRequest | None = None,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: int | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """`varlen_attn`, written into `out` and without gradients (`torch.nn.attention.varlen.varlen_attn_out`).
+
+    Raises what `varlen_attn` raises, and RuntimeError for an `out` of other shape or dtype than `query`, and where
+    gradients are wanted.
+    """
+    if out.shape != query.shape or out.dtype is not query.dtype:
+        raise RuntimeError(
+            f"varlen_attn_out: expected out of the shape {tuple(query.shape)} and {query.dtype}, as query, but got "
+            f"{tuple(out.shape)} and {out.dtype}"
+        )
+    if _wants_gradients(query, key, value):
+        raise RuntimeError(
+            "varlen_attn_out: query, key and value must not require grad; varlen_attn has gradients"
+        )
+    with no_grad():
+        result = varlen_attn(
+            query,
+            key,
+            value,
+            cu_seq_q,
+            cu_seq_k,
+            max_q,
+            max_k,
+            return_aux=return_aux,
+            scale=scale,
+            window_size=window_size,
+            enable_gqa=enable_gqa,
+            seqused_k=seqused_k,
+            block_table=block_table,
+            num_splits=num_splits,
+        )
+        if isinstance(result, tuple):
+            return out.copy_(result[0]), result[1]
+        return out.copy_(result)
+
+
+def _wants_gradients(*tensors: Tensor) -> bool:
+    return is_grad_enabled() and any(one.requires_grad for one in tensors)
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    seqused_k: Tensor | None,
+    block_table: Tensor | None,
+) -> None:
+    """Raises for what PyTorch's kernels refuse."""
+    if query.device.type not in ("cuda", "meta"):
+        raise NotImplementedError(f"varlen_attn: expected tensors on CUDA, got query on {query.device}")
+    given = query.dtype, key.dtype, value.dtype
+    if query.dtype not in (float16, bfloat16) or len(set(given)) > 1:
+        names = ", ".join(map(str, given))
+        raise RuntimeError(
+            f"varlen_attn: expected query, key and value in float16 or in bfloat16, as FlashAttention only supports "
+            f"fp16 and bf16 data type, got {names}"
+        )
+    for name, starts in (("cu_seq_q", cu_seq_q), ("cu_seq_k", cu_seq_k), ("seqused_k", seqused_k)):
+        if starts is not None and starts.dtype is not int32:
+            raise RuntimeError(f"varlen_attn: {name} must have dtype int32, got {starts.dtype}")
+    for name, extra in (("seqused_k", seqused_k), ("block_table", block_table)):
+        if extra is not None and _wants_gradients(query, key, value):
+            raise RuntimeError(
+                f"varlen_attn: {name} is an inference-only parameter, but an operand requires grad"
+            )
+    if block_table is not None and seqused_k is None:
+        raise RuntimeError("varlen_attn: block_table needs seqused_k, the number of keys of each sequence")
+    if block_table is None and cu_seq_k is None:
+        raise RuntimeError("varlen_attn: expected cu_seq_k, got None without block_table")
+
+
+def _pages_in_order(pool: Tensor, block_table: Tensor, most: int) -> Tensor:
+    """The keys or values of all sequences, each of as many as `most` needs pages for, one after another."""
+    pages = min(block_table.size(1), -(-most // pool.size(1)))
+    # Entries behind a sequence's last page may be anything.
+    chosen = block_table[:, :pages].long().clamp(0, pool.size(0) - 1)
+    return pool[chosen].flatten(0, 2)
+
+
+def _mask(
+    queries: int,
+    keys: int,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    seqused_k: Tensor | None,
+    window_size: tuple[int, int],
+) -> _flex.BlockMask:
+    """The scores of a query and the keys of its own sequence, in its window."""
+    device = cu_seq_q.device
+    sequence_of_q, sequence_of_k = (
+        _ops.bucketize(_ops.arange(count, device=device), starts[1:], right=True)
+        for count, starts in ((queries, cu_seq_q), (keys, cu_seq_k))
+    )
+    used = cu_seq_k.diff() if seqused_k is None else seqused_k
+    # What lies behind the last sequence belongs to none.
+    none = used.new_zeros(1)
+    first_key, used = _ops.cat([cu_seq_k[:-1], none]), _ops.cat([used, none])
+    # The key at the place of a sequence's query 0, of which there may be none.
+    aligned = used - _ops.cat([cu_seq_q.diff(), none]) - _ops.cat([cu_seq_q[:-1], none])
+    left, right = window_size
+
+    def counts(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        sequence = sequence_of_q[q]
+        place = kv - first_key[sequence]
+        allowed = (sequence == sequence_of_k[kv]) & (place < used[sequence])
+        own = q + aligned[sequence]
+        if left >= 0:
+            allowed = allowed & (place >= own - left)
+        if right >= 0:
+            allowed = allowed & (place <= own + right)
+        return allowed
+
+    return _flex.create_block_mask(counts, None, None, queries, keys, device=device)
