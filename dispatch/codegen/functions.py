@@ -220,6 +220,15 @@ class _Body:
             f"return plan({call}, out)" if call else "return plan(out)",
         ]
 
+    def may_be_list(self, p: PythonParameter) -> bool:
+        """Whether a parameter that is part of the key is often given as a list: sizes, dimensions."""
+        return (
+            p.role == "static"
+            and p in self.parameters
+            and p.name != self.variadic
+            and "Sequence[" in p.annotation
+        )
+
     def lookup(self, scaled: bool) -> list[str]:
         packet = f"{self.signature.name}_packet"
         table = f"{self.signature.name}_scaled" if scaled else f"{self.signature.name}_plans"
@@ -253,12 +262,31 @@ class _Body:
             miss = "invert_miss"
         runtime = [p for p in keyed if p.role != "static"]
         call = ", ".join(self.name_of(p) if p in self.parameters else p.default or "None" for p in runtime)
-        lines += [
-            "try:",
-            f"    plan = {table}{key}",
-            "except (KeyError, AttributeError, TypeError):",
-            f"    plan = {packet}.{miss}({name}{self.all_arguments()})",
-        ]
+        missed = f"plan = {packet}.{miss}({name}{self.all_arguments()})"
+        lists = [self.name_of(p) for p in keyed if self.may_be_list(p)] if not scaled else []
+        lines += ["try:", f"    plan = {table}{key}", "except (KeyError, AttributeError, TypeError):"]
+        if lists:
+            # A list is no key, and means what a tuple does.
+            known = [
+                f"tuple({each}) if {each}.__class__ is list else {each}" if each in lists else each
+                for each in elements
+            ]
+            if len(lists) == 1:
+                known = [f"tuple({each})" if each in lists else each for each in elements]
+            elif len(known) > 2:
+                known = [f"({each})" if " if " in each else each for each in known]
+            again = f"[{known[0]}]" + (f"[{', '.join(known[1:])}]" if len(known) > 1 else "")
+            lines += [
+                f"    if {' or '.join(f'{each}.__class__ is list' for each in lists)}:",
+                "        try:",
+                f"            plan = {table}{again}",
+                "        except (KeyError, AttributeError, TypeError):",
+                f"            {missed}",
+                "    else:",
+                f"        {missed}",
+            ]
+        else:
+            lines.append(f"    {missed}")
         if self.signature.is_factory:
             lines += [
                 "if requires_grad is not False:",
@@ -303,10 +331,13 @@ class _Body:
                 "    if len(sizes) < 2:",
                 "        if not sizes:",
                 f"            {variadic} = REQUIRED",
-                "        elif sizes[0].__class__ is not int and (",
-                "            sizes[0].__class__ is tuple or not hasattr(sizes[0], '__index__')",
-                "        ):",
-                f"            {variadic} = sizes[0]",
+                "        elif sizes[0].__class__ is not int:",
+                "            if sizes[0].__class__ is tuple:",
+                f"                {variadic} = sizes[0]",
+                "            elif sizes[0].__class__ is list:",
+                f"                {variadic} = tuple(sizes[0])",
+                "            elif not hasattr(sizes[0], '__index__'):",
+                f"                {variadic} = sizes[0]",
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]

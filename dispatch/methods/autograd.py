@@ -117,7 +117,11 @@ class AutogradMethods(_Base):
                 f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}"
             )
         if requires_grad:
-            _check_may_require_grad(spec)
+            try:
+                _check_may_require_grad(spec)
+            except RuntimeError:
+                hide_inner_frames()
+                raise
         if not self.is_leaf:
             if requires_grad:
                 return self

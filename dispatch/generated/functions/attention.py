@@ -527,21 +527,54 @@ def _scaled_dot_product_efficient_attention_backward(
             scale.__class__,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _scaled_dot_product_efficient_attention_backward_packet.miss(
-            grad_out_,
-            query,
-            key,
-            value,
-            attn_bias,
-            out,
-            logsumexp,
-            philox_seed,
-            philox_offset,
-            dropout_p,
-            grad_input_mask,
-            is_causal,
-            scale,
-        )
+        if grad_input_mask.__class__ is list:
+            try:
+                plan = _scaled_dot_product_efficient_attention_backward_plans[grad_out_._spec][
+                    query._spec,
+                    key._spec,
+                    value._spec,
+                    attn_bias._spec,
+                    out._spec,
+                    logsumexp._spec,
+                    philox_seed._spec,
+                    philox_offset._spec,
+                    dropout_p.__class__,
+                    tuple(grad_input_mask),
+                    is_causal,
+                    scale.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _scaled_dot_product_efficient_attention_backward_packet.miss(
+                    grad_out_,
+                    query,
+                    key,
+                    value,
+                    attn_bias,
+                    out,
+                    logsumexp,
+                    philox_seed,
+                    philox_offset,
+                    dropout_p,
+                    grad_input_mask,
+                    is_causal,
+                    scale,
+                )
+        else:
+            plan = _scaled_dot_product_efficient_attention_backward_packet.miss(
+                grad_out_,
+                query,
+                key,
+                value,
+                attn_bias,
+                out,
+                logsumexp,
+                philox_seed,
+                philox_offset,
+                dropout_p,
+                grad_input_mask,
+                is_causal,
+                scale,
+            )
     return plan(
         grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale
     )

@@ -235,7 +235,20 @@ def einsum(
             path,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = einsum_packet.miss(equation, tensors, path)
+        if path.__class__ is list:
+            try:
+                plan = einsum_plans[equation][
+                    (
+                        (tensors[0]._spec, tensors[1]._spec)
+                        if len(tensors) == 2
+                        else tuple([t._spec for t in tensors])
+                    ),
+                    tuple(path),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = einsum_packet.miss(equation, tensors, path)
+        else:
+            plan = einsum_packet.miss(equation, tensors, path)
     return plan(tensors)
 
 
@@ -282,7 +295,17 @@ def tensordot(
     try:
         plan = tensordot_plans[input._spec][other._spec, dims_self, dims_other]
     except (KeyError, AttributeError, TypeError):
-        plan = tensordot_packet.miss(input, other, dims_self, dims_other)
+        if dims_self.__class__ is list or dims_other.__class__ is list:
+            try:
+                plan = tensordot_plans[input._spec][
+                    other._spec,
+                    (tuple(dims_self) if dims_self.__class__ is list else dims_self),
+                    (tuple(dims_other) if dims_other.__class__ is list else dims_other),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = tensordot_packet.miss(input, other, dims_self, dims_other)
+        else:
+            plan = tensordot_packet.miss(input, other, dims_self, dims_other)
     return plan(input, other)
 
 

@@ -355,7 +355,20 @@ def conv1d(
             weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = conv1d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        if stride.__class__ is list or padding.__class__ is list or dilation.__class__ is list:
+            try:
+                plan = conv1d_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = conv1d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        else:
+            plan = conv1d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
     return plan(input, weight, bias)
 
 
@@ -440,7 +453,20 @@ def conv2d(
             weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = conv2d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        if stride.__class__ is list or padding.__class__ is list or dilation.__class__ is list:
+            try:
+                plan = conv2d_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = conv2d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        else:
+            plan = conv2d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
     return plan(input, weight, bias)
 
 
@@ -521,7 +547,20 @@ def conv3d(
             weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = conv3d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        if stride.__class__ is list or padding.__class__ is list or dilation.__class__ is list:
+            try:
+                plan = conv3d_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = conv3d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        else:
+            plan = conv3d_packet.miss(input, weight, bias, stride, padding, dilation, groups)
     return plan(input, weight, bias)
 
 
@@ -608,9 +647,30 @@ def conv_transpose1d(
             dilation,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = conv_transpose1d_packet.miss(
-            input, weight, bias, stride, padding, output_padding, groups, dilation
-        )
+        if (
+            stride.__class__ is list
+            or padding.__class__ is list
+            or output_padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = conv_transpose1d_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = conv_transpose1d_packet.miss(
+                    input, weight, bias, stride, padding, output_padding, groups, dilation
+                )
+        else:
+            plan = conv_transpose1d_packet.miss(
+                input, weight, bias, stride, padding, output_padding, groups, dilation
+            )
     return plan(input, weight, bias)
 
 
@@ -697,9 +757,30 @@ def conv_transpose2d(
             dilation,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = conv_transpose2d_packet.miss(
-            input, weight, bias, stride, padding, output_padding, groups, dilation
-        )
+        if (
+            stride.__class__ is list
+            or padding.__class__ is list
+            or output_padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = conv_transpose2d_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = conv_transpose2d_packet.miss(
+                    input, weight, bias, stride, padding, output_padding, groups, dilation
+                )
+        else:
+            plan = conv_transpose2d_packet.miss(
+                input, weight, bias, stride, padding, output_padding, groups, dilation
+            )
     return plan(input, weight, bias)
 
 
@@ -785,9 +866,30 @@ def conv_transpose3d(
             dilation,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = conv_transpose3d_packet.miss(
-            input, weight, bias, stride, padding, output_padding, groups, dilation
-        )
+        if (
+            stride.__class__ is list
+            or padding.__class__ is list
+            or output_padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = conv_transpose3d_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = conv_transpose3d_packet.miss(
+                    input, weight, bias, stride, padding, output_padding, groups, dilation
+                )
+        else:
+            plan = conv_transpose3d_packet.miss(
+                input, weight, bias, stride, padding, output_padding, groups, dilation
+            )
     return plan(input, weight, bias)
 
 
@@ -873,9 +975,31 @@ def convolution(
             groups,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = convolution_packet.miss(
-            input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
+        if (
+            stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+            or output_padding.__class__ is list
+        ):
+            try:
+                plan = convolution_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    transposed,
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = convolution_packet.miss(
+                    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+                )
+        else:
+            plan = convolution_packet.miss(
+                input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+            )
     return plan(input, weight, bias)
 
 
@@ -951,21 +1075,59 @@ def _convolution(
             allow_tf32,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _convolution_packet.miss(
-            input,
-            weight,
-            bias,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            benchmark,
-            deterministic,
-            cudnn_enabled,
-            allow_tf32,
-        )
+        if (
+            stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+            or output_padding.__class__ is list
+        ):
+            try:
+                plan = _convolution_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    transposed,
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                    benchmark,
+                    deterministic,
+                    cudnn_enabled,
+                    allow_tf32,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _convolution_packet.miss(
+                    input,
+                    weight,
+                    bias,
+                    stride,
+                    padding,
+                    dilation,
+                    transposed,
+                    output_padding,
+                    groups,
+                    benchmark,
+                    deterministic,
+                    cudnn_enabled,
+                    allow_tf32,
+                )
+        else:
+            plan = _convolution_packet.miss(
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                benchmark,
+                deterministic,
+                cudnn_enabled,
+                allow_tf32,
+            )
     return plan(input, weight, bias)
 
 
@@ -1004,7 +1166,20 @@ def _convolution_mode(
             weight._spec, (None if bias is None else bias._spec), stride, padding, dilation, groups
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _convolution_mode_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        if stride.__class__ is list or dilation.__class__ is list:
+            try:
+                plan = _convolution_mode_plans[input._spec][
+                    weight._spec,
+                    (None if bias is None else bias._spec),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    padding,
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _convolution_mode_packet.miss(input, weight, bias, stride, padding, dilation, groups)
+        else:
+            plan = _convolution_mode_packet.miss(input, weight, bias, stride, padding, dilation, groups)
     return plan(input, weight, bias)
 
 
@@ -1070,19 +1245,55 @@ def convolution_backward(
             output_mask,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = convolution_backward_packet.miss(
-            grad_output,
-            input,
-            weight,
-            bias_sizes,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            output_mask,
-        )
+        if (
+            bias_sizes.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+            or output_padding.__class__ is list
+            or output_mask.__class__ is list
+        ):
+            try:
+                plan = convolution_backward_plans[grad_output._spec][
+                    input._spec,
+                    weight._spec,
+                    (tuple(bias_sizes) if bias_sizes.__class__ is list else bias_sizes),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    transposed,
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                    (tuple(output_mask) if output_mask.__class__ is list else output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = convolution_backward_packet.miss(
+                    grad_output,
+                    input,
+                    weight,
+                    bias_sizes,
+                    stride,
+                    padding,
+                    dilation,
+                    transposed,
+                    output_padding,
+                    groups,
+                    output_mask,
+                )
+        else:
+            plan = convolution_backward_packet.miss(
+                grad_output,
+                input,
+                weight,
+                bias_sizes,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )
     return plan(grad_output, input, weight)
 
 
@@ -1156,21 +1367,60 @@ def _convolution_double_backward(
             output_mask,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _convolution_double_backward_packet.miss(
-            ggI,
-            ggW,
-            ggb,
-            gO,
-            weight,
-            input,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            output_mask,
-        )
+        if (
+            stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+            or output_padding.__class__ is list
+            or output_mask.__class__ is list
+        ):
+            try:
+                plan = _convolution_double_backward_plans[(None if ggI is None else ggI._spec)][
+                    (None if ggW is None else ggW._spec),
+                    (None if ggb is None else ggb._spec),
+                    gO._spec,
+                    weight._spec,
+                    input._spec,
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    transposed,
+                    (tuple(output_padding) if output_padding.__class__ is list else output_padding),
+                    groups,
+                    (tuple(output_mask) if output_mask.__class__ is list else output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _convolution_double_backward_packet.miss(
+                    ggI,
+                    ggW,
+                    ggb,
+                    gO,
+                    weight,
+                    input,
+                    stride,
+                    padding,
+                    dilation,
+                    transposed,
+                    output_padding,
+                    groups,
+                    output_mask,
+                )
+        else:
+            plan = _convolution_double_backward_packet.miss(
+                ggI,
+                ggW,
+                ggb,
+                gO,
+                weight,
+                input,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )
     return plan(ggI, ggW, ggb, gO, weight, input)
 
 
@@ -1267,9 +1517,29 @@ def convolution_backward_input(
             weight._spec, input_size, stride, padding, dilation, groups
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = convolution_backward_input_packet.miss(
-            grad_output, weight, input_size, stride, padding, dilation, groups
-        )
+        if (
+            input_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = convolution_backward_input_plans[grad_output._spec][
+                    weight._spec,
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = convolution_backward_input_packet.miss(
+                    grad_output, weight, input_size, stride, padding, dilation, groups
+                )
+        else:
+            plan = convolution_backward_input_packet.miss(
+                grad_output, weight, input_size, stride, padding, dilation, groups
+            )
     return plan(grad_output, weight)
 
 
@@ -1334,7 +1604,27 @@ def convolution_backward_weight(
             input._spec, weight_size, stride, padding, dilation, groups
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = convolution_backward_weight_packet.miss(
-            grad_output, input, weight_size, stride, padding, dilation, groups
-        )
+        if (
+            weight_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = convolution_backward_weight_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(weight_size) if weight_size.__class__ is list else weight_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = convolution_backward_weight_packet.miss(
+                    grad_output, input, weight_size, stride, padding, dilation, groups
+                )
+        else:
+            plan = convolution_backward_weight_packet.miss(
+                grad_output, input, weight_size, stride, padding, dilation, groups
+            )
     return plan(grad_output, input)

@@ -488,10 +488,13 @@ def _empty(
         if len(sizes) < 2:
             if not sizes:
                 size = REQUIRED
-            elif sizes[0].__class__ is not int and (
-                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-            ):
-                size = sizes[0]
+            elif sizes[0].__class__ is not int:
+                if sizes[0].__class__ is tuple:
+                    size = sizes[0]
+                elif sizes[0].__class__ is list:
+                    size = tuple(sizes[0])
+                elif not hasattr(sizes[0], "__index__"):
+                    size = sizes[0]
     if modes or out is not None or names is not None:
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
@@ -618,7 +621,15 @@ def empty_strided(
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
-        plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = empty_strided_plans[(tuple(size) if size.__class__ is list else size)][
+                    (tuple(stride) if stride.__class__ is list else stride), dtype, layout, device, pin_memory
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
+        else:
+            plan = empty_strided_packet.miss(size, stride, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("empty_strided", requires_grad)
         if requires_grad:
@@ -685,7 +696,13 @@ def full(
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
-        plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
+        if size.__class__ is list:
+            try:
+                plan = full_plans[tuple(size)][fill_value.__class__, dtype, layout, device, pin_memory]
+            except (KeyError, AttributeError, TypeError):
+                plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
+        else:
+            plan = full_packet.miss(size, fill_value, dtype, layout, device, pin_memory, names)
     if requires_grad is not False:
         check_requires_grad("full", requires_grad)
         if requires_grad:
@@ -709,10 +726,13 @@ def _zeros(
         if len(sizes) < 2:
             if not sizes:
                 size = REQUIRED
-            elif sizes[0].__class__ is not int and (
-                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-            ):
-                size = sizes[0]
+            elif sizes[0].__class__ is not int:
+                if sizes[0].__class__ is tuple:
+                    size = sizes[0]
+                elif sizes[0].__class__ is list:
+                    size = tuple(sizes[0])
+                elif not hasattr(sizes[0], "__index__"):
+                    size = sizes[0]
     if modes or out is not None or names is not None:
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         check_requires_grad("zeros", requires_grad)
@@ -796,10 +816,13 @@ def _ones(
         if len(sizes) < 2:
             if not sizes:
                 size = REQUIRED
-            elif sizes[0].__class__ is not int and (
-                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-            ):
-                size = sizes[0]
+            elif sizes[0].__class__ is not int:
+                if sizes[0].__class__ is tuple:
+                    size = sizes[0]
+                elif sizes[0].__class__ is list:
+                    size = tuple(sizes[0])
+                elif not hasattr(sizes[0], "__index__"):
+                    size = sizes[0]
     if modes or out is not None or names is not None:
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         check_requires_grad("ones", requires_grad)
@@ -1808,7 +1831,19 @@ def empty_permuted(
     try:
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
-        plan = empty_permuted_packet.miss(size, physical_layout, dtype, layout, device, pin_memory)
+        if size.__class__ is list or physical_layout.__class__ is list:
+            try:
+                plan = empty_permuted_plans[(tuple(size) if size.__class__ is list else size)][
+                    (tuple(physical_layout) if physical_layout.__class__ is list else physical_layout),
+                    dtype,
+                    layout,
+                    device,
+                    pin_memory,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = empty_permuted_packet.miss(size, physical_layout, dtype, layout, device, pin_memory)
+        else:
+            plan = empty_permuted_packet.miss(size, physical_layout, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("empty_permuted", requires_grad)
         if requires_grad:

@@ -613,7 +613,13 @@ def _fft_r2c(
     try:
         plan = _fft_r2c_plans[input._spec][dim, normalization, onesided]
     except (KeyError, AttributeError, TypeError):
-        plan = _fft_r2c_packet.miss(input, dim, normalization, onesided)
+        if dim.__class__ is list:
+            try:
+                plan = _fft_r2c_plans[input._spec][tuple(dim), normalization, onesided]
+            except (KeyError, AttributeError, TypeError):
+                plan = _fft_r2c_packet.miss(input, dim, normalization, onesided)
+        else:
+            plan = _fft_r2c_packet.miss(input, dim, normalization, onesided)
     return plan(input)
 
 
@@ -660,7 +666,13 @@ def _fft_c2r(
     try:
         plan = _fft_c2r_plans[input._spec][dim, normalization, last_dim_size]
     except (KeyError, AttributeError, TypeError):
-        plan = _fft_c2r_packet.miss(input, dim, normalization, last_dim_size)
+        if dim.__class__ is list:
+            try:
+                plan = _fft_c2r_plans[input._spec][tuple(dim), normalization, last_dim_size]
+            except (KeyError, AttributeError, TypeError):
+                plan = _fft_c2r_packet.miss(input, dim, normalization, last_dim_size)
+        else:
+            plan = _fft_c2r_packet.miss(input, dim, normalization, last_dim_size)
     return plan(input)
 
 
@@ -707,7 +719,13 @@ def _fft_c2c(
     try:
         plan = _fft_c2c_plans[input._spec][dim, normalization, forward]
     except (KeyError, AttributeError, TypeError):
-        plan = _fft_c2c_packet.miss(input, dim, normalization, forward)
+        if dim.__class__ is list:
+            try:
+                plan = _fft_c2c_plans[input._spec][tuple(dim), normalization, forward]
+            except (KeyError, AttributeError, TypeError):
+                plan = _fft_c2c_packet.miss(input, dim, normalization, forward)
+        else:
+            plan = _fft_c2c_packet.miss(input, dim, normalization, forward)
     return plan(input)
 
 
@@ -1252,7 +1270,17 @@ def fft_fft2(
     try:
         plan = fft_fft2_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_fft2_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_fft2_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_fft2_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_fft2_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1328,7 +1356,17 @@ def fft_ifft2(
     try:
         plan = fft_ifft2_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_ifft2_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_ifft2_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_ifft2_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_ifft2_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1409,7 +1447,17 @@ def fft_rfft2(
     try:
         plan = fft_rfft2_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_rfft2_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_rfft2_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_rfft2_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_rfft2_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1488,7 +1536,17 @@ def fft_irfft2(
     try:
         plan = fft_irfft2_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_irfft2_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_irfft2_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_irfft2_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_irfft2_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1567,7 +1625,17 @@ def fft_hfft2(
     try:
         plan = fft_hfft2_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_hfft2_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_hfft2_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_hfft2_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_hfft2_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1643,7 +1711,17 @@ def fft_ihfft2(
     try:
         plan = fft_ihfft2_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_ihfft2_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_ihfft2_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_ihfft2_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_ihfft2_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1723,7 +1801,17 @@ def fft_fftn(
     try:
         plan = fft_fftn_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_fftn_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_fftn_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_fftn_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_fftn_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1800,7 +1888,17 @@ def fft_ifftn(
     try:
         plan = fft_ifftn_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_ifftn_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_ifftn_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_ifftn_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_ifftn_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1883,7 +1981,17 @@ def fft_rfftn(
     try:
         plan = fft_rfftn_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_rfftn_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_rfftn_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_rfftn_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_rfftn_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -1964,7 +2072,17 @@ def fft_irfftn(
     try:
         plan = fft_irfftn_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_irfftn_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_irfftn_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_irfftn_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_irfftn_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -2045,7 +2163,17 @@ def fft_hfftn(
     try:
         plan = fft_hfftn_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_hfftn_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_hfftn_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_hfftn_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_hfftn_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -2123,7 +2251,17 @@ def fft_ihfftn(
     try:
         plan = fft_ihfftn_plans[input._spec][s, dim, norm]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_ihfftn_packet.miss(input, s, dim, norm)
+        if s.__class__ is list or dim.__class__ is list:
+            try:
+                plan = fft_ihfftn_plans[input._spec][
+                    (tuple(s) if s.__class__ is list else s),
+                    (tuple(dim) if dim.__class__ is list else dim),
+                    norm,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_ihfftn_packet.miss(input, s, dim, norm)
+        else:
+            plan = fft_ihfftn_packet.miss(input, s, dim, norm)
     return plan(input)
 
 
@@ -2165,7 +2303,13 @@ def fft_fftshift(
     try:
         plan = fft_fftshift_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_fftshift_packet.miss(input, dim)
+        if dim.__class__ is list:
+            try:
+                plan = fft_fftshift_plans[input._spec][tuple(dim)]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_fftshift_packet.miss(input, dim)
+        else:
+            plan = fft_fftshift_packet.miss(input, dim)
     return plan(input)
 
 
@@ -2207,7 +2351,13 @@ def fft_ifftshift(
     try:
         plan = fft_ifftshift_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
-        plan = fft_ifftshift_packet.miss(input, dim)
+        if dim.__class__ is list:
+            try:
+                plan = fft_ifftshift_plans[input._spec][tuple(dim)]
+            except (KeyError, AttributeError, TypeError):
+                plan = fft_ifftshift_packet.miss(input, dim)
+        else:
+            plan = fft_ifftshift_packet.miss(input, dim)
     return plan(input)
 
 

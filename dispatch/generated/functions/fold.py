@@ -129,7 +129,23 @@ def im2col(
     try:
         plan = im2col_plans[input._spec][kernel_size, dilation, padding, stride]
     except (KeyError, AttributeError, TypeError):
-        plan = im2col_packet.miss(input, kernel_size, dilation, padding, stride)
+        if (
+            kernel_size.__class__ is list
+            or dilation.__class__ is list
+            or padding.__class__ is list
+            or stride.__class__ is list
+        ):
+            try:
+                plan = im2col_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = im2col_packet.miss(input, kernel_size, dilation, padding, stride)
+        else:
+            plan = im2col_packet.miss(input, kernel_size, dilation, padding, stride)
     return plan(input)
 
 
@@ -208,5 +224,23 @@ def col2im(
     try:
         plan = col2im_plans[input._spec][output_size, kernel_size, dilation, padding, stride]
     except (KeyError, AttributeError, TypeError):
-        plan = col2im_packet.miss(input, output_size, kernel_size, dilation, padding, stride)
+        if (
+            output_size.__class__ is list
+            or kernel_size.__class__ is list
+            or dilation.__class__ is list
+            or padding.__class__ is list
+            or stride.__class__ is list
+        ):
+            try:
+                plan = col2im_plans[input._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = col2im_packet.miss(input, output_size, kernel_size, dilation, padding, stride)
+        else:
+            plan = col2im_packet.miss(input, output_size, kernel_size, dilation, padding, stride)
     return plan(input)

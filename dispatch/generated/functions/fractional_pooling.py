@@ -131,7 +131,17 @@ def fractional_max_pool2d(
     try:
         plan = fractional_max_pool2d_plans[input._spec][kernel_size, output_size, random_samples._spec]
     except (KeyError, AttributeError, TypeError):
-        plan = fractional_max_pool2d_packet.miss(input, kernel_size, output_size, random_samples)
+        if kernel_size.__class__ is list or output_size.__class__ is list:
+            try:
+                plan = fractional_max_pool2d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    random_samples._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fractional_max_pool2d_packet.miss(input, kernel_size, output_size, random_samples)
+        else:
+            plan = fractional_max_pool2d_packet.miss(input, kernel_size, output_size, random_samples)
     return plan(input, random_samples)
 
 
@@ -166,9 +176,22 @@ def fractional_max_pool2d_backward(
             input._spec, kernel_size, output_size, indices._spec
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = fractional_max_pool2d_backward_packet.miss(
-            grad_output, input, kernel_size, output_size, indices
-        )
+        if kernel_size.__class__ is list or output_size.__class__ is list:
+            try:
+                plan = fractional_max_pool2d_backward_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    indices._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fractional_max_pool2d_backward_packet.miss(
+                    grad_output, input, kernel_size, output_size, indices
+                )
+        else:
+            plan = fractional_max_pool2d_backward_packet.miss(
+                grad_output, input, kernel_size, output_size, indices
+            )
     return plan(grad_output, input, indices)
 
 
@@ -226,7 +249,17 @@ def fractional_max_pool3d(
     try:
         plan = fractional_max_pool3d_plans[input._spec][kernel_size, output_size, random_samples._spec]
     except (KeyError, AttributeError, TypeError):
-        plan = fractional_max_pool3d_packet.miss(input, kernel_size, output_size, random_samples)
+        if kernel_size.__class__ is list or output_size.__class__ is list:
+            try:
+                plan = fractional_max_pool3d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    random_samples._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fractional_max_pool3d_packet.miss(input, kernel_size, output_size, random_samples)
+        else:
+            plan = fractional_max_pool3d_packet.miss(input, kernel_size, output_size, random_samples)
     return plan(input, random_samples)
 
 
@@ -261,7 +294,20 @@ def fractional_max_pool3d_backward(
             input._spec, kernel_size, output_size, indices._spec
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = fractional_max_pool3d_backward_packet.miss(
-            grad_output, input, kernel_size, output_size, indices
-        )
+        if kernel_size.__class__ is list or output_size.__class__ is list:
+            try:
+                plan = fractional_max_pool3d_backward_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    indices._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = fractional_max_pool3d_backward_packet.miss(
+                    grad_output, input, kernel_size, output_size, indices
+                )
+        else:
+            plan = fractional_max_pool3d_backward_packet.miss(
+                grad_output, input, kernel_size, output_size, indices
+            )
     return plan(grad_output, input, indices)

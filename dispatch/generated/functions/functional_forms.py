@@ -518,7 +518,17 @@ def as_strided_copy(
     try:
         plan = as_strided_copy_plans[input._spec][size, stride, storage_offset]
     except (KeyError, AttributeError, TypeError):
-        plan = as_strided_copy_packet.miss(input, size, stride, storage_offset)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = as_strided_copy_plans[input._spec][
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    storage_offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = as_strided_copy_packet.miss(input, size, stride, storage_offset)
+        else:
+            plan = as_strided_copy_packet.miss(input, size, stride, storage_offset)
     return plan(input)
 
 
@@ -541,7 +551,17 @@ def _strided_copy(
     try:
         plan = _strided_copy_plans[input._spec][size, stride, offset]
     except (KeyError, AttributeError, TypeError):
-        plan = _strided_copy_packet.miss(input, size, stride, offset)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = _strided_copy_plans[input._spec][
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _strided_copy_packet.miss(input, size, stride, offset)
+        else:
+            plan = _strided_copy_packet.miss(input, size, stride, offset)
     return plan(input)
 
 
@@ -600,7 +620,13 @@ def expand_copy(
     try:
         plan = expand_copy_plans[input._spec][size, implicit]
     except (KeyError, AttributeError, TypeError):
-        plan = expand_copy_packet.miss(input, size, implicit)
+        if size.__class__ is list:
+            try:
+                plan = expand_copy_plans[input._spec][tuple(size), implicit]
+            except (KeyError, AttributeError, TypeError):
+                plan = expand_copy_packet.miss(input, size, implicit)
+        else:
+            plan = expand_copy_packet.miss(input, size, implicit)
     return plan(input)
 
 
@@ -657,7 +683,13 @@ def permute_copy(
     try:
         plan = permute_copy_plans[input._spec][dims]
     except (KeyError, AttributeError, TypeError):
-        plan = permute_copy_packet.miss(input, dims)
+        if dims.__class__ is list:
+            try:
+                plan = permute_copy_plans[input._spec][tuple(dims)]
+            except (KeyError, AttributeError, TypeError):
+                plan = permute_copy_packet.miss(input, dims)
+        else:
+            plan = permute_copy_packet.miss(input, dims)
     return plan(input)
 
 
@@ -984,7 +1016,13 @@ def squeeze_copy(
     try:
         plan = squeeze_copy_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
-        plan = squeeze_copy_packet.miss(input, dim)
+        if dim.__class__ is list:
+            try:
+                plan = squeeze_copy_plans[input._spec][tuple(dim)]
+            except (KeyError, AttributeError, TypeError):
+                plan = squeeze_copy_packet.miss(input, dim)
+        else:
+            plan = squeeze_copy_packet.miss(input, dim)
     return plan(input)
 
 
@@ -1463,7 +1501,13 @@ def split_with_sizes_copy(
     try:
         plan = split_with_sizes_copy_plans[input._spec][split_sizes, dim]
     except (KeyError, AttributeError, TypeError):
-        plan = split_with_sizes_copy_packet.miss(input, split_sizes, dim)
+        if split_sizes.__class__ is list:
+            try:
+                plan = split_with_sizes_copy_plans[input._spec][tuple(split_sizes), dim]
+            except (KeyError, AttributeError, TypeError):
+                plan = split_with_sizes_copy_packet.miss(input, split_sizes, dim)
+        else:
+            plan = split_with_sizes_copy_packet.miss(input, split_sizes, dim)
     return plan(input)
 
 
@@ -1812,7 +1856,18 @@ def as_strided_scatter(
     try:
         plan = as_strided_scatter_plans[input._spec][src._spec, size, stride, storage_offset]
     except (KeyError, AttributeError, TypeError):
-        plan = as_strided_scatter_packet.miss(input, src, size, stride, storage_offset)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = as_strided_scatter_plans[input._spec][
+                    src._spec,
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    storage_offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = as_strided_scatter_packet.miss(input, src, size, stride, storage_offset)
+        else:
+            plan = as_strided_scatter_packet.miss(input, src, size, stride, storage_offset)
     return plan(input, src)
 
 
@@ -1836,7 +1891,18 @@ def _strided_scatter(
     try:
         plan = _strided_scatter_plans[input._spec][src._spec, size, stride, offset]
     except (KeyError, AttributeError, TypeError):
-        plan = _strided_scatter_packet.miss(input, src, size, stride, offset)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = _strided_scatter_plans[input._spec][
+                    src._spec,
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _strided_scatter_packet.miss(input, src, size, stride, offset)
+        else:
+            plan = _strided_scatter_packet.miss(input, src, size, stride, offset)
     return plan(input, src)
 
 
@@ -1851,5 +1917,11 @@ def _restride(
     try:
         plan = _restride_plans[input._spec][stride]
     except (KeyError, AttributeError, TypeError):
-        plan = _restride_packet.miss(input, stride)
+        if stride.__class__ is list:
+            try:
+                plan = _restride_plans[input._spec][tuple(stride)]
+            except (KeyError, AttributeError, TypeError):
+                plan = _restride_packet.miss(input, stride)
+        else:
+            plan = _restride_packet.miss(input, stride)
     return plan(input)

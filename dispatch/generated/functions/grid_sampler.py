@@ -336,9 +336,24 @@ def grid_sampler_2d_backward(
             input._spec, grid._spec, interpolation_mode, padding_mode, align_corners, output_mask
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = grid_sampler_2d_backward_packet.miss(
-            grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
-        )
+        if output_mask.__class__ is list:
+            try:
+                plan = grid_sampler_2d_backward_plans[grad_output._spec][
+                    input._spec,
+                    grid._spec,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                    tuple(output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = grid_sampler_2d_backward_packet.miss(
+                    grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
+                )
+        else:
+            plan = grid_sampler_2d_backward_packet.miss(
+                grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
+            )
     return plan(grad_output, input, grid)
 
 
@@ -452,9 +467,24 @@ def grid_sampler_3d_backward(
             input._spec, grid._spec, interpolation_mode, padding_mode, align_corners, output_mask
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = grid_sampler_3d_backward_packet.miss(
-            grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
-        )
+        if output_mask.__class__ is list:
+            try:
+                plan = grid_sampler_3d_backward_plans[grad_output._spec][
+                    input._spec,
+                    grid._spec,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                    tuple(output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = grid_sampler_3d_backward_packet.miss(
+                    grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
+                )
+        else:
+            plan = grid_sampler_3d_backward_packet.miss(
+                grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
+            )
     return plan(grad_output, input, grid)
 
 
@@ -469,7 +499,17 @@ def _grid_sampler_taps(
     try:
         plan = _grid_sampler_taps_plans[grid._spec][size, interpolation_mode, padding_mode, align_corners]
     except (KeyError, AttributeError, TypeError):
-        plan = _grid_sampler_taps_packet.miss(grid, size, interpolation_mode, padding_mode, align_corners)
+        if size.__class__ is list:
+            try:
+                plan = _grid_sampler_taps_plans[grid._spec][
+                    tuple(size), interpolation_mode, padding_mode, align_corners
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _grid_sampler_taps_packet.miss(
+                    grid, size, interpolation_mode, padding_mode, align_corners
+                )
+        else:
+            plan = _grid_sampler_taps_packet.miss(grid, size, interpolation_mode, padding_mode, align_corners)
     return plan(grid)
 
 
@@ -548,7 +588,13 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
     try:
         plan = affine_grid_generator_plans[theta._spec][size, align_corners]
     except (KeyError, AttributeError, TypeError):
-        plan = affine_grid_generator_packet.miss(theta, size, align_corners)
+        if size.__class__ is list:
+            try:
+                plan = affine_grid_generator_plans[theta._spec][tuple(size), align_corners]
+            except (KeyError, AttributeError, TypeError):
+                plan = affine_grid_generator_packet.miss(theta, size, align_corners)
+        else:
+            plan = affine_grid_generator_packet.miss(theta, size, align_corners)
     return plan(theta)
 
 
@@ -559,5 +605,11 @@ def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corn
     try:
         plan = affine_grid_generator_backward_plans[grad._spec][size, align_corners]
     except (KeyError, AttributeError, TypeError):
-        plan = affine_grid_generator_backward_packet.miss(grad, size, align_corners)
+        if size.__class__ is list:
+            try:
+                plan = affine_grid_generator_backward_plans[grad._spec][tuple(size), align_corners]
+            except (KeyError, AttributeError, TypeError):
+                plan = affine_grid_generator_backward_packet.miss(grad, size, align_corners)
+        else:
+            plan = affine_grid_generator_backward_packet.miss(grad, size, align_corners)
     return plan(grad)

@@ -181,7 +181,18 @@ def _histogramdd_bin_edges(
             bins, range, (None if weight is None else weight._spec), density
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _histogramdd_bin_edges_packet.miss(input, bins, range, weight, density)
+        if bins.__class__ is list or range.__class__ is list:
+            try:
+                plan = _histogramdd_bin_edges_plans[input._spec][
+                    (tuple(bins) if bins.__class__ is list else bins),
+                    (tuple(range) if range.__class__ is list else range),
+                    (None if weight is None else weight._spec),
+                    density,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _histogramdd_bin_edges_packet.miss(input, bins, range, weight, density)
+        else:
+            plan = _histogramdd_bin_edges_packet.miss(input, bins, range, weight, density)
     return plan(input, weight)
 
 
@@ -219,7 +230,18 @@ def _histogramdd_from_bin_cts(
             bins, range, (None if weight is None else weight._spec), density
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _histogramdd_from_bin_cts_packet.miss(input, bins, range, weight, density)
+        if bins.__class__ is list or range.__class__ is list:
+            try:
+                plan = _histogramdd_from_bin_cts_plans[input._spec][
+                    (tuple(bins) if bins.__class__ is list else bins),
+                    (tuple(range) if range.__class__ is list else range),
+                    (None if weight is None else weight._spec),
+                    density,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _histogramdd_from_bin_cts_packet.miss(input, bins, range, weight, density)
+        else:
+            plan = _histogramdd_from_bin_cts_packet.miss(input, bins, range, weight, density)
     return plan(input, weight)
 
 

@@ -3359,7 +3359,13 @@ def flip(
     try:
         plan = flip_plans[input._spec][dims]
     except (KeyError, AttributeError, TypeError):
-        plan = flip_packet.miss(input, dims)
+        if dims.__class__ is list:
+            try:
+                plan = flip_plans[input._spec][tuple(dims)]
+            except (KeyError, AttributeError, TypeError):
+                plan = flip_packet.miss(input, dims)
+        else:
+            plan = flip_packet.miss(input, dims)
     return plan(input)
 
 
@@ -3469,7 +3475,16 @@ def roll(
     try:
         plan = roll_plans[input._spec][shifts, dims]
     except (KeyError, AttributeError, TypeError):
-        plan = roll_packet.miss(input, shifts, dims)
+        if shifts.__class__ is list or dims.__class__ is list:
+            try:
+                plan = roll_plans[input._spec][
+                    (tuple(shifts) if shifts.__class__ is list else shifts),
+                    (tuple(dims) if dims.__class__ is list else dims),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = roll_packet.miss(input, shifts, dims)
+        else:
+            plan = roll_packet.miss(input, shifts, dims)
     return plan(input)
 
 
@@ -3516,7 +3531,13 @@ def rot90(
     try:
         plan = rot90_plans[input._spec][k, dims]
     except (KeyError, AttributeError, TypeError):
-        plan = rot90_packet.miss(input, k, dims)
+        if dims.__class__ is list:
+            try:
+                plan = rot90_plans[input._spec][k, tuple(dims)]
+            except (KeyError, AttributeError, TypeError):
+                plan = rot90_packet.miss(input, k, dims)
+        else:
+            plan = rot90_packet.miss(input, k, dims)
     return plan(input)
 
 
@@ -3616,7 +3637,13 @@ def tile(
     try:
         plan = tile_plans[input._spec][dims]
     except (KeyError, AttributeError, TypeError):
-        plan = tile_packet.miss(input, dims)
+        if dims.__class__ is list:
+            try:
+                plan = tile_plans[input._spec][tuple(dims)]
+            except (KeyError, AttributeError, TypeError):
+                plan = tile_packet.miss(input, dims)
+        else:
+            plan = tile_packet.miss(input, dims)
     return plan(input)
 
 

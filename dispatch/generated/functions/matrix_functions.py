@@ -1108,7 +1108,13 @@ def linalg_tensorsolve(
     try:
         plan = linalg_tensorsolve_plans[input._spec][other._spec, dims]
     except (KeyError, AttributeError, TypeError):
-        plan = linalg_tensorsolve_packet.miss(input, other, dims)
+        if dims.__class__ is list:
+            try:
+                plan = linalg_tensorsolve_plans[input._spec][other._spec, tuple(dims)]
+            except (KeyError, AttributeError, TypeError):
+                plan = linalg_tensorsolve_packet.miss(input, other, dims)
+        else:
+            plan = linalg_tensorsolve_packet.miss(input, other, dims)
     return plan(input, other)
 
 

@@ -283,7 +283,13 @@ def linalg_vector_norm(
         try:
             plan = linalg_vector_norm_plans[input._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = linalg_vector_norm_packet.miss(input, ord, dim, keepdim, dtype)
+            if dim.__class__ is list:
+                try:
+                    plan = linalg_vector_norm_plans[input._spec][tuple(dim), keepdim, dtype]
+                except (KeyError, AttributeError, TypeError):
+                    plan = linalg_vector_norm_packet.miss(input, ord, dim, keepdim, dtype)
+            else:
+                plan = linalg_vector_norm_packet.miss(input, ord, dim, keepdim, dtype)
         return plan(input)
     try:
         plan = linalg_vector_norm_scaled[input._spec][
@@ -795,7 +801,13 @@ def frobenius_norm(
     try:
         plan = frobenius_norm_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = frobenius_norm_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = frobenius_norm_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = frobenius_norm_packet.miss(input, dim, keepdim)
+        else:
+            plan = frobenius_norm_packet.miss(input, dim, keepdim)
     return plan(input)
 
 

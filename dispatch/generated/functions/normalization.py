@@ -450,7 +450,18 @@ def native_layer_norm(
             eps.__class__,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = native_layer_norm_packet.miss(input, normalized_shape, weight, bias, eps)
+        if normalized_shape.__class__ is list:
+            try:
+                plan = native_layer_norm_plans[input._spec][
+                    tuple(normalized_shape),
+                    (None if weight is None else weight._spec),
+                    (None if bias is None else bias._spec),
+                    eps.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = native_layer_norm_packet.miss(input, normalized_shape, weight, bias, eps)
+        else:
+            plan = native_layer_norm_packet.miss(input, normalized_shape, weight, bias, eps)
     return plan(input, weight, bias, eps)
 
 
@@ -497,9 +508,25 @@ def native_layer_norm_backward(
             output_mask,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = native_layer_norm_backward_packet.miss(
-            grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
-        )
+        if normalized_shape.__class__ is list or output_mask.__class__ is list:
+            try:
+                plan = native_layer_norm_backward_plans[grad_out._spec][
+                    input._spec,
+                    (tuple(normalized_shape) if normalized_shape.__class__ is list else normalized_shape),
+                    mean._spec,
+                    rstd._spec,
+                    (None if weight is None else weight._spec),
+                    (None if bias is None else bias._spec),
+                    (tuple(output_mask) if output_mask.__class__ is list else output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = native_layer_norm_backward_packet.miss(
+                    grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
+                )
+        else:
+            plan = native_layer_norm_backward_packet.miss(
+                grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
+            )
     return plan(grad_out, input, mean, rstd, weight, bias)
 
 
@@ -575,7 +602,19 @@ def layer_norm(
             cudnn_enable,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = layer_norm_packet.miss(input, normalized_shape, weight, bias, eps, cudnn_enable)
+        if normalized_shape.__class__ is list:
+            try:
+                plan = layer_norm_plans[input._spec][
+                    tuple(normalized_shape),
+                    (None if weight is None else weight._spec),
+                    (None if bias is None else bias._spec),
+                    eps.__class__,
+                    cudnn_enable,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = layer_norm_packet.miss(input, normalized_shape, weight, bias, eps, cudnn_enable)
+        else:
+            plan = layer_norm_packet.miss(input, normalized_shape, weight, bias, eps, cudnn_enable)
     return plan(input, weight, bias, eps)
 
 
@@ -600,7 +639,15 @@ def _fused_rms_norm(
             normalized_shape, (None if weight is None else weight._spec), eps.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _fused_rms_norm_packet.miss(input, normalized_shape, weight, eps)
+        if normalized_shape.__class__ is list:
+            try:
+                plan = _fused_rms_norm_plans[input._spec][
+                    tuple(normalized_shape), (None if weight is None else weight._spec), eps.__class__
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _fused_rms_norm_packet.miss(input, normalized_shape, weight, eps)
+        else:
+            plan = _fused_rms_norm_packet.miss(input, normalized_shape, weight, eps)
     return plan(input, weight, eps)
 
 
@@ -637,9 +684,23 @@ def _fused_rms_norm_backward(
             input._spec, normalized_shape, rstd._spec, (None if weight is None else weight._spec), output_mask
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _fused_rms_norm_backward_packet.miss(
-            grad_out, input, normalized_shape, rstd, weight, output_mask
-        )
+        if normalized_shape.__class__ is list or output_mask.__class__ is list:
+            try:
+                plan = _fused_rms_norm_backward_plans[grad_out._spec][
+                    input._spec,
+                    (tuple(normalized_shape) if normalized_shape.__class__ is list else normalized_shape),
+                    rstd._spec,
+                    (None if weight is None else weight._spec),
+                    (tuple(output_mask) if output_mask.__class__ is list else output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _fused_rms_norm_backward_packet.miss(
+                    grad_out, input, normalized_shape, rstd, weight, output_mask
+                )
+        else:
+            plan = _fused_rms_norm_backward_packet.miss(
+                grad_out, input, normalized_shape, rstd, weight, output_mask
+            )
     return plan(grad_out, input, rstd, weight)
 
 
@@ -693,7 +754,15 @@ def rms_norm(
             normalized_shape, (None if weight is None else weight._spec), eps.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = rms_norm_packet.miss(input, normalized_shape, weight, eps)
+        if normalized_shape.__class__ is list:
+            try:
+                plan = rms_norm_plans[input._spec][
+                    tuple(normalized_shape), (None if weight is None else weight._spec), eps.__class__
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = rms_norm_packet.miss(input, normalized_shape, weight, eps)
+        else:
+            plan = rms_norm_packet.miss(input, normalized_shape, weight, eps)
     return plan(input, weight, eps)
 
 
@@ -848,9 +917,27 @@ def native_group_norm_backward(
             output_mask,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = native_group_norm_backward_packet.miss(
-            grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
-        )
+        if output_mask.__class__ is list:
+            try:
+                plan = native_group_norm_backward_plans[grad_out._spec][
+                    input._spec,
+                    mean._spec,
+                    rstd._spec,
+                    (None if weight is None else weight._spec),
+                    N,
+                    C,
+                    HxW,
+                    group,
+                    tuple(output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = native_group_norm_backward_packet.miss(
+                    grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
+                )
+        else:
+            plan = native_group_norm_backward_packet.miss(
+                grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
+            )
     return plan(grad_out, input, mean, rstd, weight)
 
 
@@ -1380,19 +1467,48 @@ def batch_norm_backward(
             reserve._spec,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = batch_norm_backward_packet.miss(
-            grad_out,
-            input,
-            weight,
-            running_mean,
-            running_var,
-            save_mean,
-            save_var,
-            update,
-            eps,
-            output_mask,
-            reserve,
-        )
+        if output_mask.__class__ is list:
+            try:
+                plan = batch_norm_backward_plans[grad_out._spec][
+                    input._spec,
+                    weight._spec,
+                    (None if running_mean is None else running_mean._spec),
+                    (None if running_var is None else running_var._spec),
+                    (None if save_mean is None else save_mean._spec),
+                    (None if save_var is None else save_var._spec),
+                    update,
+                    eps.__class__,
+                    tuple(output_mask),
+                    reserve._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = batch_norm_backward_packet.miss(
+                    grad_out,
+                    input,
+                    weight,
+                    running_mean,
+                    running_var,
+                    save_mean,
+                    save_var,
+                    update,
+                    eps,
+                    output_mask,
+                    reserve,
+                )
+        else:
+            plan = batch_norm_backward_packet.miss(
+                grad_out,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                save_mean,
+                save_var,
+                update,
+                eps,
+                output_mask,
+                reserve,
+            )
     return plan(grad_out, input, weight, running_mean, running_var, save_mean, save_var, eps, reserve)
 
 
@@ -1454,18 +1570,45 @@ def native_batch_norm_backward(
             output_mask,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = native_batch_norm_backward_packet.miss(
-            grad_out,
-            input,
-            weight,
-            running_mean,
-            running_var,
-            save_mean,
-            save_invstd,
-            train,
-            eps,
-            output_mask,
-        )
+        if output_mask.__class__ is list:
+            try:
+                plan = native_batch_norm_backward_plans[grad_out._spec][
+                    input._spec,
+                    (None if weight is None else weight._spec),
+                    (None if running_mean is None else running_mean._spec),
+                    (None if running_var is None else running_var._spec),
+                    (None if save_mean is None else save_mean._spec),
+                    (None if save_invstd is None else save_invstd._spec),
+                    train,
+                    eps.__class__,
+                    tuple(output_mask),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = native_batch_norm_backward_packet.miss(
+                    grad_out,
+                    input,
+                    weight,
+                    running_mean,
+                    running_var,
+                    save_mean,
+                    save_invstd,
+                    train,
+                    eps,
+                    output_mask,
+                )
+        else:
+            plan = native_batch_norm_backward_packet.miss(
+                grad_out,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                output_mask,
+            )
     return plan(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, eps)
 
 

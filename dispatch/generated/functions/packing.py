@@ -108,7 +108,15 @@ def _pack_padded_sequence_backward(
     try:
         plan = _pack_padded_sequence_backward_plans[grad._spec][input_size, batch_sizes._spec, batch_first]
     except (KeyError, AttributeError, TypeError):
-        plan = _pack_padded_sequence_backward_packet.miss(grad, input_size, batch_sizes, batch_first)
+        if input_size.__class__ is list:
+            try:
+                plan = _pack_padded_sequence_backward_plans[grad._spec][
+                    tuple(input_size), batch_sizes._spec, batch_first
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _pack_padded_sequence_backward_packet.miss(grad, input_size, batch_sizes, batch_first)
+        else:
+            plan = _pack_padded_sequence_backward_packet.miss(grad, input_size, batch_sizes, batch_first)
     return plan(grad, batch_sizes)
 
 

@@ -294,7 +294,13 @@ def constant_pad_nd(
         try:
             plan = constant_pad_nd_plans[input._spec][pad]
         except (KeyError, AttributeError, TypeError):
-            plan = constant_pad_nd_packet.miss(input, pad, value)
+            if pad.__class__ is list:
+                try:
+                    plan = constant_pad_nd_plans[input._spec][tuple(pad)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = constant_pad_nd_packet.miss(input, pad, value)
+            else:
+                plan = constant_pad_nd_packet.miss(input, pad, value)
         return plan(input)
     try:
         plan = constant_pad_nd_scaled[input._spec][pad, (None if value is INT_0 else value.__class__)]
@@ -356,7 +362,13 @@ def reflection_pad1d(
     try:
         plan = reflection_pad1d_plans[input._spec][padding]
     except (KeyError, AttributeError, TypeError):
-        plan = reflection_pad1d_packet.miss(input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = reflection_pad1d_plans[input._spec][tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reflection_pad1d_packet.miss(input, padding)
+        else:
+            plan = reflection_pad1d_packet.miss(input, padding)
     return plan(input)
 
 
@@ -378,7 +390,13 @@ def reflection_pad1d_backward(
     try:
         plan = reflection_pad1d_backward_plans[grad_output._spec][input._spec, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = reflection_pad1d_backward_packet.miss(grad_output, input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = reflection_pad1d_backward_plans[grad_output._spec][input._spec, tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reflection_pad1d_backward_packet.miss(grad_output, input, padding)
+        else:
+            plan = reflection_pad1d_backward_packet.miss(grad_output, input, padding)
     return plan(grad_output, input)
 
 
@@ -437,7 +455,13 @@ def reflection_pad2d(
     try:
         plan = reflection_pad2d_plans[input._spec][padding]
     except (KeyError, AttributeError, TypeError):
-        plan = reflection_pad2d_packet.miss(input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = reflection_pad2d_plans[input._spec][tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reflection_pad2d_packet.miss(input, padding)
+        else:
+            plan = reflection_pad2d_packet.miss(input, padding)
     return plan(input)
 
 
@@ -459,7 +483,13 @@ def reflection_pad2d_backward(
     try:
         plan = reflection_pad2d_backward_plans[grad_output._spec][input._spec, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = reflection_pad2d_backward_packet.miss(grad_output, input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = reflection_pad2d_backward_plans[grad_output._spec][input._spec, tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reflection_pad2d_backward_packet.miss(grad_output, input, padding)
+        else:
+            plan = reflection_pad2d_backward_packet.miss(grad_output, input, padding)
     return plan(grad_output, input)
 
 
@@ -517,7 +547,13 @@ def reflection_pad3d(
     try:
         plan = reflection_pad3d_plans[input._spec][padding]
     except (KeyError, AttributeError, TypeError):
-        plan = reflection_pad3d_packet.miss(input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = reflection_pad3d_plans[input._spec][tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reflection_pad3d_packet.miss(input, padding)
+        else:
+            plan = reflection_pad3d_packet.miss(input, padding)
     return plan(input)
 
 
@@ -539,7 +575,13 @@ def reflection_pad3d_backward(
     try:
         plan = reflection_pad3d_backward_plans[grad_output._spec][input._spec, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = reflection_pad3d_backward_packet.miss(grad_output, input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = reflection_pad3d_backward_plans[grad_output._spec][input._spec, tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reflection_pad3d_backward_packet.miss(grad_output, input, padding)
+        else:
+            plan = reflection_pad3d_backward_packet.miss(grad_output, input, padding)
     return plan(grad_output, input)
 
 
@@ -592,7 +634,13 @@ def replication_pad1d(
     try:
         plan = replication_pad1d_plans[input._spec][padding]
     except (KeyError, AttributeError, TypeError):
-        plan = replication_pad1d_packet.miss(input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = replication_pad1d_plans[input._spec][tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = replication_pad1d_packet.miss(input, padding)
+        else:
+            plan = replication_pad1d_packet.miss(input, padding)
     return plan(input)
 
 
@@ -614,7 +662,13 @@ def replication_pad1d_backward(
     try:
         plan = replication_pad1d_backward_plans[grad_output._spec][input._spec, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = replication_pad1d_backward_packet.miss(grad_output, input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = replication_pad1d_backward_plans[grad_output._spec][input._spec, tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = replication_pad1d_backward_packet.miss(grad_output, input, padding)
+        else:
+            plan = replication_pad1d_backward_packet.miss(grad_output, input, padding)
     return plan(grad_output, input)
 
 
@@ -669,7 +723,13 @@ def replication_pad2d(
     try:
         plan = replication_pad2d_plans[input._spec][padding]
     except (KeyError, AttributeError, TypeError):
-        plan = replication_pad2d_packet.miss(input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = replication_pad2d_plans[input._spec][tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = replication_pad2d_packet.miss(input, padding)
+        else:
+            plan = replication_pad2d_packet.miss(input, padding)
     return plan(input)
 
 
@@ -691,7 +751,13 @@ def replication_pad2d_backward(
     try:
         plan = replication_pad2d_backward_plans[grad_output._spec][input._spec, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = replication_pad2d_backward_packet.miss(grad_output, input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = replication_pad2d_backward_plans[grad_output._spec][input._spec, tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = replication_pad2d_backward_packet.miss(grad_output, input, padding)
+        else:
+            plan = replication_pad2d_backward_packet.miss(grad_output, input, padding)
     return plan(grad_output, input)
 
 
@@ -746,7 +812,13 @@ def replication_pad3d(
     try:
         plan = replication_pad3d_plans[input._spec][padding]
     except (KeyError, AttributeError, TypeError):
-        plan = replication_pad3d_packet.miss(input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = replication_pad3d_plans[input._spec][tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = replication_pad3d_packet.miss(input, padding)
+        else:
+            plan = replication_pad3d_packet.miss(input, padding)
     return plan(input)
 
 
@@ -768,7 +840,13 @@ def replication_pad3d_backward(
     try:
         plan = replication_pad3d_backward_plans[grad_output._spec][input._spec, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = replication_pad3d_backward_packet.miss(grad_output, input, padding)
+        if padding.__class__ is list:
+            try:
+                plan = replication_pad3d_backward_plans[grad_output._spec][input._spec, tuple(padding)]
+            except (KeyError, AttributeError, TypeError):
+                plan = replication_pad3d_backward_packet.miss(grad_output, input, padding)
+        else:
+            plan = replication_pad3d_backward_packet.miss(grad_output, input, padding)
     return plan(grad_output, input)
 
 
@@ -783,7 +861,13 @@ def _pad_circular(
     try:
         plan = _pad_circular_plans[input._spec][pad]
     except (KeyError, AttributeError, TypeError):
-        plan = _pad_circular_packet.miss(input, pad)
+        if pad.__class__ is list:
+            try:
+                plan = _pad_circular_plans[input._spec][tuple(pad)]
+            except (KeyError, AttributeError, TypeError):
+                plan = _pad_circular_packet.miss(input, pad)
+        else:
+            plan = _pad_circular_packet.miss(input, pad)
     return plan(input)
 
 
@@ -806,7 +890,13 @@ def _pad_enum(
     try:
         plan = _pad_enum_plans[input._spec][pad, mode, value.__class__]
     except (KeyError, AttributeError, TypeError):
-        plan = _pad_enum_packet.miss(input, pad, mode, value)
+        if pad.__class__ is list:
+            try:
+                plan = _pad_enum_plans[input._spec][tuple(pad), mode, value.__class__]
+            except (KeyError, AttributeError, TypeError):
+                plan = _pad_enum_packet.miss(input, pad, mode, value)
+        else:
+            plan = _pad_enum_packet.miss(input, pad, mode, value)
     return plan(input, value)
 
 
@@ -857,5 +947,11 @@ def pad(
     try:
         plan = pad_plans[input._spec][pad, mode, value.__class__]
     except (KeyError, AttributeError, TypeError):
-        plan = pad_packet.miss(input, pad, mode, value)
+        if pad.__class__ is list:
+            try:
+                plan = pad_plans[input._spec][tuple(pad), mode, value.__class__]
+            except (KeyError, AttributeError, TypeError):
+                plan = pad_packet.miss(input, pad, mode, value)
+        else:
+            plan = pad_packet.miss(input, pad, mode, value)
     return plan(input, value)

@@ -467,7 +467,24 @@ def max_pool2d(
     try:
         plan = max_pool2d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool2d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool2d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool2d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        else:
+            plan = max_pool2d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
     return plan(input)
 
 
@@ -540,7 +557,28 @@ def max_pool2d_with_indices(
     try:
         plan = max_pool2d_with_indices_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool2d_with_indices_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool2d_with_indices_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool2d_with_indices_packet.miss(
+                    input, kernel_size, stride, padding, dilation, ceil_mode
+                )
+        else:
+            plan = max_pool2d_with_indices_packet.miss(
+                input, kernel_size, stride, padding, dilation, ceil_mode
+            )
     return plan(input)
 
 
@@ -581,9 +619,30 @@ def max_pool2d_with_indices_backward(
             input._spec, kernel_size, stride, padding, dilation, ceil_mode, indices._spec
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool2d_with_indices_backward_packet.miss(
-            grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
-        )
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool2d_with_indices_backward_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                    indices._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool2d_with_indices_backward_packet.miss(
+                    grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+                )
+        else:
+            plan = max_pool2d_with_indices_backward_packet.miss(
+                grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+            )
     return plan(grad_output, input, indices)
 
 
@@ -652,7 +711,24 @@ def max_pool1d(
     try:
         plan = max_pool1d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool1d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool1d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool1d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        else:
+            plan = max_pool1d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
     return plan(input)
 
 
@@ -722,7 +798,28 @@ def max_pool1d_with_indices(
     try:
         plan = max_pool1d_with_indices_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool1d_with_indices_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool1d_with_indices_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool1d_with_indices_packet.miss(
+                    input, kernel_size, stride, padding, dilation, ceil_mode
+                )
+        else:
+            plan = max_pool1d_with_indices_packet.miss(
+                input, kernel_size, stride, padding, dilation, ceil_mode
+            )
     return plan(input)
 
 
@@ -820,9 +917,24 @@ def avg_pool2d(
             kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = avg_pool2d_packet.miss(
-            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        if kernel_size.__class__ is list or stride.__class__ is list or padding.__class__ is list:
+            try:
+                plan = avg_pool2d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = avg_pool2d_packet.miss(
+                    input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+                )
+        else:
+            plan = avg_pool2d_packet.miss(
+                input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            )
     return plan(input)
 
 
@@ -863,9 +975,39 @@ def avg_pool2d_backward(
             input._spec, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = avg_pool2d_backward_packet.miss(
-            grad_output, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        if kernel_size.__class__ is list or stride.__class__ is list or padding.__class__ is list:
+            try:
+                plan = avg_pool2d_backward_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = avg_pool2d_backward_packet.miss(
+                    grad_output,
+                    input,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                )
+        else:
+            plan = avg_pool2d_backward_packet.miss(
+                grad_output,
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )
     return plan(grad_output, input)
 
 
@@ -935,7 +1077,21 @@ def avg_pool1d(
     try:
         plan = avg_pool1d_plans[input._spec][kernel_size, stride, padding, ceil_mode, count_include_pad]
     except (KeyError, AttributeError, TypeError):
-        plan = avg_pool1d_packet.miss(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+        if kernel_size.__class__ is list or stride.__class__ is list or padding.__class__ is list:
+            try:
+                plan = avg_pool1d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    ceil_mode,
+                    count_include_pad,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = avg_pool1d_packet.miss(
+                    input, kernel_size, stride, padding, ceil_mode, count_include_pad
+                )
+        else:
+            plan = avg_pool1d_packet.miss(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
     return plan(input)
 
 
@@ -1003,7 +1159,24 @@ def max_pool3d(
     try:
         plan = max_pool3d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool3d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool3d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool3d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        else:
+            plan = max_pool3d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
     return plan(input)
 
 
@@ -1075,7 +1248,28 @@ def max_pool3d_with_indices(
     try:
         plan = max_pool3d_with_indices_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool3d_with_indices_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool3d_with_indices_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool3d_with_indices_packet.miss(
+                    input, kernel_size, stride, padding, dilation, ceil_mode
+                )
+        else:
+            plan = max_pool3d_with_indices_packet.miss(
+                input, kernel_size, stride, padding, dilation, ceil_mode
+            )
     return plan(input)
 
 
@@ -1116,9 +1310,30 @@ def max_pool3d_with_indices_backward(
             input._spec, kernel_size, stride, padding, dilation, ceil_mode, indices._spec
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = max_pool3d_with_indices_backward_packet.miss(
-            grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
-        )
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = max_pool3d_with_indices_backward_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                    indices._spec,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_pool3d_with_indices_backward_packet.miss(
+                    grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+                )
+        else:
+            plan = max_pool3d_with_indices_backward_packet.miss(
+                grad_output, input, kernel_size, stride, padding, dilation, ceil_mode, indices
+            )
     return plan(grad_output, input, indices)
 
 
@@ -1215,9 +1430,24 @@ def avg_pool3d(
             kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = avg_pool3d_packet.miss(
-            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        if kernel_size.__class__ is list or stride.__class__ is list or padding.__class__ is list:
+            try:
+                plan = avg_pool3d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = avg_pool3d_packet.miss(
+                    input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+                )
+        else:
+            plan = avg_pool3d_packet.miss(
+                input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+            )
     return plan(input)
 
 
@@ -1258,9 +1488,39 @@ def avg_pool3d_backward(
             input._spec, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = avg_pool3d_backward_packet.miss(
-            grad_output, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        if kernel_size.__class__ is list or stride.__class__ is list or padding.__class__ is list:
+            try:
+                plan = avg_pool3d_backward_plans[grad_output._spec][
+                    input._spec,
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = avg_pool3d_backward_packet.miss(
+                    grad_output,
+                    input,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                )
+        else:
+            plan = avg_pool3d_backward_packet.miss(
+                grad_output,
+                input,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )
     return plan(grad_output, input)
 
 
@@ -1307,7 +1567,13 @@ def adaptive_avg_pool1d(
     try:
         plan = adaptive_avg_pool1d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = adaptive_avg_pool1d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = adaptive_avg_pool1d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = adaptive_avg_pool1d_packet.miss(input, output_size)
+        else:
+            plan = adaptive_avg_pool1d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1356,7 +1622,13 @@ def adaptive_avg_pool2d(
     try:
         plan = adaptive_avg_pool2d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = adaptive_avg_pool2d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = adaptive_avg_pool2d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = adaptive_avg_pool2d_packet.miss(input, output_size)
+        else:
+            plan = adaptive_avg_pool2d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1377,7 +1649,13 @@ def _adaptive_avg_pool2d(
     try:
         plan = _adaptive_avg_pool2d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = _adaptive_avg_pool2d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = _adaptive_avg_pool2d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = _adaptive_avg_pool2d_packet.miss(input, output_size)
+        else:
+            plan = _adaptive_avg_pool2d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1445,7 +1723,13 @@ def adaptive_avg_pool3d(
     try:
         plan = adaptive_avg_pool3d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = adaptive_avg_pool3d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = adaptive_avg_pool3d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = adaptive_avg_pool3d_packet.miss(input, output_size)
+        else:
+            plan = adaptive_avg_pool3d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1466,7 +1750,13 @@ def _adaptive_avg_pool3d(
     try:
         plan = _adaptive_avg_pool3d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = _adaptive_avg_pool3d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = _adaptive_avg_pool3d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = _adaptive_avg_pool3d_packet.miss(input, output_size)
+        else:
+            plan = _adaptive_avg_pool3d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1533,7 +1823,13 @@ def adaptive_max_pool1d(
     try:
         plan = adaptive_max_pool1d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = adaptive_max_pool1d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = adaptive_max_pool1d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = adaptive_max_pool1d_packet.miss(input, output_size)
+        else:
+            plan = adaptive_max_pool1d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1584,7 +1880,13 @@ def adaptive_max_pool2d(
     try:
         plan = adaptive_max_pool2d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = adaptive_max_pool2d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = adaptive_max_pool2d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = adaptive_max_pool2d_packet.miss(input, output_size)
+        else:
+            plan = adaptive_max_pool2d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1657,7 +1959,13 @@ def adaptive_max_pool3d(
     try:
         plan = adaptive_max_pool3d_plans[input._spec][output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = adaptive_max_pool3d_packet.miss(input, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = adaptive_max_pool3d_plans[input._spec][tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = adaptive_max_pool3d_packet.miss(input, output_size)
+        else:
+            plan = adaptive_max_pool3d_packet.miss(input, output_size)
     return plan(input)
 
 
@@ -1739,7 +2047,13 @@ def max_unpool2d(
     try:
         plan = max_unpool2d_plans[input._spec][indices._spec, output_size]
     except (KeyError, AttributeError, TypeError):
-        plan = max_unpool2d_packet.miss(input, indices, output_size)
+        if output_size.__class__ is list:
+            try:
+                plan = max_unpool2d_plans[input._spec][indices._spec, tuple(output_size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_unpool2d_packet.miss(input, indices, output_size)
+        else:
+            plan = max_unpool2d_packet.miss(input, indices, output_size)
     return plan(input, indices)
 
 
@@ -1812,5 +2126,16 @@ def max_unpool3d(
     try:
         plan = max_unpool3d_plans[input._spec][indices._spec, output_size, stride, padding]
     except (KeyError, AttributeError, TypeError):
-        plan = max_unpool3d_packet.miss(input, indices, output_size, stride, padding)
+        if output_size.__class__ is list or stride.__class__ is list or padding.__class__ is list:
+            try:
+                plan = max_unpool3d_plans[input._spec][
+                    indices._spec,
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = max_unpool3d_packet.miss(input, indices, output_size, stride, padding)
+        else:
+            plan = max_unpool3d_packet.miss(input, indices, output_size, stride, padding)
     return plan(input, indices)

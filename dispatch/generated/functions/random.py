@@ -688,10 +688,13 @@ def rand(
         if len(sizes) < 2:
             if not sizes:
                 size = REQUIRED
-            elif sizes[0].__class__ is not int and (
-                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-            ):
-                size = sizes[0]
+            elif sizes[0].__class__ is not int:
+                if sizes[0].__class__ is tuple:
+                    size = sizes[0]
+                elif sizes[0].__class__ is list:
+                    size = tuple(sizes[0])
+                elif not hasattr(sizes[0], "__index__"):
+                    size = sizes[0]
     if modes or out is not None or names is not None:
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         check_requires_grad("rand", requires_grad)
@@ -849,10 +852,13 @@ def randn(
         if len(sizes) < 2:
             if not sizes:
                 size = REQUIRED
-            elif sizes[0].__class__ is not int and (
-                sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-            ):
-                size = sizes[0]
+            elif sizes[0].__class__ is not int:
+                if sizes[0].__class__ is tuple:
+                    size = sizes[0]
+                elif sizes[0].__class__ is list:
+                    size = tuple(sizes[0])
+                elif not hasattr(sizes[0], "__index__"):
+                    size = sizes[0]
     if modes or out is not None or names is not None:
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out
@@ -1230,7 +1236,29 @@ def normal(
             pin_memory,
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = normal_packet.miss(mean, std, size, generator, dtype, layout, device, pin_memory)
+        if size.__class__ is list:
+            try:
+                plan = normal_plans[
+                    (
+                        cls_mean
+                        if cls_mean is float or cls_mean is int
+                        else None
+                        if mean is None
+                        else mean._spec
+                    )
+                ][
+                    (cls_std if cls_std is float or cls_std is int else None if std is None else std._spec),
+                    tuple(size),
+                    generator.__class__,
+                    dtype,
+                    layout,
+                    device,
+                    pin_memory,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = normal_packet.miss(mean, std, size, generator, dtype, layout, device, pin_memory)
+        else:
+            plan = normal_packet.miss(mean, std, size, generator, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("normal", requires_grad)
         if requires_grad:

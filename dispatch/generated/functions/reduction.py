@@ -620,7 +620,13 @@ def sum(
     try:
         plan = sum_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
-        plan = sum_packet.miss(input, dim, keepdim, dtype)
+        if dim.__class__ is list:
+            try:
+                plan = sum_plans[input._spec][tuple(dim), keepdim, dtype]
+            except (KeyError, AttributeError, TypeError):
+                plan = sum_packet.miss(input, dim, keepdim, dtype)
+        else:
+            plan = sum_packet.miss(input, dim, keepdim, dtype)
     return plan(input)
 
 
@@ -718,7 +724,13 @@ def mean(
     try:
         plan = mean_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
-        plan = mean_packet.miss(input, dim, keepdim, dtype)
+        if dim.__class__ is list:
+            try:
+                plan = mean_plans[input._spec][tuple(dim), keepdim, dtype]
+            except (KeyError, AttributeError, TypeError):
+                plan = mean_packet.miss(input, dim, keepdim, dtype)
+        else:
+            plan = mean_packet.miss(input, dim, keepdim, dtype)
     return plan(input)
 
 
@@ -898,7 +910,13 @@ def amax(
     try:
         plan = amax_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = amax_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = amax_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = amax_packet.miss(input, dim, keepdim)
+        else:
+            plan = amax_packet.miss(input, dim, keepdim)
     return plan(input)
 
 
@@ -982,7 +1000,13 @@ def amin(
     try:
         plan = amin_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = amin_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = amin_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = amin_packet.miss(input, dim, keepdim)
+        else:
+            plan = amin_packet.miss(input, dim, keepdim)
     return plan(input)
 
 
@@ -1157,7 +1181,13 @@ def hash_tensor(
     try:
         plan = hash_tensor_plans[input._spec][dim, keepdim, mode]
     except (KeyError, AttributeError, TypeError):
-        plan = hash_tensor_packet.miss(input, dim, keepdim, mode)
+        if dim.__class__ is list:
+            try:
+                plan = hash_tensor_plans[input._spec][tuple(dim), keepdim, mode]
+            except (KeyError, AttributeError, TypeError):
+                plan = hash_tensor_packet.miss(input, dim, keepdim, mode)
+        else:
+            plan = hash_tensor_packet.miss(input, dim, keepdim, mode)
     return plan(input)
 
 
@@ -1562,7 +1592,13 @@ def any(
     try:
         plan = any_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = any_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = any_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = any_packet.miss(input, dim, keepdim)
+        else:
+            plan = any_packet.miss(input, dim, keepdim)
     return plan(input)
 
 
@@ -1657,7 +1693,13 @@ def all(
     try:
         plan = all_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = all_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = all_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = all_packet.miss(input, dim, keepdim)
+        else:
+            plan = all_packet.miss(input, dim, keepdim)
     return plan(input)
 
 
@@ -1710,7 +1752,13 @@ def count_nonzero(
     try:
         plan = count_nonzero_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
-        plan = count_nonzero_packet.miss(input, dim)
+        if dim.__class__ is list:
+            try:
+                plan = count_nonzero_plans[input._spec][tuple(dim)]
+            except (KeyError, AttributeError, TypeError):
+                plan = count_nonzero_packet.miss(input, dim)
+        else:
+            plan = count_nonzero_packet.miss(input, dim)
     return plan(input)
 
 
@@ -2035,7 +2083,13 @@ def logsumexp(
     try:
         plan = logsumexp_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = logsumexp_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = logsumexp_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = logsumexp_packet.miss(input, dim, keepdim)
+        else:
+            plan = logsumexp_packet.miss(input, dim, keepdim)
     return plan(input)
 
 
@@ -2066,7 +2120,13 @@ def _vector_norm(
     try:
         plan = _vector_norm_plans[input._spec][ord, dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = _vector_norm_packet.miss(input, ord, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = _vector_norm_plans[input._spec][ord, tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = _vector_norm_packet.miss(input, ord, dim, keepdim)
+        else:
+            plan = _vector_norm_packet.miss(input, ord, dim, keepdim)
     return plan(input)
 
 
@@ -2590,5 +2650,13 @@ def value_selecting_reduction_backward(
     try:
         plan = value_selecting_reduction_backward_plans[grad._spec][dim, indices._spec, sizes, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = value_selecting_reduction_backward_packet.miss(grad, dim, indices, sizes, keepdim)
+        if sizes.__class__ is list:
+            try:
+                plan = value_selecting_reduction_backward_plans[grad._spec][
+                    dim, indices._spec, tuple(sizes), keepdim
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = value_selecting_reduction_backward_packet.miss(grad, dim, indices, sizes, keepdim)
+        else:
+            plan = value_selecting_reduction_backward_packet.miss(grad, dim, indices, sizes, keepdim)
     return plan(grad, indices)

@@ -573,7 +573,13 @@ def unsafe_split_with_sizes(
     try:
         plan = unsafe_split_with_sizes_plans[input._spec][split_sizes, dim]
     except (KeyError, AttributeError, TypeError):
-        plan = unsafe_split_with_sizes_packet.miss(input, split_sizes, dim)
+        if split_sizes.__class__ is list:
+            try:
+                plan = unsafe_split_with_sizes_plans[input._spec][tuple(split_sizes), dim]
+            except (KeyError, AttributeError, TypeError):
+                plan = unsafe_split_with_sizes_packet.miss(input, split_sizes, dim)
+        else:
+            plan = unsafe_split_with_sizes_packet.miss(input, split_sizes, dim)
     return plan(input)
 
 

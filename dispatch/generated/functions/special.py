@@ -4830,5 +4830,11 @@ def special_logsumexp(
     try:
         plan = special_logsumexp_plans[input._spec][dim, keepdim]
     except (KeyError, AttributeError, TypeError):
-        plan = special_logsumexp_packet.miss(input, dim, keepdim)
+        if dim.__class__ is list:
+            try:
+                plan = special_logsumexp_plans[input._spec][tuple(dim), keepdim]
+            except (KeyError, AttributeError, TypeError):
+                plan = special_logsumexp_packet.miss(input, dim, keepdim)
+        else:
+            plan = special_logsumexp_packet.miss(input, dim, keepdim)
     return plan(input)

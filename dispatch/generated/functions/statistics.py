@@ -212,7 +212,13 @@ def nansum(
     try:
         plan = nansum_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
-        plan = nansum_packet.miss(input, dim, keepdim, dtype)
+        if dim.__class__ is list:
+            try:
+                plan = nansum_plans[input._spec][tuple(dim), keepdim, dtype]
+            except (KeyError, AttributeError, TypeError):
+                plan = nansum_packet.miss(input, dim, keepdim, dtype)
+        else:
+            plan = nansum_packet.miss(input, dim, keepdim, dtype)
     return plan(input)
 
 
@@ -299,7 +305,13 @@ def nanmean(
     try:
         plan = nanmean_plans[input._spec][dim, keepdim, dtype]
     except (KeyError, AttributeError, TypeError):
-        plan = nanmean_packet.miss(input, dim, keepdim, dtype)
+        if dim.__class__ is list:
+            try:
+                plan = nanmean_plans[input._spec][tuple(dim), keepdim, dtype]
+            except (KeyError, AttributeError, TypeError):
+                plan = nanmean_packet.miss(input, dim, keepdim, dtype)
+        else:
+            plan = nanmean_packet.miss(input, dim, keepdim, dtype)
     return plan(input)
 
 

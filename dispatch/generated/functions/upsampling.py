@@ -388,7 +388,17 @@ def upsample_nearest1d_backward(
     try:
         plan = upsample_nearest1d_backward_plans[grad_output._spec][output_size, input_size, scales.__class__]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_nearest1d_backward_packet.miss(grad_output, output_size, input_size, scales)
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_nearest1d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    scales.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_nearest1d_backward_packet.miss(grad_output, output_size, input_size, scales)
+        else:
+            plan = upsample_nearest1d_backward_packet.miss(grad_output, output_size, input_size, scales)
     return plan(grad_output, scales)
 
 
@@ -459,9 +469,22 @@ def upsample_nearest2d_backward(
             output_size, input_size, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_nearest2d_backward_packet.miss(
-            grad_output, output_size, input_size, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_nearest2d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_nearest2d_backward_packet.miss(
+                    grad_output, output_size, input_size, scales_h, scales_w
+                )
+        else:
+            plan = upsample_nearest2d_backward_packet.miss(
+                grad_output, output_size, input_size, scales_h, scales_w
+            )
     return plan(grad_output, scales_h, scales_w)
 
 
@@ -534,9 +557,23 @@ def upsample_nearest3d_backward(
             output_size, input_size, scales_d.__class__, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_nearest3d_backward_packet.miss(
-            grad_output, output_size, input_size, scales_d, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_nearest3d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    scales_d.__class__,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_nearest3d_backward_packet.miss(
+                    grad_output, output_size, input_size, scales_d, scales_h, scales_w
+                )
+        else:
+            plan = upsample_nearest3d_backward_packet.miss(
+                grad_output, output_size, input_size, scales_d, scales_h, scales_w
+            )
     return plan(grad_output, scales_d, scales_h, scales_w)
 
 
@@ -565,7 +602,21 @@ def _upsample_nearest_exact1d_backward(
             output_size, input_size, scales.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _upsample_nearest_exact1d_backward_packet.miss(grad_output, output_size, input_size, scales)
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = _upsample_nearest_exact1d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    scales.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _upsample_nearest_exact1d_backward_packet.miss(
+                    grad_output, output_size, input_size, scales
+                )
+        else:
+            plan = _upsample_nearest_exact1d_backward_packet.miss(
+                grad_output, output_size, input_size, scales
+            )
     return plan(grad_output, scales)
 
 
@@ -595,9 +646,22 @@ def _upsample_nearest_exact2d_backward(
             output_size, input_size, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _upsample_nearest_exact2d_backward_packet.miss(
-            grad_output, output_size, input_size, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = _upsample_nearest_exact2d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _upsample_nearest_exact2d_backward_packet.miss(
+                    grad_output, output_size, input_size, scales_h, scales_w
+                )
+        else:
+            plan = _upsample_nearest_exact2d_backward_packet.miss(
+                grad_output, output_size, input_size, scales_h, scales_w
+            )
     return plan(grad_output, scales_h, scales_w)
 
 
@@ -628,9 +692,23 @@ def _upsample_nearest_exact3d_backward(
             output_size, input_size, scales_d.__class__, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _upsample_nearest_exact3d_backward_packet.miss(
-            grad_output, output_size, input_size, scales_d, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = _upsample_nearest_exact3d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    scales_d.__class__,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _upsample_nearest_exact3d_backward_packet.miss(
+                    grad_output, output_size, input_size, scales_d, scales_h, scales_w
+                )
+        else:
+            plan = _upsample_nearest_exact3d_backward_packet.miss(
+                grad_output, output_size, input_size, scales_d, scales_h, scales_w
+            )
     return plan(grad_output, scales_d, scales_h, scales_w)
 
 
@@ -703,9 +781,22 @@ def upsample_linear1d_backward(
             output_size, input_size, align_corners, scales.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_linear1d_backward_packet.miss(
-            grad_output, output_size, input_size, align_corners, scales
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_linear1d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    align_corners,
+                    scales.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_linear1d_backward_packet.miss(
+                    grad_output, output_size, input_size, align_corners, scales
+                )
+        else:
+            plan = upsample_linear1d_backward_packet.miss(
+                grad_output, output_size, input_size, align_corners, scales
+            )
     return plan(grad_output, scales)
 
 
@@ -782,9 +873,23 @@ def upsample_bilinear2d_backward(
             output_size, input_size, align_corners, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_bilinear2d_backward_packet.miss(
-            grad_output, output_size, input_size, align_corners, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_bilinear2d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    align_corners,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_bilinear2d_backward_packet.miss(
+                    grad_output, output_size, input_size, align_corners, scales_h, scales_w
+                )
+        else:
+            plan = upsample_bilinear2d_backward_packet.miss(
+                grad_output, output_size, input_size, align_corners, scales_h, scales_w
+            )
     return plan(grad_output, scales_h, scales_w)
 
 
@@ -862,9 +967,23 @@ def upsample_bicubic2d_backward(
             output_size, input_size, align_corners, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_bicubic2d_backward_packet.miss(
-            grad_output, output_size, input_size, align_corners, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_bicubic2d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    align_corners,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_bicubic2d_backward_packet.miss(
+                    grad_output, output_size, input_size, align_corners, scales_h, scales_w
+                )
+        else:
+            plan = upsample_bicubic2d_backward_packet.miss(
+                grad_output, output_size, input_size, align_corners, scales_h, scales_w
+            )
     return plan(grad_output, scales_h, scales_w)
 
 
@@ -941,9 +1060,24 @@ def upsample_trilinear3d_backward(
             output_size, input_size, align_corners, scales_d.__class__, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = upsample_trilinear3d_backward_packet.miss(
-            grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = upsample_trilinear3d_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    align_corners,
+                    scales_d.__class__,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = upsample_trilinear3d_backward_packet.miss(
+                    grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w
+                )
+        else:
+            plan = upsample_trilinear3d_backward_packet.miss(
+                grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w
+            )
     return plan(grad_output, scales_d, scales_h, scales_w)
 
 
@@ -974,9 +1108,23 @@ def _upsample_bilinear2d_aa_backward(
             output_size, input_size, align_corners, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _upsample_bilinear2d_aa_backward_packet.miss(
-            grad_output, output_size, input_size, align_corners, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = _upsample_bilinear2d_aa_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    align_corners,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _upsample_bilinear2d_aa_backward_packet.miss(
+                    grad_output, output_size, input_size, align_corners, scales_h, scales_w
+                )
+        else:
+            plan = _upsample_bilinear2d_aa_backward_packet.miss(
+                grad_output, output_size, input_size, align_corners, scales_h, scales_w
+            )
     return plan(grad_output, scales_h, scales_w)
 
 
@@ -1007,7 +1155,21 @@ def _upsample_bicubic2d_aa_backward(
             output_size, input_size, align_corners, scales_h.__class__, scales_w.__class__
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = _upsample_bicubic2d_aa_backward_packet.miss(
-            grad_output, output_size, input_size, align_corners, scales_h, scales_w
-        )
+        if output_size.__class__ is list or input_size.__class__ is list:
+            try:
+                plan = _upsample_bicubic2d_aa_backward_plans[grad_output._spec][
+                    (tuple(output_size) if output_size.__class__ is list else output_size),
+                    (tuple(input_size) if input_size.__class__ is list else input_size),
+                    align_corners,
+                    scales_h.__class__,
+                    scales_w.__class__,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _upsample_bicubic2d_aa_backward_packet.miss(
+                    grad_output, output_size, input_size, align_corners, scales_h, scales_w
+                )
+        else:
+            plan = _upsample_bicubic2d_aa_backward_packet.miss(
+                grad_output, output_size, input_size, align_corners, scales_h, scales_w
+            )
     return plan(grad_output, scales_h, scales_w)

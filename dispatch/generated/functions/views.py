@@ -625,7 +625,13 @@ def _unsafe_view(
     try:
         plan = _unsafe_view_plans[input._spec][size]
     except (KeyError, AttributeError, TypeError):
-        plan = _unsafe_view_packet.miss(input, size)
+        if size.__class__ is list:
+            try:
+                plan = _unsafe_view_plans[input._spec][tuple(size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = _unsafe_view_packet.miss(input, size)
+        else:
+            plan = _unsafe_view_packet.miss(input, size)
     return plan(input)
 
 
@@ -680,7 +686,17 @@ def as_strided(
     try:
         plan = as_strided_plans[input._spec][size, stride, storage_offset]
     except (KeyError, AttributeError, TypeError):
-        plan = as_strided_packet.miss(input, size, stride, storage_offset)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = as_strided_plans[input._spec][
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    storage_offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = as_strided_packet.miss(input, size, stride, storage_offset)
+        else:
+            plan = as_strided_packet.miss(input, size, stride, storage_offset)
     return plan(input)
 
 
@@ -716,7 +732,13 @@ def permute(
     try:
         plan = permute_plans[input._spec][dims]
     except (KeyError, AttributeError, TypeError):
-        plan = permute_packet.miss(input, dims)
+        if dims.__class__ is list:
+            try:
+                plan = permute_plans[input._spec][tuple(dims)]
+            except (KeyError, AttributeError, TypeError):
+                plan = permute_packet.miss(input, dims)
+        else:
+            plan = permute_packet.miss(input, dims)
     return plan(input)
 
 
@@ -905,7 +927,13 @@ def squeeze(
     try:
         plan = squeeze_plans[input._spec][dim]
     except (KeyError, AttributeError, TypeError):
-        plan = squeeze_packet.miss(input, dim)
+        if dim.__class__ is list:
+            try:
+                plan = squeeze_plans[input._spec][tuple(dim)]
+            except (KeyError, AttributeError, TypeError):
+                plan = squeeze_packet.miss(input, dim)
+        else:
+            plan = squeeze_packet.miss(input, dim)
     return plan(input)
 
 
@@ -1057,7 +1085,13 @@ def reshape(
     try:
         plan = reshape_plans[input._spec][shape]
     except (KeyError, AttributeError, TypeError):
-        plan = reshape_packet.miss(input, shape)
+        if shape.__class__ is list:
+            try:
+                plan = reshape_plans[input._spec][tuple(shape)]
+            except (KeyError, AttributeError, TypeError):
+                plan = reshape_packet.miss(input, shape)
+        else:
+            plan = reshape_packet.miss(input, shape)
     return plan(input)
 
 
@@ -1078,7 +1112,13 @@ def select_backward(
     try:
         plan = select_backward_plans[grad_output._spec][input_sizes, dim, index]
     except (KeyError, AttributeError, TypeError):
-        plan = select_backward_packet.miss(grad_output, input_sizes, dim, index)
+        if input_sizes.__class__ is list:
+            try:
+                plan = select_backward_plans[grad_output._spec][tuple(input_sizes), dim, index]
+            except (KeyError, AttributeError, TypeError):
+                plan = select_backward_packet.miss(grad_output, input_sizes, dim, index)
+        else:
+            plan = select_backward_packet.miss(grad_output, input_sizes, dim, index)
     return plan(grad_output)
 
 
@@ -1101,7 +1141,13 @@ def slice_backward(
     try:
         plan = slice_backward_plans[grad_output._spec][input_sizes, dim, start, end, step]
     except (KeyError, AttributeError, TypeError):
-        plan = slice_backward_packet.miss(grad_output, input_sizes, dim, start, end, step)
+        if input_sizes.__class__ is list:
+            try:
+                plan = slice_backward_plans[grad_output._spec][tuple(input_sizes), dim, start, end, step]
+            except (KeyError, AttributeError, TypeError):
+                plan = slice_backward_packet.miss(grad_output, input_sizes, dim, start, end, step)
+        else:
+            plan = slice_backward_packet.miss(grad_output, input_sizes, dim, start, end, step)
     return plan(grad_output)
 
 
@@ -1121,7 +1167,28 @@ def _as_strided_backward(
     try:
         plan = _as_strided_backward_plans[grad_output._spec][input_sizes, input_strides, size, stride, offset]
     except (KeyError, AttributeError, TypeError):
-        plan = _as_strided_backward_packet.miss(grad_output, input_sizes, input_strides, size, stride, offset)
+        if (
+            input_sizes.__class__ is list
+            or input_strides.__class__ is list
+            or size.__class__ is list
+            or stride.__class__ is list
+        ):
+            try:
+                plan = _as_strided_backward_plans[grad_output._spec][
+                    (tuple(input_sizes) if input_sizes.__class__ is list else input_sizes),
+                    (tuple(input_strides) if input_strides.__class__ is list else input_strides),
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _as_strided_backward_packet.miss(
+                    grad_output, input_sizes, input_strides, size, stride, offset
+                )
+        else:
+            plan = _as_strided_backward_packet.miss(
+                grad_output, input_sizes, input_strides, size, stride, offset
+            )
     return plan(grad_output)
 
 
@@ -1132,7 +1199,16 @@ def _basic_index_backward(grad_output: Tensor, input_sizes: Sequence[int], index
     try:
         plan = _basic_index_backward_plans[grad_output._spec][input_sizes, index]
     except (KeyError, AttributeError, TypeError):
-        plan = _basic_index_backward_packet.miss(grad_output, input_sizes, index)
+        if input_sizes.__class__ is list or index.__class__ is list:
+            try:
+                plan = _basic_index_backward_plans[grad_output._spec][
+                    (tuple(input_sizes) if input_sizes.__class__ is list else input_sizes),
+                    (tuple(index) if index.__class__ is list else index),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _basic_index_backward_packet.miss(grad_output, input_sizes, index)
+        else:
+            plan = _basic_index_backward_packet.miss(grad_output, input_sizes, index)
     return plan(grad_output)
 
 
@@ -1196,7 +1272,13 @@ def diagonal_backward(
     try:
         plan = diagonal_backward_plans[grad_output._spec][input_sizes, offset, dim1, dim2]
     except (KeyError, AttributeError, TypeError):
-        plan = diagonal_backward_packet.miss(grad_output, input_sizes, offset, dim1, dim2)
+        if input_sizes.__class__ is list:
+            try:
+                plan = diagonal_backward_plans[grad_output._spec][tuple(input_sizes), offset, dim1, dim2]
+            except (KeyError, AttributeError, TypeError):
+                plan = diagonal_backward_packet.miss(grad_output, input_sizes, offset, dim1, dim2)
+        else:
+            plan = diagonal_backward_packet.miss(grad_output, input_sizes, offset, dim1, dim2)
     return plan(grad_output)
 
 
@@ -1428,7 +1510,13 @@ def broadcast_to(
     try:
         plan = broadcast_to_plans[input._spec][size]
     except (KeyError, AttributeError, TypeError):
-        plan = broadcast_to_packet.miss(input, size)
+        if size.__class__ is list:
+            try:
+                plan = broadcast_to_plans[input._spec][tuple(size)]
+            except (KeyError, AttributeError, TypeError):
+                plan = broadcast_to_packet.miss(input, size)
+        else:
+            plan = broadcast_to_packet.miss(input, size)
     return plan(input)
 
 
@@ -1478,7 +1566,16 @@ def movedim(
     try:
         plan = movedim_plans[input._spec][source, destination]
     except (KeyError, AttributeError, TypeError):
-        plan = movedim_packet.miss(input, source, destination)
+        if source.__class__ is list or destination.__class__ is list:
+            try:
+                plan = movedim_plans[input._spec][
+                    (tuple(source) if source.__class__ is list else source),
+                    (tuple(destination) if destination.__class__ is list else destination),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = movedim_packet.miss(input, source, destination)
+        else:
+            plan = movedim_packet.miss(input, source, destination)
     return plan(input)
 
 
@@ -1530,7 +1627,16 @@ def moveaxis(
     try:
         plan = moveaxis_plans[input._spec][source, destination]
     except (KeyError, AttributeError, TypeError):
-        plan = moveaxis_packet.miss(input, source, destination)
+        if source.__class__ is list or destination.__class__ is list:
+            try:
+                plan = moveaxis_plans[input._spec][
+                    (tuple(source) if source.__class__ is list else source),
+                    (tuple(destination) if destination.__class__ is list else destination),
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = moveaxis_packet.miss(input, source, destination)
+        else:
+            plan = moveaxis_packet.miss(input, source, destination)
     return plan(input)
 
 
@@ -1774,7 +1880,13 @@ def unflatten(
     try:
         plan = unflatten_plans[input._spec][dim, sizes]
     except (KeyError, AttributeError, TypeError):
-        plan = unflatten_packet.miss(input, dim, sizes)
+        if sizes.__class__ is list:
+            try:
+                plan = unflatten_plans[input._spec][dim, tuple(sizes)]
+            except (KeyError, AttributeError, TypeError):
+                plan = unflatten_packet.miss(input, dim, sizes)
+        else:
+            plan = unflatten_packet.miss(input, dim, sizes)
     return plan(input)
 
 
@@ -1860,7 +1972,13 @@ def split(
     try:
         plan = split_plans[input._spec][split_size, dim]
     except (KeyError, AttributeError, TypeError):
-        plan = split_packet.miss(input, split_size, dim)
+        if split_size.__class__ is list:
+            try:
+                plan = split_plans[input._spec][tuple(split_size), dim]
+            except (KeyError, AttributeError, TypeError):
+                plan = split_packet.miss(input, split_size, dim)
+        else:
+            plan = split_packet.miss(input, split_size, dim)
     return plan(input)
 
 
@@ -1905,7 +2023,13 @@ def split_with_sizes(
     try:
         plan = split_with_sizes_plans[input._spec][split_sizes, dim]
     except (KeyError, AttributeError, TypeError):
-        plan = split_with_sizes_packet.miss(input, split_sizes, dim)
+        if split_sizes.__class__ is list:
+            try:
+                plan = split_with_sizes_plans[input._spec][tuple(split_sizes), dim]
+            except (KeyError, AttributeError, TypeError):
+                plan = split_with_sizes_packet.miss(input, split_sizes, dim)
+        else:
+            plan = split_with_sizes_packet.miss(input, split_sizes, dim)
     return plan(input)
 
 
@@ -2112,5 +2236,15 @@ def as_strided_(
     try:
         plan = as_strided__plans[input._spec][size, stride, storage_offset]
     except (KeyError, AttributeError, TypeError):
-        plan = as_strided__packet.miss(input, size, stride, storage_offset)
+        if size.__class__ is list or stride.__class__ is list:
+            try:
+                plan = as_strided__plans[input._spec][
+                    (tuple(size) if size.__class__ is list else size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    storage_offset,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = as_strided__packet.miss(input, size, stride, storage_offset)
+        else:
+            plan = as_strided__packet.miss(input, size, stride, storage_offset)
     return plan(input)

@@ -101,7 +101,24 @@ class FactoriesMethods:
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_empty_strided_packet.miss_method(self, size, stride, dtype, layout, device, pin_memory)
+            if size.__class__ is list or stride.__class__ is list:
+                try:
+                    plan = new_empty_strided_plans[self._spec][
+                        (tuple(size) if size.__class__ is list else size),
+                        (tuple(stride) if stride.__class__ is list else stride),
+                        dtype,
+                        layout,
+                        device,
+                        pin_memory,
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = new_empty_strided_packet.miss_method(
+                        self, size, stride, dtype, layout, device, pin_memory
+                    )
+            else:
+                plan = new_empty_strided_packet.miss_method(
+                    self, size, stride, dtype, layout, device, pin_memory
+                )
         if requires_grad is not False:
             check_requires_grad("new_empty_strided", requires_grad)
             if requires_grad:
@@ -151,10 +168,13 @@ class FactoriesMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_empty", requires_grad)
@@ -212,10 +232,13 @@ class FactoriesMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_zeros", requires_grad)
@@ -273,10 +296,13 @@ class FactoriesMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_ones", requires_grad)
@@ -345,7 +371,17 @@ class FactoriesMethods:
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
-            plan = new_full_packet.miss_method(self, size, fill_value, dtype, layout, device, pin_memory)
+            if size.__class__ is list:
+                try:
+                    plan = new_full_plans[self._spec][
+                        tuple(size), fill_value.__class__, dtype, layout, device, pin_memory
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = new_full_packet.miss_method(
+                        self, size, fill_value, dtype, layout, device, pin_memory
+                    )
+            else:
+                plan = new_full_packet.miss_method(self, size, fill_value, dtype, layout, device, pin_memory)
         if requires_grad is not False:
             check_requires_grad("new_full", requires_grad)
             if requires_grad:

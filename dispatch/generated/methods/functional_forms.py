@@ -85,5 +85,16 @@ class FunctionalFormsMethods:
         try:
             plan = as_strided_scatter_plans[self._spec][src._spec, size, stride, storage_offset]
         except (KeyError, AttributeError, TypeError):
-            plan = as_strided_scatter_packet.miss_method(self, src, size, stride, storage_offset)
+            if size.__class__ is list or stride.__class__ is list:
+                try:
+                    plan = as_strided_scatter_plans[self._spec][
+                        src._spec,
+                        (tuple(size) if size.__class__ is list else size),
+                        (tuple(stride) if stride.__class__ is list else stride),
+                        storage_offset,
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = as_strided_scatter_packet.miss_method(self, src, size, stride, storage_offset)
+            else:
+                plan = as_strided_scatter_packet.miss_method(self, src, size, stride, storage_offset)
         return plan(self, src)

@@ -728,10 +728,13 @@ class IndexingMethods:
             if len(sizes) < 2:
                 if not sizes:
                     dims = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    dims = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        dims = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        dims = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        dims = sizes[0]
         if modes:
             return flip_packet.call_method_parameters(self, dims)
         try:
@@ -764,7 +767,16 @@ class IndexingMethods:
         try:
             plan = roll_plans[self._spec][shifts, dims]
         except (KeyError, AttributeError, TypeError):
-            plan = roll_packet.miss_method(self, shifts, dims)
+            if shifts.__class__ is list or dims.__class__ is list:
+                try:
+                    plan = roll_plans[self._spec][
+                        (tuple(shifts) if shifts.__class__ is list else shifts),
+                        (tuple(dims) if dims.__class__ is list else dims),
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = roll_packet.miss_method(self, shifts, dims)
+            else:
+                plan = roll_packet.miss_method(self, shifts, dims)
         return plan(self)
 
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
@@ -773,7 +785,13 @@ class IndexingMethods:
         try:
             plan = rot90_plans[self._spec][k, dims]
         except (KeyError, AttributeError, TypeError):
-            plan = rot90_packet.miss_method(self, k, dims)
+            if dims.__class__ is list:
+                try:
+                    plan = rot90_plans[self._spec][k, tuple(dims)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = rot90_packet.miss_method(self, k, dims)
+            else:
+                plan = rot90_packet.miss_method(self, k, dims)
         return plan(self)
 
     def repeat(self, *sizes: int | Sequence[int], repeats: Sequence[int] | None = None) -> Tensor:
@@ -810,10 +828,13 @@ class IndexingMethods:
             if len(sizes) < 2:
                 if not sizes:
                     repeats = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    repeats = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        repeats = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        repeats = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        repeats = sizes[0]
         if modes:
             return repeat_packet.call_method_parameters(self, repeats)
         try:
@@ -844,10 +865,13 @@ class IndexingMethods:
             if len(sizes) < 2:
                 if not sizes:
                     dims = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    dims = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        dims = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        dims = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        dims = sizes[0]
         if modes:
             return tile_packet.call_method_parameters(self, dims)
         try:

@@ -94,7 +94,13 @@ class ReductionMethods:
         try:
             plan = sum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = sum_packet.miss_method(self, dim, keepdim, dtype)
+            if dim.__class__ is list:
+                try:
+                    plan = sum_plans[self._spec][tuple(dim), keepdim, dtype]
+                except (KeyError, AttributeError, TypeError):
+                    plan = sum_packet.miss_method(self, dim, keepdim, dtype)
+            else:
+                plan = sum_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def mean(
@@ -115,7 +121,13 @@ class ReductionMethods:
         try:
             plan = mean_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = mean_packet.miss_method(self, dim, keepdim, dtype)
+            if dim.__class__ is list:
+                try:
+                    plan = mean_plans[self._spec][tuple(dim), keepdim, dtype]
+                except (KeyError, AttributeError, TypeError):
+                    plan = mean_packet.miss_method(self, dim, keepdim, dtype)
+            else:
+                plan = mean_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def prod(
@@ -151,7 +163,13 @@ class ReductionMethods:
         try:
             plan = amax_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = amax_packet.miss_method(self, dim, keepdim)
+            if dim.__class__ is list:
+                try:
+                    plan = amax_plans[self._spec][tuple(dim), keepdim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = amax_packet.miss_method(self, dim, keepdim)
+            else:
+                plan = amax_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def amin(
@@ -166,7 +184,13 @@ class ReductionMethods:
         try:
             plan = amin_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = amin_packet.miss_method(self, dim, keepdim)
+            if dim.__class__ is list:
+                try:
+                    plan = amin_plans[self._spec][tuple(dim), keepdim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = amin_packet.miss_method(self, dim, keepdim)
+            else:
+                plan = amin_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def aminmax(
@@ -207,7 +231,13 @@ class ReductionMethods:
         try:
             plan = hash_tensor_plans[self._spec][dim, keepdim, mode]
         except (KeyError, AttributeError, TypeError):
-            plan = hash_tensor_packet.miss_method(self, dim, keepdim, mode)
+            if dim.__class__ is list:
+                try:
+                    plan = hash_tensor_plans[self._spec][tuple(dim), keepdim, mode]
+                except (KeyError, AttributeError, TypeError):
+                    plan = hash_tensor_packet.miss_method(self, dim, keepdim, mode)
+            else:
+                plan = hash_tensor_packet.miss_method(self, dim, keepdim, mode)
         return plan(self)
 
     def max(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
@@ -288,7 +318,13 @@ class ReductionMethods:
         try:
             plan = any_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = any_packet.miss_method(self, dim, keepdim)
+            if dim.__class__ is list:
+                try:
+                    plan = any_plans[self._spec][tuple(dim), keepdim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = any_packet.miss_method(self, dim, keepdim)
+            else:
+                plan = any_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def all(
@@ -307,7 +343,13 @@ class ReductionMethods:
         try:
             plan = all_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = all_packet.miss_method(self, dim, keepdim)
+            if dim.__class__ is list:
+                try:
+                    plan = all_plans[self._spec][tuple(dim), keepdim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = all_packet.miss_method(self, dim, keepdim)
+            else:
+                plan = all_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def count_nonzero(self, dim: Sequence[int] | int | None = NOT_GIVEN, axis: Any = None) -> Tensor:
@@ -318,7 +360,13 @@ class ReductionMethods:
         try:
             plan = count_nonzero_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = count_nonzero_packet.miss_method(self, dim)
+            if dim.__class__ is list:
+                try:
+                    plan = count_nonzero_plans[self._spec][tuple(dim)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = count_nonzero_packet.miss_method(self, dim)
+            else:
+                plan = count_nonzero_packet.miss_method(self, dim)
         return plan(self)
 
     def var(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -369,7 +417,13 @@ class ReductionMethods:
         try:
             plan = logsumexp_plans[self._spec][dim, keepdim]
         except (KeyError, AttributeError, TypeError):
-            plan = logsumexp_packet.miss_method(self, dim, keepdim)
+            if dim.__class__ is list:
+                try:
+                    plan = logsumexp_plans[self._spec][tuple(dim), keepdim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = logsumexp_packet.miss_method(self, dim, keepdim)
+            else:
+                plan = logsumexp_packet.miss_method(self, dim, keepdim)
         return plan(self)
 
     def cumsum(

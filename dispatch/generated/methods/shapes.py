@@ -131,7 +131,13 @@ class ShapesMethods:
         try:
             plan = unsafe_split_with_sizes_plans[self._spec][split_sizes, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = unsafe_split_with_sizes_packet.miss_method(self, split_sizes, dim)
+            if split_sizes.__class__ is list:
+                try:
+                    plan = unsafe_split_with_sizes_plans[self._spec][tuple(split_sizes), dim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = unsafe_split_with_sizes_packet.miss_method(self, split_sizes, dim)
+            else:
+                plan = unsafe_split_with_sizes_packet.miss_method(self, split_sizes, dim)
         return plan(self)
 
     def diag(self, diagonal: int = 0) -> Tensor:
@@ -206,10 +212,13 @@ class ShapesMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             return sum_to_size_packet.call_method_parameters(self, size)
         try:

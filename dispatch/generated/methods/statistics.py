@@ -58,7 +58,13 @@ class StatisticsMethods:
         try:
             plan = nansum_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = nansum_packet.miss_method(self, dim, keepdim, dtype)
+            if dim.__class__ is list:
+                try:
+                    plan = nansum_plans[self._spec][tuple(dim), keepdim, dtype]
+                except (KeyError, AttributeError, TypeError):
+                    plan = nansum_packet.miss_method(self, dim, keepdim, dtype)
+            else:
+                plan = nansum_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def nanmean(
@@ -79,7 +85,13 @@ class StatisticsMethods:
         try:
             plan = nanmean_plans[self._spec][dim, keepdim, dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = nanmean_packet.miss_method(self, dim, keepdim, dtype)
+            if dim.__class__ is list:
+                try:
+                    plan = nanmean_plans[self._spec][tuple(dim), keepdim, dtype]
+                except (KeyError, AttributeError, TypeError):
+                    plan = nanmean_packet.miss_method(self, dim, keepdim, dtype)
+            else:
+                plan = nanmean_packet.miss_method(self, dim, keepdim, dtype)
         return plan(self)
 
     def quantile(

@@ -79,10 +79,13 @@ class StorageMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             return resize__packet.call_method_parameters(self, size, memory_format)
         try:
@@ -166,7 +169,18 @@ class StorageMethods:
                 stride,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = set__packet.miss_method(self, source, storage_offset, size, stride)
+            if size.__class__ is list or stride.__class__ is list:
+                try:
+                    plan = set__plans[self._spec][
+                        (cls if cls is float or cls is int else None if source is None else source._spec),
+                        storage_offset,
+                        (tuple(size) if size.__class__ is list else size),
+                        (tuple(stride) if stride.__class__ is list else stride),
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = set__packet.miss_method(self, source, storage_offset, size, stride)
+            else:
+                plan = set__packet.miss_method(self, source, storage_offset, size, stride)
         return plan(self, source)
 
     def is_set_to(self, tensor: Tensor) -> bool:

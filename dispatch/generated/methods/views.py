@@ -167,10 +167,13 @@ class ViewsMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes or dtype is not None:
             return view_packet.call_method_parameters(self, size, dtype)
         try:
@@ -187,7 +190,17 @@ class ViewsMethods:
         try:
             plan = as_strided_plans[self._spec][size, stride, storage_offset]
         except (KeyError, AttributeError, TypeError):
-            plan = as_strided_packet.miss_method(self, size, stride, storage_offset)
+            if size.__class__ is list or stride.__class__ is list:
+                try:
+                    plan = as_strided_plans[self._spec][
+                        (tuple(size) if size.__class__ is list else size),
+                        (tuple(stride) if stride.__class__ is list else stride),
+                        storage_offset,
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = as_strided_packet.miss_method(self, size, stride, storage_offset)
+            else:
+                plan = as_strided_packet.miss_method(self, size, stride, storage_offset)
         return plan(self)
 
     def _strided_from(self, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
@@ -197,7 +210,17 @@ class ViewsMethods:
         try:
             plan = _strided_from_plans[self._spec][size, stride, offset]
         except (KeyError, AttributeError, TypeError):
-            plan = _strided_from_packet.miss_method(self, size, stride, offset)
+            if size.__class__ is list or stride.__class__ is list:
+                try:
+                    plan = _strided_from_plans[self._spec][
+                        (tuple(size) if size.__class__ is list else size),
+                        (tuple(stride) if stride.__class__ is list else stride),
+                        offset,
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = _strided_from_packet.miss_method(self, size, stride, offset)
+            else:
+                plan = _strided_from_packet.miss_method(self, size, stride, offset)
         return plan(self)
 
     def expand(
@@ -239,10 +262,13 @@ class ViewsMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             return expand_packet.call_method_parameters(self, size, implicit)
         try:
@@ -257,10 +283,13 @@ class ViewsMethods:
             if len(sizes) < 2:
                 if not sizes:
                     dims = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    dims = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        dims = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        dims = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        dims = sizes[0]
         if modes:
             return permute_packet.call_method_parameters(self, dims)
         try:
@@ -359,7 +388,13 @@ class ViewsMethods:
         try:
             plan = squeeze_plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = squeeze_packet.miss_method(self, dim)
+            if dim.__class__ is list:
+                try:
+                    plan = squeeze_plans[self._spec][tuple(dim)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = squeeze_packet.miss_method(self, dim)
+            else:
+                plan = squeeze_packet.miss_method(self, dim)
         return plan(self)
 
     def unsqueeze(self, dim: int = REQUIRED, axis: Any = None) -> Tensor:
@@ -397,10 +432,13 @@ class ViewsMethods:
             if len(sizes) < 2:
                 if not sizes:
                     shape = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    shape = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        shape = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        shape = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        shape = sizes[0]
         if modes:
             return reshape_packet.call_method_parameters(self, shape)
         try:
@@ -426,7 +464,13 @@ class ViewsMethods:
         try:
             plan = _basic_index_plans[self._spec][index]
         except (KeyError, AttributeError, TypeError):
-            plan = _basic_index_packet.miss_method(self, index)
+            if index.__class__ is list:
+                try:
+                    plan = _basic_index_plans[self._spec][tuple(index)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = _basic_index_packet.miss_method(self, index)
+            else:
+                plan = _basic_index_packet.miss_method(self, index)
         return plan(self)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -602,10 +646,13 @@ class ViewsMethods:
             if len(sizes) < 2:
                 if not sizes:
                     size = REQUIRED
-                elif sizes[0].__class__ is not int and (
-                    sizes[0].__class__ is tuple or not hasattr(sizes[0], "__index__")
-                ):
-                    size = sizes[0]
+                elif sizes[0].__class__ is not int:
+                    if sizes[0].__class__ is tuple:
+                        size = sizes[0]
+                    elif sizes[0].__class__ is list:
+                        size = tuple(sizes[0])
+                    elif not hasattr(sizes[0], "__index__"):
+                        size = sizes[0]
         if modes:
             return broadcast_to_packet.call_method_parameters(self, size)
         try:
@@ -620,7 +667,16 @@ class ViewsMethods:
         try:
             plan = movedim_plans[self._spec][source, destination]
         except (KeyError, AttributeError, TypeError):
-            plan = movedim_packet.miss_method(self, source, destination)
+            if source.__class__ is list or destination.__class__ is list:
+                try:
+                    plan = movedim_plans[self._spec][
+                        (tuple(source) if source.__class__ is list else source),
+                        (tuple(destination) if destination.__class__ is list else destination),
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = movedim_packet.miss_method(self, source, destination)
+            else:
+                plan = movedim_packet.miss_method(self, source, destination)
         return plan(self)
 
     def moveaxis(self, source: Sequence[int] | int, destination: Sequence[int] | int) -> Tensor:
@@ -629,7 +685,16 @@ class ViewsMethods:
         try:
             plan = moveaxis_plans[self._spec][source, destination]
         except (KeyError, AttributeError, TypeError):
-            plan = moveaxis_packet.miss_method(self, source, destination)
+            if source.__class__ is list or destination.__class__ is list:
+                try:
+                    plan = moveaxis_plans[self._spec][
+                        (tuple(source) if source.__class__ is list else source),
+                        (tuple(destination) if destination.__class__ is list else destination),
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = moveaxis_packet.miss_method(self, source, destination)
+            else:
+                plan = moveaxis_packet.miss_method(self, source, destination)
         return plan(self)
 
     def swapaxes(self, axis0: int, axis1: int) -> Tensor:
@@ -687,7 +752,13 @@ class ViewsMethods:
         try:
             plan = unflatten_plans[self._spec][dim, sizes]
         except (KeyError, AttributeError, TypeError):
-            plan = unflatten_packet.miss_method(self, dim, sizes)
+            if sizes.__class__ is list:
+                try:
+                    plan = unflatten_plans[self._spec][dim, tuple(sizes)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = unflatten_packet.miss_method(self, dim, sizes)
+            else:
+                plan = unflatten_packet.miss_method(self, dim, sizes)
         return plan(self)
 
     def ravel(self) -> Tensor:
@@ -707,7 +778,13 @@ class ViewsMethods:
         try:
             plan = split_plans[self._spec][split_size, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = split_packet.miss_method(self, split_size, dim)
+            if split_size.__class__ is list:
+                try:
+                    plan = split_plans[self._spec][tuple(split_size), dim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = split_packet.miss_method(self, split_size, dim)
+            else:
+                plan = split_packet.miss_method(self, split_size, dim)
         return plan(self)
 
     def split_with_sizes(
@@ -722,7 +799,13 @@ class ViewsMethods:
         try:
             plan = split_with_sizes_plans[self._spec][split_sizes, dim]
         except (KeyError, AttributeError, TypeError):
-            plan = split_with_sizes_packet.miss_method(self, split_sizes, dim)
+            if split_sizes.__class__ is list:
+                try:
+                    plan = split_with_sizes_plans[self._spec][tuple(split_sizes), dim]
+                except (KeyError, AttributeError, TypeError):
+                    plan = split_with_sizes_packet.miss_method(self, split_sizes, dim)
+            else:
+                plan = split_with_sizes_packet.miss_method(self, split_sizes, dim)
         return plan(self)
 
     def chunk(self, chunks: int, dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
@@ -771,7 +854,17 @@ class ViewsMethods:
         try:
             plan = as_strided__plans[self._spec][size, stride, storage_offset]
         except (KeyError, AttributeError, TypeError):
-            plan = as_strided__packet.miss_method(self, size, stride, storage_offset)
+            if size.__class__ is list or stride.__class__ is list:
+                try:
+                    plan = as_strided__plans[self._spec][
+                        (tuple(size) if size.__class__ is list else size),
+                        (tuple(stride) if stride.__class__ is list else stride),
+                        storage_offset,
+                    ]
+                except (KeyError, AttributeError, TypeError):
+                    plan = as_strided__packet.miss_method(self, size, stride, storage_offset)
+            else:
+                plan = as_strided__packet.miss_method(self, size, stride, storage_offset)
         return plan(self)
 
     def squeeze_(self, dim: int | Sequence[int] = NOT_GIVEN, axis: Any = None) -> Tensor:
@@ -817,7 +910,13 @@ class ViewsMethods:
         try:
             plan = squeeze__plans[self._spec][dim]
         except (KeyError, AttributeError, TypeError):
-            plan = squeeze__packet.miss_method(self, dim)
+            if dim.__class__ is list:
+                try:
+                    plan = squeeze__plans[self._spec][tuple(dim)]
+                except (KeyError, AttributeError, TypeError):
+                    plan = squeeze__packet.miss_method(self, dim)
+            else:
+                plan = squeeze__packet.miss_method(self, dim)
         return plan(self)
 
     def swapaxes_(self, axis0: int, axis1: int) -> Tensor:
