@@ -172,6 +172,7 @@ from .dispatch.functions.foreach import FOREACH as _FOREACH
 from .dispatch.functions.low_rank import lu as lu
 from .dispatch.functions.low_rank import pca_lowrank as pca_lowrank
 from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank
+from .dispatch.functions.process_state import *
 from .dispatch.functions.queries import *
 from .dispatch.functions.symbolic_numbers import *
 from .dispatch.functions.variadic import *
@@ -187,24 +188,34 @@ perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
     from . import _dynamo as _dynamo
     from . import ao as ao
+    from . import cpu as cpu
     from . import distributed as distributed
     from . import distributions as distributions
+    from . import futures as futures
     from . import fx as fx
     from . import hub as hub
     from . import jit as jit
+    from . import mps as mps
     from . import multiprocessing as multiprocessing
     from . import onnx as onnx
     from . import random as random
     from . import signal as signal
+    from . import storage as storage
     from . import testing as testing
     from . import triton_kernels as triton_kernels
     from . import types as types
+    from . import xpu as xpu
 else:
     _dynamo = _LazyModule(f"{__package__}._dynamo")
     ao = _LazyModule(f"{__package__}.ao")
     distributed = _LazyModule(f"{__package__}.distributed")
     distributions = _LazyModule(f"{__package__}.distributions")
     fx = _LazyModule(f"{__package__}.fx")
+    cpu = _LazyModule(f"{__package__}.cpu")
+    futures = _LazyModule(f"{__package__}.futures")
+    mps = _LazyModule(f"{__package__}.mps")
+    storage = _LazyModule(f"{__package__}.storage")
+    xpu = _LazyModule(f"{__package__}.xpu")
     hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
     testing = _LazyModule(f"{__package__}.testing")

@@ -3,6 +3,7 @@ from .generated.methods import TensorMethods
 from .methods.autograd import AutogradMethods
 from .methods.casts import CastMethods
 from .methods.conversions import ConversionMethods
+from .methods.former import FormerMethods
 from .methods.interchange import InterchangeMethods
 from .methods.names import NamedMethods
 from .methods.python_elementwise import PythonElementwiseMethods
@@ -27,6 +28,7 @@ class Tensor(
     PythonElementwiseMethods,
     UniqueMethods,
     TypeMethods,
+    FormerMethods,
     TensorMethods,
     TensorImpl,
     metaclass=TensorMeta,

@@ -31,7 +31,7 @@ def call_deprecated(
         if bound is None:
             continue
         values = dict(zip([a.name for a in schema.arguments], bound, strict=True))
-        if (text, method) not in _told:
+        if _always[0] or (text, method) not in _told:
             _told.add((text, method))
             _warn(packet, schema, "out" in named, method)
         (_, first), *others = meant
@@ -52,6 +52,38 @@ def _schema(text: str, method: bool) -> FunctionSchema:
         in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
         schema = schema.replaced(arguments=tuple(in_order))
     return schema
+
+
+_always = [False]
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Have warnings that are given once be given each time, or once again (`torch.set_warn_always`).
+
+    Args:
+        b: Whether each time.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.set_warn_always(True); tt.is_warn_always_enabled()
+        True
+        >>> tt.set_warn_always(False)
+    """
+    _always[0] = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """Whether warnings are given each time (`torch.is_warn_always_enabled`).
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.is_warn_always_enabled()
+        False
+    """
+    return _always[0]
 
 
 _told: set[tuple[str, bool]] = set()

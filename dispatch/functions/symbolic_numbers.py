@@ -67,6 +67,12 @@ class SymBool(_Symbolic):
 def sym_int(a: Any) -> int:
     """`int` of a number, rounded towards zero (`torch.sym_int`).
 
+    Args:
+        a: A number.
+
+    Returns:
+        An integer.
+
     Example:
         >>> import triten as tt
         >>> tt.sym_int(-3.7)
@@ -79,6 +85,12 @@ def sym_int(a: Any) -> int:
 def sym_float(a: Any) -> float:
     """`float` of a number (`torch.sym_float`).
 
+    Args:
+        a: A number.
+
+    Returns:
+        A float.
+
     Example:
         >>> import triten as tt
         >>> tt.sym_float(3)
@@ -90,6 +102,13 @@ def sym_float(a: Any) -> float:
 @overridable
 def sym_max(a: Any, b: Any) -> Any:
     """The greater one of two numbers, a float if either is one (`torch.sym_max`).
+
+    Args:
+        a: A number.
+        b: Another.
+
+    Returns:
+        One of them.
 
     Example:
         >>> import triten as tt
@@ -104,6 +123,13 @@ def sym_max(a: Any, b: Any) -> Any:
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller one of two numbers, a float if either is one (`torch.sym_min`).
 
+    Args:
+        a: A number.
+        b: Another.
+
+    Returns:
+        One of them.
+
     Example:
         >>> import triten as tt
         >>> tt.sym_min(3, 2), tt.sym_min(3.0, 2)
@@ -117,6 +143,12 @@ def sym_min(a: Any, b: Any) -> Any:
 def sym_not(a: Any) -> bool:
     """Whether a condition does not hold (`torch.sym_not`).
 
+    Args:
+        a: A condition.
+
+    Returns:
+        A bool.
+
     Example:
         >>> import triten as tt
         >>> tt.sym_not(2 > 1)
@@ -128,6 +160,14 @@ def sym_not(a: Any) -> bool:
 @overridable
 def sym_ite(b: bool, t: Value, f: Value) -> Value:
     """`t` if `b` holds, else `f` (`torch.sym_ite`).
+
+    Args:
+        b: A bool.
+        t: Any value.
+        f: One of the same type.
+
+    Returns:
+        `t` or `f`.
 
     Raises:
         AssertionError: `b` is no bool, or `t` and `f` are not of one type.
@@ -148,6 +188,12 @@ def sym_ite(b: bool, t: Value, f: Value) -> Value:
 def sym_sqrt(a: Any) -> float:
     """The square root of a number (`torch.sym_sqrt`).
 
+    Args:
+        a: A number.
+
+    Returns:
+        A float.
+
     Raises:
         ValueError: `a` is negative.
 
@@ -162,6 +208,12 @@ def sym_sqrt(a: Any) -> float:
 @overridable
 def sym_sum(args: Iterable[Any]) -> Any:
     """The sum of numbers (`torch.sym_sum`).
+
+    Args:
+        args: Numbers.
+
+    Returns:
+        Their sum, 0 for none.
 
     Example:
         >>> import triten as tt

@@ -10,6 +10,7 @@ from ..tensor import Tensor
 from .autograd import AutogradMethods
 from .casts import CastMethods
 from .conversions import ConversionMethods
+from .former import FormerMethods
 from .interchange import InterchangeMethods
 from .names import NamedMethods
 from .python_elementwise import PythonElementwiseMethods
@@ -33,6 +34,7 @@ MIXINS: tuple[type, ...] = (
     PythonElementwiseMethods,
     UniqueMethods,
     TypeMethods,
+    FormerMethods,
 )
 """What `Tensor` gets its methods from, the first of a name counting; all come before the generated ones."""
 

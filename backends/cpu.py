@@ -1,0 +1,32 @@
+"""What the host's processor can do (`torch.backends.cpu`)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__all__ = ["get_cpu_capability"]
+
+
+def instruction_sets() -> dict[str, bool]:
+    """The sets of instructions that NumPy knows of, by their names in small letters, and whether there is each."""
+    features = import_module("numpy._core._multiarray_umath").__cpu_features__
+    return {name.lower(): bool(there) for name, there in features.items()}
+
+
+def get_cpu_capability() -> str:
+    """The widest instructions of the processor (`torch.backends.cpu.get_cpu_capability`).
+
+    Returns:
+        ``"AVX512"``, ``"AVX2"``, or ``"DEFAULT"`` for others.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "DEFAULT")
+        True
+    """
+    there = instruction_sets()
+    if all(there.get(name) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl")) or there.get(
+        "avx512_skx"
+    ):
+        return "AVX512"
+    return "AVX2" if there.get("avx2") and there.get("fma3") else "DEFAULT"

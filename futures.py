@@ -1,0 +1,56 @@
+"""`tt.futures`: values that will be there later (`torch.futures`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from .jit._futures import Future
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+
+def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
+    """A future of several, which is completed when all of them are (`torch.futures.collect_all`).
+
+    Args:
+        futures: those to wait for, in the order of the result.
+
+    Example:
+        >>> import triten as tt
+        >>> one, two = tt.futures.Future(), tt.futures.Future()
+        >>> both = tt.futures.collect_all([one, two])
+        >>> one.set_result(1); two.set_result(2)
+        >>> [each.value() for each in both.wait()]
+        [1, 2]
+    """
+    found: Future[list[Future[Any]]] = Future()
+    several = list(futures)
+    waiting = {index for index, _ in enumerate(several)}
+    if not several:
+        found.set_result([])
+
+    def completed(index: int) -> None:
+        # Each number leaves once, and whoever takes the last one completes the result.
+        waiting.discard(index)
+        if not waiting:
+            with suppress(RuntimeError):  # of the second thread that saw the last ones leave
+                found.set_result(several)
+
+    for index, future in enumerate(several):
+        future.add_done_callback(lambda _, index=index: completed(index))  # type: ignore[misc]
+    return found
+
+
+def wait_all(futures: Sequence[Future[Any]]) -> list[Any]:
+    """The values of several, once they are all there (`torch.futures.wait_all`). Raises the first error among them.
+
+    Example:
+        >>> import triten as tt
+        >>> later = tt.futures.Future()
+        >>> twice = later.then(lambda done: 2 * done.value())
+        >>> later.set_result(4); tt.futures.wait_all([later, twice])
+        [4, 8]
+    """
+    return [future.wait() for future in collect_all(futures).wait()]

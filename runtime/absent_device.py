@@ -1,0 +1,60 @@
+"""The namespace of a kind of device that there is none of, made from a table: `tt.xpu`, `tt.mps`.
+
+Programs ask such a namespace whether it is available, and go on with another one. Its functions answer as PyTorch's do
+on a machine without the device: some with a value, the others with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+
+def absent_device(
+    module: str, error: Callable[[str], Exception], answers: Mapping[str, Any], refused: str, classes: str
+) -> dict[str, Any]:
+    """What stands in the module of a kind of device that is not there.
+
+    Args:
+        module: the module's ``__name__``.
+        error: makes the exception that a function of a name raises.
+        answers: what functions return, by name; each is made anew from a class.
+        refused: names of functions that raise, separated by spaces.
+        classes: names of classes whose construction raises.
+
+    Returns:
+        The functions and classes by name, and ``__all__``.
+
+    Example:
+        >>> from triten.runtime.absent_device import absent_device
+        >>> answers = {"device_count": 0}
+        >>> names = absent_device("tpu", lambda name: RuntimeError(f"no TPU: {name}"), answers, "init", "Event")
+        >>> names["device_count"](), names["__all__"]
+        (0, ['Event', 'device_count', 'init'])
+    """
+    found: dict[str, Any] = {name: _answering(value) for name, value in answers.items()}
+    found |= {name: _refusing(name, error) for name in refused.split()}
+    for name, function in found.items():
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = module
+    for name in classes.split():
+        refuse = _refusing(name, error)
+        found[name] = type(name, (), {"__module__": module, "__new__": refuse, "__doc__": refuse.__doc__})
+    return {**found, "__all__": sorted(found)}
+
+
+def _answering(value: Any) -> Callable[..., Any]:
+    def answer(*args: Any, **named: Any) -> Any:
+        return value() if isinstance(value, type) else value
+
+    shown = value() if isinstance(value, type) else value
+    answer.__doc__ = f"{shown!r}: there is no such device."
+    return answer
+
+
+def _refusing(name: str, error: Callable[[str], Exception]) -> Callable[..., NoReturn]:
+    def refuse(*args: Any, **named: Any) -> NoReturn:
+        raise error(name)
+
+    refuse.__doc__ = f"Raises {type(error(name)).__name__}: there is no such device."
+    return refuse
