@@ -33,6 +33,10 @@ from . import serialization as serialization
 from . import special as special
 from . import utils as utils
 from . import version as version
+from .accelerator import Event as Event
+from .accelerator import Stream as Stream
+from .accelerator import get_device_module as get_device_module
+from .amp.grad_scaler import GradScaler as GradScaler
 from .compiler import compile as compile
 from .dispatch import load as _load
 from .dispatch.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled

@@ -11,22 +11,30 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from . import cuda as _cuda
 from .runtime.device import DeviceLike
 from .runtime.device import device as _Device
+from .runtime.scalar_type import ALL as _ALL_DTYPES
+from .runtime.traceback_filter import api_boundary as _api_boundary
 
 if TYPE_CHECKING:
-    from .runtime.cuda.stream import Stream
+    from .runtime.cuda.stream import Stream as _CudaStream
 
 __all__ = [
     "current_accelerator",
+    "current_device_idx",
     "current_device_index",
     "current_stream",
     "device_count",
     "device_index",
     "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
     "get_memory_info",
     "is_available",
     "max_memory_allocated",
@@ -36,6 +44,7 @@ __all__ = [
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_device_idx",
     "set_device_index",
     "set_stream",
     "synchronize",
@@ -89,12 +98,12 @@ def synchronize(device: DeviceLike = None, /) -> None:
     _cuda.synchronize(_index_of(device))
 
 
-def current_stream(device: DeviceLike = None, /) -> Stream:
+def current_stream(device: DeviceLike = None, /) -> _CudaStream:
     """The current stream of a device (`torch.accelerator.current_stream`)."""
     return _cuda.current_stream(_index_of(device))
 
 
-def set_stream(stream: Stream) -> None:
+def set_stream(stream: _CudaStream) -> None:
     """Make a stream the current one of its device, and that device the current one (`torch.accelerator.set_stream`)."""
     _cuda.set_stream(stream)
 
@@ -160,3 +169,146 @@ def reset_accumulated_memory_stats(device: DeviceLike = None, /) -> None:
 def reset_peak_memory_stats(device: DeviceLike = None, /) -> None:
     """Set the peaks to what there is now (`torch.accelerator.reset_peak_memory_stats`)."""
     _cuda.reset_peak_memory_stats(_index_of(device))
+
+
+def current_device_idx() -> int:
+    """`current_device_index` by its former name (`torch.accelerator.current_device_idx`)."""
+    return current_device_index()
+
+
+def set_device_idx(device: DeviceLike, /) -> None:
+    """`set_device_index` by its former name (`torch.accelerator.set_device_idx`)."""
+    set_device_index(device)
+
+
+def get_device_capability(device: DeviceLike = None, /) -> dict[str, Any]:
+    """What a device can compute with (`torch.accelerator.get_device_capability`).
+
+    Returns:
+        ``supported_dtypes``, a set of dtypes.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+    _index_of(device)
+    return {"supported_dtypes": set(_ALL_DTYPES)}
+
+
+def empty_host_cache() -> None:
+    """Give pinned memory that no tensor uses back (`torch.accelerator.empty_host_cache`).
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+    _index_of(None)
+    from .runtime.cuda.memory.pinned import PINNED_ALLOCATOR
+
+    PINNED_ALLOCATOR.empty_cache()
+
+
+_ROOT = __name__.rpartition(".")[0]
+
+
+class _ByDevice(type):
+    """The class of `Stream` and `Event`, whose instances are those of any device."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        # A module that is not imported has no instances.
+        modules = [
+            sys.modules.get(f"{_ROOT}.{each}") for each in (f"runtime.cuda.{cls.__name__.lower()}", "cpu")
+        ]
+        return any(isinstance(instance, getattr(each, cls.__name__)) for each in modules if each is not None)
+
+
+class Stream(metaclass=_ByDevice):
+    """A stream of a device, whatever its kind (`torch.Stream`): a `tt.cuda.Stream`, or a `tt.cpu.Stream`.
+
+    Args:
+        device: the device; by default the accelerator, or the CPU where there is none.
+        priority: 0 or below; lower numbers run first.
+
+    Raises:
+        RuntimeError: the device has no streams.
+
+    Example:
+        >>> import triten as tt
+        >>> isinstance(tt.Stream("cpu"), tt.Stream), isinstance(tt.cpu.Stream(), tt.Stream)
+        (True, True)
+    """
+
+    def __new__(cls, device: DeviceLike = None, *, priority: int = 0) -> Any:
+        where = _asked(device)
+        if where.type == "cuda":
+            return _cuda.Stream(where, priority)
+        from . import cpu
+
+        return cpu.Stream(priority)
+
+
+class Event(metaclass=_ByDevice):
+    """An event of a device, whatever its kind (`torch.Event`): a `tt.cuda.Event`, or a `tt.cpu.Event`.
+
+    Args:
+        device: the device; by default the accelerator, or the CPU where there is none.
+        enable_timing: whether `elapsed_time` may be asked for.
+        blocking: whether a thread that waits sleeps.
+        interprocess: whether other processes may know it.
+
+    Raises:
+        RuntimeError: the device has no events.
+
+    Example:
+        >>> import triten as tt
+        >>> event = tt.Event("cpu"); event.record(); event.query()
+        True
+    """
+
+    def __new__(
+        cls,
+        device: DeviceLike = None,
+        *,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+    ) -> Any:
+        where = _asked(device)
+        if where.type == "cuda":
+            return _cuda.Event(enable_timing, blocking, interprocess)
+        from . import cpu
+
+        return cpu.Event()
+
+
+def _asked(device: DeviceLike) -> _Device:
+    """The device of a stream or an event. Raises RuntimeError for one of a kind that has none."""
+    found = current_accelerator() or _Device("cpu") if device is None else _Device(device)
+    if found.type not in ("cpu", "cuda"):
+        raise RuntimeError(f"triten has no streams and events for {found.type} devices")
+    return found
+
+
+@_api_boundary
+def get_device_module(device: DeviceLike = None) -> ModuleType:
+    """The namespace of a kind of device (`torch.get_device_module`).
+
+    Args:
+        device: A device or its kind; by default the accelerator's, or the CPU's where there is none.
+
+    Returns:
+        `tt.cuda`, `tt.cpu` or another module.
+
+    Raises:
+        RuntimeError: There is none of this kind.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.get_device_module("cuda") is tt.cuda, tt.get_device_module("cpu").__name__
+        (True, 'triten.cpu')
+    """
+    kind = (current_accelerator() or _Device("cpu") if device is None else _Device(device)).type
+    module = getattr(sys.modules[_ROOT], kind, None)
+    if not isinstance(module, ModuleType):
+        raise RuntimeError(
+            f"Device '{kind}' does not have a corresponding module registered as '{_ROOT}.{kind}'."
+        )
+    return importlib.import_module(module.__name__)

@@ -155,3 +155,44 @@ def test_older_names_of_amp_and_of_tensors() -> None:
     with pytest.raises(TypeError, match="has to be a tensor, but got int"):
         Variable(2)
     assert issubclass(tt.OutOfMemoryError, RuntimeError) and tt.OutOfMemoryError is tt.cuda.OutOfMemoryError
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_streams_and_events_of_any_kind_of_device(kind):
+    stream, event = tt.Stream(kind), tt.Event(kind)
+    own = getattr(tt, kind)
+    assert isinstance(stream, own.Stream) and isinstance(stream, tt.Stream)
+    assert isinstance(event, own.Event) and isinstance(event, tt.Event) and not isinstance(event, tt.Stream)
+    event.record(stream)
+    event.synchronize()
+    assert event.query()
+    assert not isinstance(1, tt.Stream)
+
+
+def test_devices_without_streams_are_refused():
+    for make in (tt.Stream, tt.Event):
+        with pytest.raises(RuntimeError, match="no streams and events for meta devices"):
+            make("meta")
+
+
+def test_the_namespace_of_a_device():
+    assert tt.get_device_module("cuda:0") is tt.cuda
+    assert tt.get_device_module(tt.device("cpu")).current_device() == "cpu"
+    assert tt.get_device_module("xpu").is_available() is False
+    assert (
+        tt.get_device_module().__name__
+        == f"triten.{(tt.accelerator.current_accelerator() or tt.device('cpu')).type}"
+    )
+    with pytest.raises(RuntimeError, match=r"Device 'meta' .* registered as 'triten\.meta'"):
+        tt.get_device_module("meta")
+
+
+def test_former_names():
+    if not tt.accelerator.is_available():
+        with pytest.raises(RuntimeError, match="none is available"):
+            tt.accelerator.empty_host_cache()
+        return
+    assert tt.accelerator.current_device_idx() == tt.accelerator.current_device_index()
+    tt.accelerator.set_device_idx(0)
+    assert tt.float32 in tt.accelerator.get_device_capability()["supported_dtypes"]
+    tt.accelerator.empty_host_cache()

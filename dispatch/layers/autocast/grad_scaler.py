@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, overload
 
-from ....runtime.cuda import driver as drivers
 from ....runtime.device import device as Device
 from ....runtime.scalar_type import float16, float32, float64, int32
 from ...autograd.grad_mode import no_grad
@@ -91,6 +90,8 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
+        from ....runtime.cuda import driver as drivers  # not before somebody scales gradients
+
         if enabled and device == "cuda" and not drivers.is_available():
             warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             self._enabled = False

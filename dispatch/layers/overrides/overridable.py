@@ -69,6 +69,7 @@ UNSEEN = frozenset(
         "get_autocast_ipu_dtype",
         "get_autocast_xla_dtype",
         "get_default_device",
+        "get_device_module",
         "get_default_dtype",
         "get_deterministic_debug_mode",
         "get_float32_matmul_precision",
