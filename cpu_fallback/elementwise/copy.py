@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, followed_by, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import (
@@ -46,6 +47,10 @@ def copy(call: StructuredCall) -> PlannedKernel:
     is_plain = spec.is_contiguous and out_spec.is_contiguous and spec.sizes == out_spec.sizes
     if source is target:
         whole = _whole(out_spec, spec, shares_from=SHARED_BYTES)
+        if whole is None:
+            chosen("NumPy's copyto", "{} elements are copied by one thread", out_spec.numel)
+        else:
+            chosen("blocks for threads", "{} elements are many", out_spec.numel)
         return PlannedKernel(whole or copyto, np.ndarray.copy if is_plain and whole is None else None)
     steps = cast_steps(source, target)
     real_only = source.is_complex and not target.is_complex and target is not bool_
@@ -57,6 +62,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
             piece = function(piece)
         np.copyto(out, piece, casting="unsafe")
 
+    chosen("a cast", "{} becomes {}", source.name, target.name)
     run = step
     if not steps and not real_only:
         quick = (source, target) in QUICK

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -122,6 +123,9 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
         s.is_contiguous and s.sizes == sizes and s.np_dtype == np.float32 for s in specs
     ):
         return None
+    chosen(
+        "a chain of polynomials, in blocks", "{} elements of float32 are more than {}", numel, CHAINED_FROM
+    )
     chain = CHAINS[call.args["approximate"] == "tanh", backward]
     block = BLOCK if numel < SHARED_FROM else SHARED_BLOCK
     grain = numel if numel < SHARED_FROM else SHARED_BLOCK

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.library_routine import ROUTINES, raise_failure, routine_of
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime import lapack
@@ -27,7 +28,9 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         batch = (call.outputs[routine.copies[0][0]] if routine.copies else first).sizes[:-2]
         single = SINGLE[stub](call) if stub in SINGLE and _are_few(call, batch) else None
         if single is not None:
+            chosen("LAPACK's own routine", "one matrix, or few of small sizes")
             return PlannedKernel(single)
+        chosen("LAPACK's routine for each matrix of a batch", "the batch is {}", batch)
         places = [names.index(name) for name in routine.reads]
         copies = [(out, names.index(name)) for out, name in routine.copies]
         numbers = [names.index(name) for name in routine.numbers]

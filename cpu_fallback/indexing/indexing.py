@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.scalars import check_integer
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
@@ -54,6 +55,7 @@ def cat(call: StructuredCall) -> PlannedKernel:
         def sized(sizes: tuple[int, ...]) -> PlannedKernel:
             return PlannedKernel(join, lambda arrays: concatenate(arrays, axis, empty(sizes, np_dtype)))
 
+        chosen("joined as they lie", "all {} are contiguous and of the result's dtype", len(specs))
         kernel = sized(call.outputs[0].sizes)._replace(any_shape=sys.maxsize, sized=sized)
         if all(spec.strides == contiguous_strides(spec.sizes) for spec in specs):
             # NumPy then gives its new array the same order, and is not told of one.
@@ -61,6 +63,9 @@ def cat(call: StructuredCall) -> PlannedKernel:
                 fresh=concatenate if axis == 0 else lambda arrays: concatenate(arrays, axis)
             )
         return kernel
+    chosen(
+        "joined with casts or gaps", "some of {} are of another dtype, empty, or not contiguous", len(specs)
+    )
     return PlannedKernel(into)
 
 
@@ -89,6 +94,7 @@ def index(call: StructuredCall) -> PlannedKernel:
     copyto = np.copyto
     if len(used) == 1:
         axis = used[0]
+        chosen("taken along a dimension", "dimension {} alone has an index", axis)
         size = spec.sizes[axis]
         take = np.take
 
@@ -107,6 +113,8 @@ def index(call: StructuredCall) -> PlannedKernel:
                 raise _translated(failure) from None
 
         return PlannedKernel(one, one_fresh if size and spec.ndim > 0 else None)
+
+    chosen("NumPy's indexing by arrays", "{} dimensions have indices", len(used))
 
     def several(out: Any, data: Any, indices: Sequence[Any]) -> None:
         try:

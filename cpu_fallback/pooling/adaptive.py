@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -103,10 +104,15 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
 
     general = quietly(into)
     if not 0 < spec.numel <= SMALL or not math.prod(out):
+        chosen("running sums", "{} elements are more than {}, or none", spec.numel, SMALL)
         return PlannedKernel(general)
     matrices = [line.matrix for line in even_taps(spec.sizes[-len(out) :], out)]
     small = mapped(spec, call.outputs[0], matrices, np_dtype, general, size, exact=True)
-    return PlannedKernel(general) if small is None else small
+    if small is None:
+        chosen("running sums", "products would not be exact in {}", spec.dtype.name)
+        return PlannedKernel(general)
+    chosen("products with matrices of windows", "{} elements are at most {}", spec.numel, SMALL)
+    return small
 
 
 def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
@@ -118,6 +124,10 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
     spatial = spec.sizes[-len(out) :]
     size = divisors(spatial, out, np_dtype)
     even = is_even(spatial, out)
+    if even:
+        chosen("shares", "each window of {} has as many elements", out)
+    else:
+        chosen("running sums of shares", "windows of {} differ in size", out)
     lead = spec.ndim - len(out)
     # (..., out, elements of a share) for each dimension, and the gradient to go with it.
     parts = [part for n, o in zip(spatial, out, strict=True) for part in (o, n // max(o, 1))]
@@ -144,7 +154,11 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
     if not spec.numel or not math.prod(out):
         return PlannedKernel(general)
     table = maxima_by_table(spec, call.outputs, even_taps(spatial, out), np_dtype, general)
-    return PlannedKernel(general) if table is None else table
+    if table is None:
+        chosen("a pass for each tap", "{} elements are too many for a table", spec.numel)
+        return PlannedKernel(general)
+    chosen("a table of windows", "{} elements are few", spec.numel)
+    return table
 
 
 def _line_maxima(

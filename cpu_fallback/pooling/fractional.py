@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
@@ -102,7 +103,9 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
 
     positions, count = math.prod(pool.out), planes * math.prod(pool.out) * len(taps)
     if not 0 < count <= MOST:
+        chosen("a pass for each tap", "{} elements under windows are more than {}, or none", count, MOST)
         return PlannedKernel(quietly(into))
+    chosen("all windows at once", "{} elements under windows are at most {}", count, MOST)
     general = quietly(into)
     alike = len({*zip(spatial, pool.kernel, pool.out, strict=True)}) == 1
     plane_starts = np.repeat(np.arange(planes) * volume, positions)[:, None]

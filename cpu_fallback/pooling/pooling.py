@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import channels_last, channels_last_3d, contiguous_strides
@@ -198,7 +199,11 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
     window = window_of(call)
     general = quietly(maxima_of(spec, window))
     table = maxima_by_table(spec, call.outputs, window_taps(window), compute_np(spec.dtype), general)
-    return PlannedKernel(general) if table is None else table
+    if table is None:
+        chosen("a pass for each tap", "{} elements are too many for a table, or have none", spec.numel)
+        return PlannedKernel(general)
+    chosen("a table of windows", "{} elements are few", spec.numel)
+    return table
 
 
 def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], None]:
@@ -239,6 +244,10 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
         s > (k - 1) * d for s, k, d in zip(window.stride, window.kernel, window.dilation, strict=True)
     )
     is_disjoint = is_disjoint and empty is None
+    if is_disjoint:
+        chosen("stores", "windows of {} have no elements in common", window.kernel)
+    else:
+        chosen("sums by index", "windows overlap, or may")
     count = math.prod(window.out)
     each = max(1, BLOCK // max(area, 1))
 
@@ -321,7 +330,13 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
     general = quietly(into)
     matrices = [line.matrix for line in window_taps(window)] if spec.numel <= SMALL else []
     small = mapped(spec, call.outputs[0], matrices, np_dtype, general, divisors, exact=True)
-    return PlannedKernel(general) if small is None else small
+    if small is None:
+        chosen(
+            "a pass for each tap", "{} elements are more than {}, or not exact in products", spec.numel, SMALL
+        )
+        return PlannedKernel(general)
+    chosen("products with matrices of windows", "{} elements are at most {}", spec.numel, SMALL)
+    return small
 
 
 def _divide_truncating(a: Any, b: Any) -> Any:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.grid_sampler import BICUBIC, BILINEAR, BORDER, NEAREST, REFLECTION, ZEROS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
@@ -174,7 +175,11 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
     if modes[:2] == (BILINEAR, ZEROS) and call.outputs[0].numel and spec.numel:
         small = linear_sampler(spec, call.outputs[0].sizes[2:], modes[2], np_dtype)
         if small is not None:
+            chosen(
+                "all places at once", "{} elements and {} results are few", spec.numel, call.outputs[0].numel
+            )
             return PlannedKernel(small, quiet=True)
+    chosen("sample by sample", "results are many, or the mode is not bilinear with zeros")
     return PlannedKernel(quietly(into))
 
 

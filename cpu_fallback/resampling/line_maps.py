@@ -8,6 +8,7 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.scalars import element_of
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.line_maps import Kernel, Kind, LineMap, by_factors, fixed_maps
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...dispatch.structured.supported_dtypes import CPU_KERNELS
@@ -114,6 +115,9 @@ def forward(call: StructuredCall) -> PlannedKernel:
     check_dtype(call, spec)
     fixed = fixed_maps(call)
     if fixed is not None and fixed[0].kind.moves and 0 < call.outputs[0].numel <= SMALL:
+        chosen(
+            "a table of places", "{} results are at most {}, each an element", call.outputs[0].numel, SMALL
+        )
         return _by_table(spec, fixed)
 
     def make(maps: tuple[LineMap, ...]) -> Kernel:
@@ -167,11 +171,17 @@ def forward(call: StructuredCall) -> PlannedKernel:
     if call.extra["maps"][0].kind in (Kind.REFLECT, Kind.REPLICATE):
         bordered = _bordered(call.extra["maps"], spec.np_dtype)
         if bordered is not None:
+            chosen("the middle, then borders", "all but the borders is copied as it lies")
             return PlannedKernel(bordered)
     if fixed is not None:
         kernel = quietly(general(fixed))
         small = _by_products(call, fixed, kernel)
-        return PlannedKernel(lambda out, array, *_: kernel(out, array)) if small is None else small
+        if small is None:
+            chosen("line by line", "{} elements are more than {}, or only moved", spec.numel, SMALL)
+            return PlannedKernel(lambda out, array, *_: kernel(out, array))
+        chosen("products with matrices of weights", "{} elements are at most {}", spec.numel, SMALL)
+        return small
+    chosen("by the factors", "scale factors are numbers of the call")
     return PlannedKernel(quietly(by_factors(call, make)))
 
 

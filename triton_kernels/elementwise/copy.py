@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.transfer import copy_between_devices
@@ -37,6 +38,7 @@ def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> P
     """A complex number moves as eight bytes or as its parts; of one that becomes real the imaginary part is left."""
     name = call.runtime[0]
     if source.dtype is out.dtype and source.itemsize == 8:
+        chosen("eight bytes each", "both are {}", source.dtype.name)
         eight = (spec.replace(dtype=int64) for spec in (source, out))
         return copy(call._replace(args={name: next(eight)}, outputs=(next(eight),)))
     if not out.dtype.is_complex:
@@ -58,6 +60,7 @@ def as_real(spec: TensorSpec) -> TensorSpec:
 def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:
     """Bytes cross contiguous, in the source's dtype; each side gathers or scatters its own."""
     out = call.outputs[0]
+    chosen("between devices", "the source lies on {}", source.device)
     expanded = source.replace(sizes=out.sizes, strides=broadcast_strides(source, out.sizes))
     there = TensorSpec.contiguous(out.sizes, source.dtype, source.device)
     here = TensorSpec.contiguous(out.sizes, source.dtype, out.device)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.indexing import indexed_sizes
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
@@ -203,6 +204,7 @@ def index(call: StructuredCall) -> PlannedKernel:
     sizes, strides = indexed_sizes(source, indices)
     used = [i for i, spec in enumerate(indices) if spec is not None]
     if not used:
+        chosen("a copy", "no dimension has an index")
         copy = copy_kernel(out, source)
         return PlannedKernel(lambda to, data, indices: copy(to, data))
     rank = len(sizes) - (source.ndim - len(used))
@@ -217,10 +219,12 @@ def index(call: StructuredCall) -> PlannedKernel:
 
     if len(used) == 1:
         only = used[0]
+        chosen("one launch", "one dimension, {}, has an index", only)
         run_one = pick_by_one(out, source, strides, over_result(own[0]), source.strides[only], bounds[0])
         return PlannedKernel(lambda to, data, indices: run_one(to, data, indices[only]))
     if 0 in picked:
         return PlannedKernel(launch_nothing)
+    chosen("places first, then elements", "{} dimensions have indices, which make one place each", len(used))
     steps = [source.strides[i] for i in used]
     largest = sum((source.sizes[i] - 1) * source.strides[i] for i in used)
     keys = key_spec(picked, largest, call.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.indexing import indexed_sizes
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator, storage_size
@@ -36,10 +37,15 @@ def writing(
     """
     source, out = call.args["self"], call.outputs[0]
     if finish is None:
+        chosen("a store each", "values replace what is there, the last of a place as PyTorch leaves it open")
         refuse_untyped(call, [out])
         run = placed_kernel(placement.as_pairs() if out.itemsize == 16 else placement, put)
     else:
         # The sum of complex numbers is that of their parts; `summed` says where it is asked for.
+        chosen(
+            "places in order, then runs of equal ones",
+            "values of a place are combined, in an order that is fixed",
+        )
         pairs = out.dtype.is_complex and summed
         check_dtypes(call, [as_real(out) if pairs else out])
         run = placed_kernel(placement.as_pairs() if pairs else placement, finish)

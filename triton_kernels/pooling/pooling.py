@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
@@ -65,6 +66,10 @@ def plan(
     channels = spec.sizes[1]
     last = space.strides[1] == 1 and channels > 1 and not over.is_contiguous
     n = space.numel // channels if last else space.numel
+    if last:
+        chosen("channels side by side", "the {} channels of a place lie one after another", channels)
+    else:
+        chosen("places side by side", "channels do not lie one after another, {} places do", n)
     vectors = all(with_batch(tensor, rank).strides[1] == 1 for _, tensor in tensors.values())
     block, wide = tile_of(n, channels, over.dtype.itemsize if vectors else ALIGNMENT // 2, last)
     strides: dict[str, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.errors import internal_assert
@@ -58,6 +59,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     number = number_for(compute_type(spec.dtype))
     if not (spec.is_contiguous and out.is_contiguous and mask.is_contiguous):
+        chosen("a mask, then products", "operands do not all lie one after another")
         fill = drawn(call, f.bernoulli, ["i64"], threshold, False, out=mask)
         scale_by = native_dropout_backward(
             call._replace(
@@ -72,6 +74,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             scale_by(to, x, kept, scale_for(p))
 
         return PlannedKernel(separately)
+    chosen("mask and products in one launch", "{} elements lie one after another", n)
     block = block_of(cdiv(n, 4))
     type_ = compute_type(spec.dtype)
     launch = Launch(

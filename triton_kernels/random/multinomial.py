@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.graph_capture import GraphFlags
@@ -157,6 +158,17 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     widen = copy_kernel(weights, given)
     replacement = call.extra["replacement"]
     draw = with_replacement if replacement else without_replacement
+    if replacement:
+        chosen(
+            "a search in running sums",
+            "samples are drawn with replacement, {} of {} weights",
+            samples,
+            columns,
+        )
+    elif samples == 1:
+        chosen("a race for the first place", "one sample is the least of {} times", columns)
+    else:
+        chosen("a race ranked by counting", "{} samples are the first of {} times", samples, columns)
     pick = draw(call, rows, columns, samples)
     check = inspection(call, rows, columns)
     allocate, device = get_allocator("cuda").allocate, call.device

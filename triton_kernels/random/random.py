@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.graph_capture import GraphFlags
@@ -186,7 +187,9 @@ def drawn(
         launch(grid, data.address, n, *philox_numbers(seed, first), *numbers(*values))
 
     if spec.is_contiguous:
+        chosen("draws in place", "the {} elements of the result lie one after another", n)
         return fill
+    chosen("draws, then a copy", "the {} elements of the result have gaps", n)
     gapless = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     scatter = copy_kernel(spec, gapless)
     allocate = get_allocator("cuda").allocate

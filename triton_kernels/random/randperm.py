@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
@@ -111,6 +112,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
     type_name, stride = f"*{out.dtype.triton_name}", out.strides[0]
     allocate, device = get_allocator("cuda").allocate, call.device
     if n <= FEW:
+        chosen("ranks by counting", "{} keys are at most {}", n, FEW)
         block = min(max(next_power_of_2(n), 16), 256) if interpreted() else BLOCK
         launch = Launch(
             device,
@@ -126,6 +128,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
 
         return PlannedKernel(by_counting)
     buckets = next_power_of_2(n // IN_BUCKET + 1) // 2
+    chosen("ranks within buckets", "{} keys are more than {}: {} buckets", n, FEW, buckets)
     shift = 64 - (buckets.bit_length() - 1)
     block = 4096 if interpreted() else 1024
     tile = 512 if interpreted() else BLOCK

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -78,6 +79,7 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
     )
     vector = vector_of(spec, sides)
     if tile.splits == 1:
+        chosen("one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n)
         launch, grid, numbers = plan_sides(
             call,
             extreme_with_index,
@@ -89,6 +91,8 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
         if wants_values:
             return lambda x, to, where: launch(grid, x, to, where, *numbers)
         return lambda x, _, where: launch(grid, x, where, *numbers)
+    why = "{} results of {} elements leave units idle"
+    chosen(f"{tile.splits} parts, then their extremes", why, sides.n_out, sides.n)
     value_name, index_name = f"*{type_name(type_)}", f"*{type_name(position)}"
     parts = gapless_strides(sides.kept.sizes, 1)
     first, first_grid, first_numbers = plan_sides(

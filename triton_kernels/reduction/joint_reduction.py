@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -128,7 +129,10 @@ def plan_joint(
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:
+        chosen("one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n)
         return one_pass(call, row, sides, tile, accumulators, sources, results)
+    why = "{} results of {} elements leave units idle"
+    chosen(f"{tile.splits} parts, then their reduction", why, sides.n_out, sides.n)
     return two_passes(call, row, sides, tile, accumulators, sources, results)
 
 

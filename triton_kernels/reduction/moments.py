@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -77,7 +78,14 @@ def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool
     constexprs: dict[str, object] = {"ROOT": root, "TYPE": type_, "VECTOR": vector_of(spec, sides)}
     source = {"x": f"*{spec.dtype.triton_name}"}
     if tile.splits > 1:
+        chosen(
+            f"{tile.splits} parts, then their union",
+            "{} results of {} elements leave units idle",
+            sides.n_out,
+            sides.n,
+        )
         return in_parts(call, sides, root, with_mean, tile, source, constexprs)
+    chosen("one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n)
     pointers = {**source, "out": f"*{out.dtype.triton_name}", "number": "fp64"}
     if with_mean:
         pointers["mean_out"] = pointers["out"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.grid_sampler import taps_of
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -45,6 +46,15 @@ def launching(
     places = math.prod(grid.sizes[1:-1])
     n_places = grid.sizes[0] * places
     by_channels = "BLOCK_C" in kernel.arg_names
+    if by_channels:
+        chosen(
+            "places by channels",
+            "{} places of {} channels share what is computed of a place",
+            n_places,
+            image["channels"],
+        )
+    else:
+        chosen("places", "each of {} places sums over {} channels", n_places, image["channels"])
     wide = min(next_power_of_2(image["channels"]), CHANNELS) if by_channels else 1
     most = INTERPRETED_BLOCK if interpreted() else BLOCK * 4 // wide if by_channels else BLOCK
     block = min(max(next_power_of_2(n_places), 16), most)

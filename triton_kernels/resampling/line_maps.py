@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.scalars import element_of
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.line_maps import Kernel, Kind, LineMap, by_factors
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
@@ -223,6 +224,7 @@ def mapped(
     check_dtypes(call, [source_part])
     plan = plan_of(dims_of(source_part, result_part, maps), backward)
     if plan is not None:
+        chosen("one pass", "the programs of a launch have a dimension for each that is mapped, {}", len(maps))
         run = launching(call, source_part, result_part, plan, backward, value)
 
         def one_pass(to: Any, x: Any, *numbers: Any) -> None:
@@ -230,6 +232,7 @@ def mapped(
                 run(to.address + offset, x.address + offset, *numbers[i : i + 1])
 
         return one_pass
+    chosen("several passes", "{} dimensions are mapped, more than a launch has", len(maps))
     if not source.is_contiguous:
         flat, copied = contiguous_copy(source)
         inner = mapped(call, flat, result, maps, backward, value)

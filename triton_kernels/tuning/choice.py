@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from ...dispatch.core.dispatcher import Dispatcher
+from ...dispatch.structured.choices import chosen
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.device import device as Device
@@ -60,7 +61,16 @@ def configuration(
         found = _answers[question]
     except KeyError:
         found = look_up(question)
-    return default if found is None else found
+    if found is None:
+        chosen(
+            "the sizes of blocks by rule",
+            "nothing was measured of {} for {}",
+            question.kernel,
+            question.shape,
+        )
+        return default
+    chosen("the sizes of blocks by measurement", "{} was measured for {}", question.kernel, question.shape)
+    return found
 
 
 def look_up(question: Question) -> Configuration | None:
