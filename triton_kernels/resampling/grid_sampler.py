@@ -54,7 +54,7 @@ def launching(
             image["channels"],
         )
     else:
-        chosen("places", "each of {} places sums over {} channels", n_places, image["channels"])
+        chosen("place by place", "each of {} places is computed once, by a program's element", n_places)
     wide = min(next_power_of_2(image["channels"]), CHANNELS) if by_channels else 1
     most = INTERPRETED_BLOCK if interpreted() else BLOCK * 4 // wide if by_channels else BLOCK
     block = min(max(next_power_of_2(n_places), 16), most)
