@@ -189,6 +189,7 @@ if _typing.TYPE_CHECKING:
     from . import ao as ao
     from . import hub as hub
     from . import jit as jit
+    from . import masked as masked
     from . import multiprocessing as multiprocessing
     from . import nested as nested
     from . import onnx as onnx
@@ -202,6 +203,7 @@ else:
     ao = _LazyModule(f"{__package__}.ao")
     hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
+    masked = _LazyModule(f"{__package__}.masked")
     nested = _LazyModule(f"{__package__}.nested")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")

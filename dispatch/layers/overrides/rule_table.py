@@ -82,7 +82,7 @@ class RuleTable:
             def bound(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
                 return function(*args, **own_names(kwargs))
 
-            self.rules.update(dict.fromkeys(names or (function.__name__.rstrip("_"),), bound))
+            self.rules.update(dict.fromkeys(names or (function.__name__,), bound))
             return function
 
         return enter
