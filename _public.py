@@ -129,6 +129,7 @@ from .runtime.float32_precision import get_float32_matmul_precision as get_float
 from .runtime.float32_precision import set_float32_matmul_precision as set_float32_matmul_precision
 from .runtime.grad_mode import is_grad_enabled as is_grad_enabled
 from .runtime.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
+from .runtime.layout import jagged as jagged
 from .runtime.layout import layout as layout
 from .runtime.layout import sparse_coo as sparse_coo
 from .runtime.layout import sparse_csr as sparse_csr
@@ -200,7 +201,9 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import jit as jit
     from . import mps as mps
+    from . import masked as masked
     from . import multiprocessing as multiprocessing
+    from . import nested as nested
     from . import onnx as onnx
     from . import random as random
     from . import signal as signal
@@ -222,6 +225,8 @@ else:
     xpu = _LazyModule(f"{__package__}.xpu")
     hub = _LazyModule(f"{__package__}.hub")
     jit = _LazyModule(f"{__package__}.jit")
+    masked = _LazyModule(f"{__package__}.masked")
+    nested = _LazyModule(f"{__package__}.nested")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
     # Tensors go through the queues and pipes of Python's own `multiprocessing` too.

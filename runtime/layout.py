@@ -23,3 +23,4 @@ class layout:
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
+jagged = layout("jagged")  # of nested tensors alone

@@ -352,6 +352,24 @@ def overridable(function: Function) -> Function:
     return public  # type: ignore[return-value]
 
 
+def body_of(public: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The function that `overridable` made public, whose own calls ask again; None for any other callable.
+
+    A handler calls it for what it has no answer of its own to.
+
+    Example:
+        >>> from triten.dispatch.core.tensor_function import body_of, overridable
+        >>> def twice(x):
+        ...     return x + x
+        >>> body_of(overridable(twice)) is twice, body_of(twice)
+        (True, None)
+    """
+    if getattr(public, "__globals__", {}).get("_public") is not public:
+        return None
+    body: Callable[..., Any] = public.__globals__["_function"]
+    return body
+
+
 def numpy_named(public: Function) -> Function:
     """Let a function that `overridable` made take NumPy's names of its parameters, as those of operators do.
 

@@ -27,8 +27,8 @@ _NAMESPACES = (
     "triten.fx.experimental.proxy_tensor triten.amp triten.cuda "
     "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
     "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
-    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.onnx triten.perf "
-    "triten.triton_kernels triten.dispatch"
+    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.masked triten.nested "
+    "triten.onnx triten.perf triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 

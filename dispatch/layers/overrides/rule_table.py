@@ -1,0 +1,94 @@
+"""What serves each public call that gets a tensor of a class made of other tensors: a table by the call's name.
+
+A rule is a function of the callable, its positional and its keyword arguments, as `__tensor_function__` gets them.
+`RuleTable.rule` enters one under several names; `RuleTable.signature` enters a function that has the parameters of the
+public one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ...core.op_overload import OpOverload, OpOverloadGroup, Ops
+from ...core.tags import Tag
+from ...schema.numpy_names import OWN_NAMES
+from .overridable import index
+
+Rule = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+
+_aten = Ops().aten
+
+SPECIAL_POINTWISE = frozenset(
+    [f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in ("and", "or", "xor", "lshift", "rshift")]
+    + [
+        f"__{prefix}{name}__"
+        for prefix in ("", "r", "i")
+        for name in ("sub", "truediv", "floordiv", "pow", "mod")
+    ]
+    + ["__invert__"]
+)
+"""Special methods that stand for operators between elements."""
+
+
+@cache
+def name_of(func: Any) -> str:
+    """The name of what was called, without its namespace; of a property the name with ``.__get__`` or ``.__set__``."""
+    if isinstance(func, OpOverload | OpOverloadGroup):
+        return str(func).split(".")[1]
+    full = index().get(func) or str(getattr(func, "__name__", func))
+    if full.endswith(("__get__", "__set__", "__delete__")):
+        return ".".join(full.split(".")[-2:])
+    return str(full.rpartition(".")[2])
+
+
+@cache
+def is_pointwise(name: str) -> bool:
+    """Whether an operator of this name works element by element, which its tag says."""
+    if name in SPECIAL_POINTWISE:
+        return True
+    try:
+        group = getattr(_aten, name)
+        return any(Tag.pointwise in getattr(group, each).tags for each in group.overloads())
+    except AttributeError:
+        return False
+
+
+def own_names(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments by the names of the operators' own parameters: a method's `self` is `input`."""
+    return {"input" if name == "self" else OWN_NAMES.get(name, name): value for name, value in kwargs.items()}
+
+
+class RuleTable:
+    """The rules of one class."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Rule] = {}
+
+    def rule(self, *names: str) -> Callable[[Rule], Rule]:
+        """Enter a rule under names."""
+
+        def enter(found: Rule) -> Rule:
+            self.rules.update(dict.fromkeys(names, found))
+            return found
+
+        return enter
+
+    def signature(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Enter a function of the public function's parameters under names, its own by default."""
+
+        def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+            def bound(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+                return function(*args, **own_names(kwargs))
+
+            self.rules.update(dict.fromkeys(names or (function.__name__,), bound))
+            return function
+
+        return enter
+
+    def find(self, func: Any) -> Rule | None:
+        """The rule of a call: its own, or that of pointwise operators; None if there is none."""
+        name = name_of(func)
+        found = self.rules.get(name)
+        return self.rules.get("pointwise") if found is None and is_pointwise(name) else found

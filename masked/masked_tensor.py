@@ -1,0 +1,267 @@
+"""`MaskedTensor`: a tensor and a mask of the same shape (`torch.masked.MaskedTensor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.core.tensor_function import body_of
+from ..dispatch.generated import functions as ops
+from ..dispatch.layers.overrides.rule_table import RuleTable
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import bfloat16, bool_
+from ..runtime.traceback_filter import api_boundary
+
+MASKED = RuleTable()
+"""What each public call does with masked tensors; `rules` fills it."""
+
+
+class MaskedTensor(Tensor):
+    """A tensor whose elements are there only where a mask is True (`torch.masked.MaskedTensor`).
+
+    Operators between elements work on the data and keep the mask; two masked tensors have to have the same mask.
+    Reductions leave masked-out elements out, and their results are masked out where all elements were. Gradients are
+    masked tensors with the mask of what they are gradients of. PyTorch's class warns that it is a prototype.
+
+    Args:
+        data: the elements, which are copied.
+        mask: a bool tensor of the same shape; True where an element counts.
+        requires_grad: whether operations on it are recorded.
+
+    Raises:
+        TypeError: `data` or `mask` is no tensor, or of a dtype that is not supported.
+        ValueError: the shapes differ.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.masked.MaskedTensor(tt.tensor([1.0, 2.0, 3.0]), tt.tensor([True, False, True]))
+        >>> x
+        MaskedTensor(
+          [  1.0000,       --,   3.0000]
+        )
+        >>> x.sum()
+        MaskedTensor(  4.0000, True)
+    """
+
+    _masked_data: Tensor
+    _masked_mask: Tensor
+
+    @staticmethod
+    def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> MaskedTensor:
+        """Source: torch.masked.MaskedTensor."""
+        _check(data, mask)
+        made = masked(data.detach().clone(), mask.detach().clone())
+        if requires_grad:
+            made._masked_data.requires_grad_()
+        return made
+
+    def get_data(self) -> Tensor:
+        """The elements, with those that are masked out, in the graph.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.masked.masked_tensor(tt.tensor([1, 2]), tt.tensor([True, False])).get_data()
+            tensor([1, 2])
+        """
+        return self._masked_data.view_as(self._masked_data)
+
+    def get_mask(self) -> Tensor:
+        """The mask.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.masked.masked_tensor(tt.tensor([1, 2]), tt.tensor([True, False])).get_mask()
+            tensor([ True, False])
+        """
+        return self._masked_mask
+
+    def to_tensor(self, value: float) -> Tensor:
+        """A plain tensor with a value in the place of elements that are masked out.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.masked.masked_tensor(tt.tensor([1, 2]), tt.tensor([True, False])).to_tensor(9)
+            tensor([1, 9])
+        """
+        return self._masked_data.masked_fill(~self._masked_mask, value)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the data requires grad."""
+        return self._masked_data.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._masked_data.requires_grad = value
+
+    @property
+    def grad(self) -> Any:
+        """The gradient, masked as this tensor is; None where there is none."""
+        grad = self._masked_data.grad
+        return None if grad is None else masked(grad, self._masked_mask)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._masked_data.grad = data_of(value)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made the data."""
+        return self._masked_data.grad_fn
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operation made the data."""
+        return self._masked_data.is_leaf
+
+    def __repr__(self) -> str:
+        data, mask = self._masked_data.detach().cpu(), self._masked_mask.cpu()
+        if data.dim() == 0:
+            shown = _shown(data.item()) if mask.item() else "--"
+            return f"MaskedTensor({shown}, {mask.item()})"
+        text = "\n".join(f"  {line}" for line in _rows(data, mask).split("\n"))
+        return f"MaskedTensor(\n{text}\n)"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        data = self._masked_data if self.is_leaf else self._masked_data.detach()
+        return masked, (data, self._masked_mask)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MaskedTensor:
+        from copy import deepcopy
+
+        found: MaskedTensor | None = memo.get(id(self))
+        if found is None:
+            data, mask = deepcopy(self._masked_data, memo), deepcopy(self._masked_mask, memo)
+            found = memo[id(self)] = masked(data, mask)
+        return found
+
+    @classmethod
+    def __tensor_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        rule = MASKED.find(func) if kwargs.get("out") is None else None
+        if rule is not None:
+            return rule(func, args, kwargs)
+        body = body_of(func)
+        return NotImplemented if body is None else body(*args, **kwargs)
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return NotImplemented
+
+
+def masked(data: Tensor, mask: Tensor) -> MaskedTensor:
+    """A masked tensor over data and mask as they are."""
+    made: MaskedTensor = Tensor._make_wrapper_subclass(
+        MaskedTensor, data.shape, data.stride(), dtype=data.dtype, device=data.device
+    )
+    made._masked_data, made._masked_mask = data, mask
+    return made
+
+
+def data_of(value: Any) -> Any:
+    """A masked tensor's data; anything else as it is, lists and tuples with their elements' data."""
+    if isinstance(value, MaskedTensor):
+        return value._masked_data
+    if type(value) in (list, tuple):
+        return type(value)(map(data_of, value))
+    return value
+
+
+def mask_of(value: Any) -> Any:
+    """A masked tensor's mask; anything else as it is, lists and tuples with their elements' masks."""
+    if isinstance(value, MaskedTensor):
+        return value._masked_mask
+    if type(value) in (list, tuple):
+        return type(value)(map(mask_of, value))
+    return value
+
+
+def _check(data: Any, mask: Any) -> None:
+    for name, each in (("data", data), ("mask", mask)):
+        if not isinstance(each, Tensor) or isinstance(each, MaskedTensor):
+            raise TypeError(f"{name} must be a Tensor, got {type(each).__name__}")
+    if type(data) is not type(mask):
+        raise TypeError(f"data and mask must have the same type. Got {type(data)} and {type(mask)}")
+    if mask.dtype is not bool_:
+        raise TypeError(f"mask must have dtype bool, got {mask.dtype}")
+    dtype = data.dtype
+    if dtype.is_complex or dtype is bfloat16 or dtype.name.startswith(("uint", "float8")):
+        raise TypeError(f"{dtype} is not supported in MaskedTensor.")
+    if data.dim() != mask.dim():
+        raise ValueError(f"data.dim() must equal mask.dim(), got {data.dim()} and {mask.dim()}")
+    if data.shape != mask.shape:
+        raise ValueError(f"data.size() must equal mask.size(), got {data.shape} and {mask.shape}")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:8.4f}" if isinstance(value, float) else str(value)
+
+
+def _rows(data: Tensor, mask: Tensor) -> str:
+    if data.dim() == 1:
+        kept = mask.tolist()
+        shown = [_shown(each) for each in data.tolist()]
+        width = max((len(text) if keep else 8 for text, keep in zip(shown, kept, strict=True)), default=0)
+        return (
+            "["
+            + ", ".join(text if keep else "--".rjust(width) for text, keep in zip(shown, kept, strict=True))
+            + "]"
+        )
+    rows = [_rows(d, m).replace("\n", "\n  ") for d, m in zip(data, mask, strict=True)]
+    return "[\n" + ",\n".join(f"  {row}" for row in rows) + "\n]"
+
+
+@api_boundary
+def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:
+    """A masked tensor of copies, a leaf (`torch.masked.masked_tensor`); see `MaskedTensor`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.masked.masked_tensor(tt.arange(3), tt.tensor([True, False, True]))
+        MaskedTensor(
+          [0,       --, 2]
+        )
+    """
+    return MaskedTensor(data, mask, requires_grad)
+
+
+@api_boundary
+def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
+    """A masked tensor in the graph of its data (`torch.masked.as_masked_tensor`); see `MaskedTensor`.
+
+    The gradient of `data` is a plain tensor, 0 where the mask is False; PyTorch's is a masked tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([1.0, 0.0], requires_grad=True)
+        >>> tt.masked.as_masked_tensor(x, x > 0).log().sum().backward()
+        >>> x.grad
+        tensor([1., 0.])
+    """
+    _check(data, mask)
+    if data.requires_grad:
+        return masked(ops.where(mask, data, data.detach()), mask.clone())
+    return masked(data.clone(), mask.clone())
+
+
+def is_masked_tensor(obj: Any, /) -> TypeGuard[MaskedTensor]:
+    """Whether a value is a `MaskedTensor`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.masked.is_masked_tensor(tt.ones(2))
+        False
+    """
+    return isinstance(obj, MaskedTensor)

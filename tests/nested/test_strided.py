@@ -1,0 +1,128 @@
+"""Nested tensors of layout strided: a list of tensors of any sizes, each of which gets the call."""
+
+import copy
+import pickle
+
+import pytest
+
+import triten as tt
+
+F = tt.nn.functional
+
+
+def parts(device="cpu"):
+    return [tt.arange(6.0, device=device).view(2, 3), tt.arange(12.0, device=device).view(4, 3) - 5]
+
+
+def weight(like):
+    return tt.arange(6.0, device=like.device).view(2, 3)
+
+
+MAPPED = {
+    "relu": (F.relu, F.relu),
+    "sum of two": (lambda x: x + x, lambda p: p + p),
+    "product with a number": (lambda x: 2 * x, lambda p: 2 * p),
+    "gelu": (F.gelu, F.gelu),
+    "linear": (
+        lambda x: F.linear(x, tt.ones(2, 3, device=x.device)),
+        lambda p: F.linear(p, tt.ones(2, 3, device=p.device)),
+    ),
+    "layer_norm": (lambda x: F.layer_norm(x, (3,)), lambda p: F.layer_norm(p, (3,))),
+    "softmax": (lambda x: x.softmax(-1), lambda p: p.softmax(-1)),
+    "softmax of an irregular dimension": (lambda x: x.softmax(1), lambda p: p.softmax(0)),
+    "sum": (lambda x: x.sum(-1, keepdim=True), lambda p: p.sum(-1, keepdim=True)),
+    "transpose": (lambda x: x.transpose(1, 2), lambda p: p.t()),
+    "matmul": (lambda x: x @ x.transpose(1, 2), lambda p: p @ p.t()),
+    "chunk": (lambda x: x.chunk(3, -1)[1], lambda p: p.chunk(3, -1)[1]),
+    "reshape": (lambda x: x.reshape(2, -1, 3, 1), lambda p: p.reshape(-1, 3, 1)),
+    "dropout": (lambda x: F.dropout(x, 0.0), lambda p: p),
+    "clone": (lambda x: x.clone(), lambda p: p.clone()),
+    "double": (lambda x: x.to(tt.float64), lambda p: p.double()),
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_each_tensor_gets_the_call(name, device):
+    nested_call, call = MAPPED[name]
+    x = tt.nested.nested_tensor(parts(device), requires_grad=True)
+    y = nested_call(x)
+    leaves = [each.requires_grad_() for each in parts(device)]
+    expected = [call(each) for each in leaves]
+    assert y.is_nested and y.layout is tt.strided and y.requires_grad
+    for found, wanted in zip(y.unbind(), expected, strict=True):
+        assert found.shape == wanted.shape and found.dtype is wanted.dtype
+        tt.testing.assert_close(found, wanted)
+    sum((each * each).sum() for each in y.unbind()).backward()
+    sum((each * each).sum() for each in expected).backward()
+    for found, leaf in zip(x.grad.unbind(), leaves, strict=True):
+        tt.testing.assert_close(found, leaf.grad)
+
+
+def test_sizes_of_several_irregular_dimensions(device):
+    x = tt.nested.nested_tensor([tt.ones(2, 5, device=device), tt.ones(3, 4, device=device)])
+    assert isinstance(x, tt.Tensor) and x.is_nested
+    assert (x.dim(), x.size(0), x.numel(), len(x), x.device.type) == (3, 2, 22, 2, device)
+    for dim in (1, 2, -1):
+        with pytest.raises(
+            RuntimeError, match=f"Given dimension {dim % 3} is irregular and does not have a size"
+        ):
+            x.size(dim)
+    with pytest.raises(RuntimeError, match="have no shape"):
+        x.shape  # noqa: B018
+    padded = tt.nested.to_padded_tensor(x, 2.0, (2, 4, 6))
+    assert padded[0].tolist() == [[1.0] * 5 + [2.0]] * 2 + [[2.0] * 6] * 2
+    assert x.to_padded_tensor(0.0).shape == (2, 3, 5)
+    with pytest.raises(RuntimeError, match="Truncation is not supported"):
+        x.to_padded_tensor(0.0, (2, 3, 4))
+
+
+def test_elements_text_and_subscripts():
+    x = tt.nested.nested_tensor([[1.0, 2.0], [3.0]])
+    assert repr(x) == "nested_tensor([\n  tensor([1., 2.]),\n  tensor([3.])\n])"
+    assert x.values().tolist() == [1, 2, 3] and x[1].tolist() == [3] and x[0, 1].item() == 2
+    assert x.sum().item() == 6 and x.is_contiguous() and x.dtype is tt.float32
+    assert [each.tolist() for each in tt.cat([x, x])] == [[1, 2], [3], [1, 2], [3]]
+    for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert [each.tolist() for each in other] == [[1, 2], [3]]
+
+
+def test_the_graph_of_the_tensors_it_was_made_of(device):
+    a, b = (tt.ones(n, device=device, requires_grad=True) for n in (2, 3))
+    x = tt.nested.as_nested_tensor([a, b])
+    x.backward(tt.nested.nested_tensor([tt.ones(2, device=device), tt.zeros(3, device=device)]))
+    assert a.grad.tolist() == [1, 1] and b.grad.tolist() == [0, 0, 0]
+    leaf = tt.nested.nested_tensor([a, b], requires_grad=True)
+    (found,) = tt.autograd.grad((leaf * 3).sum(), leaf)
+    assert [each.tolist() for each in found] == [[3, 3], [3, 3, 3]] and leaf.grad is None
+    assert tt.nested.as_nested_tensor(tt.ones(2, 3)).size(1) == 3
+    narrowed = tt.nested.narrow(tt.arange(6.0).view(2, 3), 1, 1, 2)
+    assert [each.tolist() for each in narrowed] == [[1, 2], [4, 5]]
+
+
+def test_modules_run_on_it(device):
+    net = tt.nn.Sequential(tt.nn.Linear(3, 4), tt.nn.ReLU(), tt.nn.LayerNorm(4)).to(device)
+    y = net(tt.nested.nested_tensor(parts(device)))
+    assert y.size(-1) == 4
+    for found, each in zip(y, parts(device), strict=True):
+        tt.testing.assert_close(found, net(each))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: x.sum(-1), RuntimeError, "require keepdim=True"),
+        (
+            lambda x: x.sort(),
+            NotImplementedError,
+            r"sort\(\): not supported for .* triten.strided",
+        ),
+        (lambda x: x.softmax(0), RuntimeError, r"softmax\(\): not supported .* on dim=0"),
+        (lambda x: x + tt.nested.nested_tensor([tt.ones(1)]), RuntimeError, r"as many tensors, got \[2, 1\]"),
+        (lambda x: tt.add(x, 1, out=tt.ones(1)), RuntimeError, r"out= is not supported"),
+        (lambda x: tt.nested.nested_tensor([tt.ones(1), tt.ones(1, 1)]), RuntimeError, "the same ndim"),
+        (lambda x: x.reshape(-1), RuntimeError, "expected 2 as the size of the batch"),
+    ],
+)
+def test_what_is_not_supported_says_so(call, error, message):
+    with pytest.raises(error, match=message):
+        call(tt.nested.nested_tensor(parts()))
