@@ -1,23 +1,17 @@
-"""``{pytorch-names}``: which of PyTorch's public names triten has, namespace by namespace.
+"""``{pytorch-names}``: which of PyTorch's public names triten has, namespace by namespace, and why others are missing.
 
-PyTorch's names stand in `pytorch/public_names.json`, which `pytorch/collect_names.py` writes; triten is asked when the
-page is built. ``{pytorch-names} counts`` is the table of counts alone.
+`missing_names.py` compares when the page is built. ``{pytorch-names} counts`` is the table of counts alone.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from public_names import namespace_of
+from missing_names import NAMES, REASONS, by_reason, ours, pytorch_names, reasons, split
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
-NAMES = Path(__file__).parents[1] / "pytorch" / "public_names.json"
-NOTHING = object()
 
 
 class PytorchNames(SphinxDirective):
@@ -27,8 +21,8 @@ class PytorchNames(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(NAMES))
-        table = json.loads(NAMES.read_text())["namespaces"]
-        compared = {namespace: split(namespace, names) for namespace, names in table.items()}
+        self.env.note_dependency(str(REASONS))
+        compared = {namespace: split(namespace, names) for namespace, names in pytorch_names().items()}
         if self.arguments:
             return [counts(compared)]
         return [
@@ -41,35 +35,13 @@ class PytorchNames(SphinxDirective):
         title = nodes.rubric(
             "", "", nodes.literal("", namespace), ids=[nodes.make_id(f"names-of-{namespace}")]
         )
-        if not have:
-            said = f"None of its {len(missing)} names."
+        explained = list(by_reason(namespace, missing, reasons()))
+        if not have and len(explained) == 1:
+            said = f"None of its {len(missing)} names: {explained[0][0].text}."
             return [title, nodes.paragraph("", said)]
-        rows: list[tuple[str, list[str], bool]] = [("have", have, True), ("missing", missing, False)]
-        return [title, name_table(namespace, [row for row in rows if row[1]])]
-
-
-def split(namespace: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names that triten has, and those that it lacks."""
-    try:
-        module = namespace_of(ours(namespace))
-    except AttributeError:
-        return [], list(names)
-    have = [name for name in names if getattr_or_nothing(module, ours(name)) is not NOTHING]
-    return have, [name for name in names if name not in set(have)]
-
-
-def ours(name: str) -> str:
-    """How triten spells a name of PyTorch's: where it holds "torch", ours says "tensor"."""
-    if name == "torch" or name.startswith("torch."):
-        return f"triten{name[5:]}"
-    return name.replace("Torch", "Tensor").replace("torch", "tensor")
-
-
-def getattr_or_nothing(module: Any, name: str) -> Any:
-    try:
-        return getattr(module, name)
-    except (AttributeError, ImportError):
-        return NOTHING
+        rows: list[tuple[str, list[str], bool]] = [(f"have: {len(have)}", have, True)] if have else []
+        rows += [(f"missing: {len(names)} ({reason.text})", names, False) for reason, names in explained]
+        return [title, name_table(namespace, rows)]
 
 
 def counts(compared: dict[str, tuple[list[str], list[str]]]) -> nodes.table:
@@ -103,8 +75,8 @@ def name_table(namespace: str, rows: list[tuple[str, list[str], bool]]) -> nodes
             if link:
                 text["described"] = f"{ours(namespace)}.{ours(name)}"  # which `code_links` makes a link to
             paragraph += [text, nodes.Text(" ")]
-        body.append([f"{label}: {len(names)}", paragraph])
-    return table(None, body, widths=(15, 85))
+        body.append([label, paragraph])
+    return table(None, body, widths=(25, 75))
 
 
 def table(
