@@ -200,8 +200,8 @@ if _typing.TYPE_CHECKING:
     from . import fx as fx
     from . import hub as hub
     from . import jit as jit
-    from . import mps as mps
     from . import masked as masked
+    from . import mps as mps
     from . import multiprocessing as multiprocessing
     from . import nested as nested
     from . import onnx as onnx

@@ -17,18 +17,18 @@ from typing import Any
 
 _NAMESPACES = (
     "triten triten.nn triten.nn.functional triten.nn.init triten.nn.utils triten.nn.utils.parametrizations "
-    "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention "
-    "triten.nn.attention.flex_attention triten.nn.attention.bias triten.nn.attention.varlen triten.optim "
-    "triten.optim.lr_scheduler "
+    "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention triten.nn.attention.flex_attention "
+    "triten.nn.attention.bias triten.nn.attention.varlen triten.optim triten.optim.lr_scheduler "
     "triten.optim.swa_utils triten.distributions triten.distributions.constraints triten.linalg triten.fft "
-    "triten.special triten.signal.windows triten.autograd "
-    "triten.autograd.forward_ad triten.autograd.functional triten.autograd.graph triten.func triten.fx "
-    "triten.fx.passes.shape_prop triten.fx.passes.split_module triten.fx.experimental.optimization "
-    "triten.fx.experimental.proxy_tensor triten.amp triten.cuda "
-    "triten.accelerator triten.backends triten.library triten.overrides triten.profiler triten.random triten.testing "
+    "triten.special triten.signal.windows triten.autograd triten.autograd.forward_ad "
+    "triten.autograd.functional triten.autograd.graph triten.func triten.fx triten.fx.passes.shape_prop "
+    "triten.fx.passes.split_module triten.fx.experimental.optimization triten.fx.experimental.proxy_tensor "
+    "triten.amp triten.cuda triten.accelerator triten.cpu triten.futures triten.storage triten.backends "
+    "triten.backends.cpu triten.library triten.overrides triten.profiler triten.random triten.testing "
     "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
-    "triten.utils.benchmark triten.multiprocessing triten.jit triten.hub triten.masked triten.nested "
-    "triten.onnx triten.perf triten.triton_kernels triten.dispatch"
+    "triten.utils.benchmark triten.utils.flop_counter triten.utils.module_tracker triten.multiprocessing "
+    "triten.jit triten.hub triten.masked triten.nested triten.onnx triten.perf triten.triton_kernels "
+    "triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 
@@ -60,9 +60,19 @@ DECLARED_HERE = {
 def namespace_of(name: str) -> Any:
     """The module or class of a dotted name such as ``triten.nn.functional``."""
     found: Any = import_module("triten")
+    path = "triten"
     for part in name.split(".")[1:]:
-        found = getattr(found, part)
+        path = f"{path}.{part}"
+        found = getattr(found, part) if hasattr(found, part) else _imported(path)
     return found
+
+
+def _imported(path: str) -> Any:
+    """A module that its package does not name before it is imported. Raises AttributeError if there is none."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        raise AttributeError(f"there is no {path}", name=path.rpartition(".")[2]) from error
 
 
 @cache

@@ -65,5 +65,7 @@ def test_a_name_without_a_reason_is_refused(comparison):
 
 def test_a_namespace_lists_its_missing_names_by_reason(comparison):
     table = [comparison.Reason("a", ("torch.x*",)), comparison.Reason("b", ("torch.y",))]
-    listed = [(reason.text, names) for reason, names in comparison.by_reason("torch", ["x1", "y", "x2"], table)]
+    listed = [
+        (reason.text, names) for reason, names in comparison.by_reason("torch", ["x1", "y", "x2"], table)
+    ]
     assert listed == [("a", ["x1", "x2"]), ("b", ["y"])]
