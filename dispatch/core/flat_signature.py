@@ -14,7 +14,7 @@ NumPy's, no default where an argument is required.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -58,15 +58,22 @@ def _stands_for_another(name: str, names: Container[str]) -> bool:
     return OWN_NAMES.get(name) in names
 
 
-def declare(function: FunctionType) -> None:
-    """Let `inspect.signature` see the signature that users know, where a function's own is another."""
-    # Every generated function is asked when triten is imported. Only parameters are called `beyond`.
-    code = function.__code__
-    count, names = code.co_argcount, code.co_varnames
-    if "beyond" in names or (
-        count and names[count - 1] in OWN_NAMES and _stands_for_another(names[count - 1], names[:count])
-    ):
-        function.__wrapped__ = FlatSignature(function)  # type: ignore[attr-defined]
+def declare(functions: Iterable[Any]) -> None:
+    """Let `inspect.signature` see the signatures that users know, where those of the functions are others.
+
+    What is no function is passed over.
+    """
+    # All generated functions go through here when triten is imported. Only parameters are called `beyond`.
+    for function in functions:
+        if function.__class__ is FunctionType:
+            code = function.__code__
+            names = code.co_varnames
+            if "beyond" in names or (
+                (count := code.co_argcount)
+                and names[count - 1] in OWN_NAMES
+                and _stands_for_another(names[count - 1], names[:count])
+            ):
+                function.__wrapped__ = FlatSignature(function)
 
 
 __all__ = ["FlatSignature", "declare"]

@@ -14,15 +14,14 @@ def take_docstrings(mixin: type, functions: ModuleType) -> None:
     the signatures that users know.
     """
     named = vars(functions)
-    for function in named.values():
-        if function.__class__ is FunctionType:
-            declare(function)
+    declare(named.values())
     for base in mixin.__bases__:
-        for name, method in vars(base).items():
-            if method.__class__ is FunctionType:
-                declare(method)
-                if name in named and method.__doc__ is None:
-                    method.__doc__ = named[name].__doc__
+        methods = vars(base)
+        declare(methods.values())
+        for name in methods.keys() & named.keys():
+            method = methods[name]
+            if method.__class__ is FunctionType and method.__doc__ is None:
+                method.__doc__ = named[name].__doc__
 
 
 __all__ = ["take_docstrings"]

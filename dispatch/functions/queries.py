@@ -6,6 +6,7 @@ The root re-exports them. What a tensor answers itself is its method of the same
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import Message, check, not_a_tensor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ...runtime.device import DeviceLike
     from ...runtime.layout import layout as Layout
     from ...runtime.scalar_type import dtype as ScalarType
+    from ..schema import FunctionSchema
 
 __all__ = [
     "_assert",
@@ -376,12 +378,14 @@ def detach_(input: Tensor) -> Tensor:
     return _checked("detach_", input).detach_()
 
 
-_TRIANGLE = parse_schema("triangle(int row, int col, int offset, ScalarType dtype) -> Tensor")
+@cache
+def _triangle_schema() -> FunctionSchema:
+    return parse_schema("triangle(int row, int col, int offset, ScalarType dtype) -> Tensor")
 
 
 def _triangle(row: int, col: int, offset: int, dtype: ScalarType, device: DeviceLike, upper: bool) -> Tensor:
     name = "triu_indices" if upper else "tril_indices"
-    row, col, offset, dtype = bind(_TRIANGLE, (row, col, offset, dtype), name=name)
+    row, col, offset, dtype = bind(_triangle_schema(), (row, col, offset, dtype), name=name)
     for side, size in (("row", row), ("col", col)):
         if size < 0:
             raise RuntimeError(f"{side} must be non-negative, got{size}")

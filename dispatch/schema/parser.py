@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple, NoReturn, TypeVar
 
 from .errors import SchemaError
@@ -36,17 +37,6 @@ from .function_schema import (
 from .types import BASE_TYPE_NAMES, BaseType, ListType, OptionalType, Type
 
 _T = TypeVar("_T")
-
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<ident>[A-Za-z_]\w*)
-    | (?P<number>-?(?:inf\b|nan\b|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))
-    | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-    | (?P<symbol>\.\.\.|->|::|[()\[\]?,=*!|.])
-    | (?P<end>$)
-    )""",
-    re.VERBOSE,
-)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _CONSTANTS: dict[str, DefaultElement] = {
@@ -56,6 +46,21 @@ _CONSTANTS: dict[str, DefaultElement] = {
     "inf": float("inf"),
     "nan": float("nan"),
 }
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """What a token is. It is compiled with the first schema: `import triten` parses none."""
+    return re.compile(
+        r"""\s*(?:
+          (?P<ident>[A-Za-z_]\w*)
+        | (?P<number>-?(?:inf\b|nan\b|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))
+        | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+        | (?P<symbol>\.\.\.|->|::|[()\[\]?,=*!|.])
+        | (?P<end>$)
+        )""",
+        re.VERBOSE,
+    )
 
 
 class _Token(NamedTuple):
@@ -110,8 +115,9 @@ class _Parser:
     def _tokenize(self) -> list[_Token]:
         tokens: list[_Token] = []
         position = 0
+        token = _token()
         while True:
-            match = _TOKEN.match(self.text, position)
+            match = token.match(self.text, position)
             if match is None:
                 start = position + len(self.text[position:]) - len(self.text[position:].lstrip())
                 what = "this string is not closed" if self.text[start] in "'\"" else "unexpected character"

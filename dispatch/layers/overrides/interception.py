@@ -65,7 +65,7 @@ class Interception:
         self.original.__kwdefaults__ = function.__kwdefaults__
         self.original.__annotations__ = function.__annotations__
         if isinstance(self.wrapped, FlatSignature):
-            declare(self.original)
+            declare([self.original])
         code = _asking.__code__
         self.asking: CodeType = code.replace(
             co_name=self.own.co_name,
