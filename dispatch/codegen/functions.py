@@ -325,8 +325,19 @@ class _Body:
             lines.append(f"    return {call}")
         variadic = self.variadic
         if variadic:
+            rare_names = [self.name_of(p) for p in self.parameters if p.role == "rare"]
+            given: list[str] = []
+            if len(rare_names) == 1 and not (self.has_out or named or self.signature.is_factory):
+                # One comparison asks whether both are None. The call after it asks for `modes` alone.
+                lines[0] = "if modes:"
+                sizes = f"sizes or REQUIRED if {variadic} is None else {variadic}"
+                arguments = self.all_arguments().replace(variadic, sizes, 1)
+                given = [
+                    f"elif {rare_names[0]} is not None:",
+                    f"    return {packet}.call{self.suffix}_parameters({arguments})",
+                ]
             lines = [
-                f"if {variadic} is None:",
+                f"if {variadic} is {rare_names[0] if given else None}:",
                 f"    {variadic} = sizes",
                 "    if len(sizes) < 2:",
                 "        if not sizes:",
@@ -338,6 +349,7 @@ class _Body:
                 f"                {variadic} = tuple(sizes[0])",
                 "            elif not hasattr(sizes[0], '__index__'):",
                 f"                {variadic} = sizes[0]",
+                *given,
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]

@@ -162,7 +162,7 @@ class ViewsMethods:
             view(Tensor(a) self, SymInt[] size) -> Tensor(a)
             view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)
         """
-        if size is None:
+        if size is dtype:
             size = sizes
             if len(sizes) < 2:
                 if not sizes:
@@ -174,7 +174,11 @@ class ViewsMethods:
                         size = tuple(sizes[0])
                     elif not hasattr(sizes[0], "__index__"):
                         size = sizes[0]
-        if modes or dtype is not None:
+        elif dtype is not None:
+            return view_packet.call_method_parameters(
+                self, sizes or REQUIRED if size is None else size, dtype
+            )
+        if modes:
             return view_packet.call_method_parameters(self, size, dtype)
         try:
             plan = view_plans[self._spec][size]
