@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .runtime.cuda.stream import Stream as _CudaStream
 
 __all__ = [
+    "Graph",
     "current_accelerator",
     "current_device_idx",
     "current_device_index",
@@ -169,6 +170,87 @@ def reset_accumulated_memory_stats(device: DeviceLike = None, /) -> None:
 def reset_peak_memory_stats(device: DeviceLike = None, /) -> None:
     """Set the peaks to what there is now (`torch.accelerator.reset_peak_memory_stats`)."""
     _cuda.reset_peak_memory_stats(_index_of(device))
+
+
+class Graph:
+    """Captured work of the accelerator, replayed as one launch (`torch.accelerator.Graph`): a `tt.cuda.CUDAGraph`.
+
+    As a context it captures the current stream, which must not be the default one.
+
+    Args:
+        keep_graph: keep the graph besides its executable form.
+        pool: of another graph's `pool()`, to share its memory.
+        capture_error_mode: as `tt.cuda.CUDAGraph.capture_begin` has it; ``"default"`` is ``"global"``.
+
+    Raises:
+        RuntimeError: there is no accelerator; as `CUDAGraph`'s functions say.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.zeros(3, device="cuda")
+        >>> x += 1  # loads the kernel
+        >>> graph = tt.accelerator.Graph()
+        >>> with tt.cuda.stream(tt.cuda.Stream()), graph:
+        ...     x += 1
+        >>> graph.replay(); x.tolist()
+        [2.0, 2.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        keep_graph: bool = False,
+        *,
+        pool: tuple[int, int] | None = None,
+        capture_error_mode: str = "default",
+    ) -> None:
+        _index_of(None)
+        if capture_error_mode not in ("default", "global", "thread_local", "relaxed"):
+            raise RuntimeError(f"Graph: unknown capture_error_mode {capture_error_mode!r}")
+        self._graph = _cuda.CUDAGraph(keep_graph)
+        self.graph_pool = pool
+        self.capture_error_mode = capture_error_mode
+
+    def capture_begin(self) -> None:
+        """Begin to capture the current stream."""
+        mode: Any = "global" if self.capture_error_mode == "default" else self.capture_error_mode
+        self._graph.capture_begin(self.graph_pool, mode)
+
+    def capture_end(self) -> None:
+        """End the capture."""
+        self._graph.capture_end()
+
+    def instantiate(self) -> None:
+        """Make a graph that is kept executable."""
+        self._graph.instantiate()
+
+    def replay(self) -> None:
+        """Enqueue the captured work on the current stream."""
+        self._graph.replay()
+
+    def reset(self) -> None:
+        """Give the graph back; a capture may follow."""
+        self._graph.reset()
+
+    def pool(self) -> tuple[int, int]:
+        """The name of the graph's memory pool."""
+        return self._graph.pool()
+
+    def enable_debug_mode(self) -> None:
+        """Keep the graph after the capture, for `debug_dump`."""
+        self._graph.enable_debug_mode()
+
+    def debug_dump(self, path: str) -> None:
+        """Write the graph to a file in Graphviz' language."""
+        self._graph.debug_dump(path)
+
+    def __enter__(self) -> None:
+        synchronize()
+        empty_cache()
+        empty_host_cache()
+        self.capture_begin()
+
+    def __exit__(self, *error: object) -> None:
+        self.capture_end()
 
 
 def current_device_idx() -> int:

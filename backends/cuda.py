@@ -10,23 +10,66 @@ Example:
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 from ..runtime import attention_backends as _attention
 from ..runtime import float32_precision as _float32
+from ..runtime.cuda import driver as _drivers
+from ..runtime.cuda.devices import checked_index
+from ..runtime.device import DeviceLike
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+    from ..runtime.cuda.fourier import PlanCache
 
 __all__ = [
+    "SDPAParams",
+    "allow_fp16_bf16_reduction_math_sdp",
+    "can_use_cudnn_attention",
+    "can_use_efficient_attention",
+    "can_use_flash_attention",
+    "cuBLASModule",
+    "cuFFTPlanCache",
+    "cuFFTPlanCacheManager",
     "cudnn_sdp_enabled",
+    "cufft_plan_cache",
     "enable_cudnn_sdp",
     "enable_flash_sdp",
     "enable_math_sdp",
     "enable_mem_efficient_sdp",
     "flash_sdp_enabled",
+    "fp16_bf16_reduction_math_sdp_allowed",
+    "is_built",
+    "is_ck_sdpa_available",
+    "is_flash_attention_available",
     "math_sdp_enabled",
     "matmul",
     "mem_efficient_sdp_enabled",
+    "sdp_kernel",
 ]
 
 
-class MatrixProducts:
+class _Permission:
+    """A flag of `cuBLASModule` that lets sums be less exact. It is kept; the sums here are float32's in any case."""
+
+    def __init__(self, name: str, allowed: bool) -> None:
+        self.name = name
+        self.allowed = allowed
+
+    def __get__(self, instance: object, owner: type | None = None) -> bool:
+        return self.allowed
+
+    def __set__(self, instance: object, allowed: bool) -> None:
+        if not isinstance(allowed, bool):
+            raise TypeError(f"{self.name} expects a bool, but got {type(allowed).__name__}")
+        self.allowed = allowed
+
+
+class cuBLASModule:
     """``tt.backends.cuda.matmul``.
 
     Example:
@@ -36,6 +79,17 @@ class MatrixProducts:
     """
 
     __slots__ = ()
+
+    # Sums of products are float32's on every backend, which no permission to round earlier changes.
+    allow_fp16_reduced_precision_reduction = _Permission("allow_fp16_reduced_precision_reduction", True)
+    allow_fp16_reduced_precision_reduction_split_k = _Permission(
+        "allow_fp16_reduced_precision_reduction_split_k", True
+    )
+    allow_bf16_reduced_precision_reduction = _Permission("allow_bf16_reduced_precision_reduction", True)
+    allow_bf16_reduced_precision_reduction_split_k = _Permission(
+        "allow_bf16_reduced_precision_reduction_split_k", True
+    )
+    allow_fp16_accumulation = _Permission("allow_fp16_accumulation", False)
 
     @property
     def allow_tf32(self) -> bool:
@@ -56,7 +110,186 @@ class MatrixProducts:
         _float32.set_precision("matmul", precision)
 
 
-matmul = MatrixProducts()
+matmul = cuBLASModule()
+
+
+def is_built() -> bool:
+    """Whether what CUDA needs is installed, CuPy or the interpreter; a device may still be missing."""
+    return _drivers.wants_interpreter() or importlib.util.find_spec("cupy") is not None
+
+
+class cuFFTPlanCache:
+    """The plans of Fourier transforms that CuPy keeps for a device, for this thread.
+
+    A transform whose sizes, dtype and direction were seen before takes its plan from here. The simulated devices have
+    none.
+    """
+
+    def __init__(self, device_index: int) -> None:
+        self.device_index = device_index
+
+    def _plans(self) -> PlanCache:
+        return _drivers.driver().fourier_plans(self.device_index)
+
+    @property
+    def size(self) -> int:
+        """How many plans there are."""
+        return self._plans().get_curr_size()
+
+    @property
+    def max_size(self) -> int:
+        """How many plans are kept, the latest used; 0: none."""
+        return self._plans().get_size()
+
+    @max_size.setter
+    def max_size(self, size: int) -> None:
+        if size < 0:
+            raise RuntimeError(f"cufft_plan_cache.max_size must not be negative, got {size}")
+        self._plans().set_size(size)
+
+    def clear(self) -> None:
+        """Give all plans back."""
+        self._plans().clear()
+
+
+class cuFFTPlanCacheManager:
+    """``tt.backends.cuda.cufft_plan_cache``: the current device's `cuFFTPlanCache`, and by ``[device]`` another's.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.backends.cuda.cufft_plan_cache.max_size = 32
+        >>> tt.backends.cuda.cufft_plan_cache[0].max_size
+        32
+    """
+
+    def __getitem__(self, device: DeviceLike) -> cuFFTPlanCache:
+        try:
+            return cuFFTPlanCache(checked_index(device))
+        except AssertionError as error:
+            raise RuntimeError(f"cufft_plan_cache: {error}") from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self[None], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self[None], name, value)
+
+
+cufft_plan_cache = cuFFTPlanCacheManager()
+
+
+class SDPAParams(NamedTuple):
+    """The operands of a `scaled_dot_product_attention`, for the questions below.
+
+    Example:
+        >>> import triten as tt
+        >>> q = tt.ones(1, 2, 3, 8, dtype=tt.float16, device="cuda")
+        >>> params = tt.backends.cuda.SDPAParams(q, q, q, None, 0.0, False, False)
+        >>> tt.backends.cuda.can_use_flash_attention(params)
+        True
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool
+
+
+def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Whether flash attention would take the operands, which is CUDA's fused operator without a mask in 16 bits.
+
+    Args:
+        params: the operands.
+        debug: warn of what stands against it.
+    """
+    taken = _fused(params)[1]
+    return _answer("Flash", taken, _attention.FLASH, debug)
+
+
+def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Whether CUDA's fused operator would take the operands. As `can_use_flash_attention`."""
+    taken = _fused(params)[0]
+    return _answer("Memory efficient", taken, _attention.EFFICIENT, debug)
+
+
+def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """False: nothing here is computed by cuDNN."""
+    return _answer("cuDNN", False, _attention.CUDNN, debug)
+
+
+def _fused(params: SDPAParams) -> tuple[bool, bool]:
+    from ..dispatch.composite.attention import takes_fused
+
+    query, key, value, mask, dropout, _, enable_gqa = params
+    return takes_fused(query, key, value, mask, dropout, enable_gqa)
+
+
+def _answer(name: str, taken: bool, backend: int, debug: bool) -> bool:
+    enabled = _attention.is_enabled(backend)
+    if debug and not enabled:
+        warnings.warn(f"{name} attention has been runtime disabled.", stacklevel=3)
+    if debug and not taken:
+        warnings.warn(f"{name} attention does not take these operands on their device.", stacklevel=3)
+    return taken and enabled
+
+
+def is_flash_attention_available() -> bool:
+    """Whether there is a device whose fused operator stands for flash attention."""
+    return _drivers.is_available()
+
+
+def is_ck_sdpa_available() -> bool:
+    """False: that library is for AMD's devices."""
+    return False
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Let attention by ordinary operators keep its parts in 16 bits instead of float32, on every device."""
+    _attention.allow_reduced_math(enabled)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """What `allow_fp16_bf16_reduction_math_sdp` was given; at first False."""
+    return _attention.is_reduced_math_allowed()
+
+
+@contextmanager
+def sdp_kernel(
+    enable_flash: bool = True,
+    enable_math: bool = True,
+    enable_mem_efficient: bool = True,
+    enable_cudnn: bool = True,
+) -> Iterator[None]:
+    """`tt.nn.attention.sdpa_kernel` by its former name and flags; a FutureWarning says so.
+
+    Example:
+        >>> import triten as tt, warnings
+        >>> warnings.simplefilter("ignore")
+        >>> with tt.backends.cuda.sdp_kernel(enable_flash=False):
+        ...     tt.backends.cuda.flash_sdp_enabled()
+        False
+    """
+    warnings.warn(
+        "`backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see "
+        "`nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    before = frozenset(_attention.permitted())
+    wanted = {
+        _attention.FLASH: enable_flash,
+        _attention.MATH: enable_math,
+        _attention.EFFICIENT: enable_mem_efficient,
+        _attention.CUDNN: enable_cudnn,
+    }
+    _attention.set_enabled([backend for backend, enabled in wanted.items() if enabled])
+    try:
+        yield
+    finally:
+        _attention.set_enabled(before)
 
 
 def enable_flash_sdp(enabled: bool) -> None:

@@ -13,9 +13,10 @@ from ..runtime.lazy_import import lazy_names
 _MODULES = {
     ".memory": (
         "MemPool caching_allocator_alloc caching_allocator_delete change_current_allocator cupy_allocator "
-        "empty_cache get_allocator_backend get_per_process_memory_fraction max_memory_allocated "
-        "max_memory_reserved mem_get_info memory_allocated memory_reserved memory_snapshot memory_stats "
-        "memory_stats_as_nested_dict memory_summary reset_accumulated_memory_stats reset_peak_memory_stats "
+        "empty_cache get_allocator_backend get_per_process_memory_fraction max_memory_allocated max_memory_cached "
+        "max_memory_reserved mem_get_info memory_allocated memory_cached memory_reserved memory_snapshot "
+        "memory_stats memory_stats_as_nested_dict memory_summary reset_accumulated_memory_stats "
+        "reset_max_memory_allocated reset_max_memory_cached reset_peak_memory_stats "
         "set_per_process_memory_fraction use_mem_pool"
     ),
     ".random": (
@@ -27,9 +28,14 @@ _MODULES = {
         "ShortTensor"
     ),
     ".graphed_callables": "make_graphed_callables",
+    ".nvml": (
+        "clock_rate device_memory_used list_gpu_processes memory_usage power_draw temperature utilization"
+    ),
+    ".runtime_api": "CudaError DeferredCudaCallError check_error cudaStatus cudart",
     "..runtime.cuda.devices": (
-        "can_device_access_peer current_blas_handle current_device device device_count device_of "
-        "get_arch_list get_device_capability get_device_name get_device_properties init is_available "
+        "can_device_access_peer current_blas_handle current_device current_solver_handle device device_count "
+        "device_of get_arch_list get_device_capability get_device_name get_device_properties get_gencode_flags "
+        "init is_available "
         "is_bf16_supported is_initialized is_tf32_supported set_device synchronize"
     ),
     "..runtime.cuda.event": "Event",
@@ -39,6 +45,7 @@ _MODULES = {
         "reset_peak_host_memory_stats"
     ),
     "..runtime.cuda.sharing": "ipc_collect",
+    "..runtime.cuda.sync_debug": "get_sync_debug_mode set_sync_debug_mode",
     "..runtime.cuda.stream": (
         "ExternalStream Stream StreamContext current_stream default_stream get_stream_from_external "
         "set_stream stream"
@@ -46,10 +53,16 @@ _MODULES = {
 }
 """The names of each module."""
 
+has_half = True
+"""Whether float16 can be computed with: always (`torch.cuda.has_half`)."""
+has_magma = False
+"""Whether MAGMA is there: cuSOLVER and cuBLAS do its work (`torch.cuda.has_magma`)."""
+
 if TYPE_CHECKING:
     from ..runtime.cuda.devices import can_device_access_peer as can_device_access_peer
     from ..runtime.cuda.devices import current_blas_handle as current_blas_handle
     from ..runtime.cuda.devices import current_device as current_device
+    from ..runtime.cuda.devices import current_solver_handle as current_solver_handle
     from ..runtime.cuda.devices import device as device
     from ..runtime.cuda.devices import device_count as device_count
     from ..runtime.cuda.devices import device_of as device_of
@@ -57,6 +70,7 @@ if TYPE_CHECKING:
     from ..runtime.cuda.devices import get_device_capability as get_device_capability
     from ..runtime.cuda.devices import get_device_name as get_device_name
     from ..runtime.cuda.devices import get_device_properties as get_device_properties
+    from ..runtime.cuda.devices import get_gencode_flags as get_gencode_flags
     from ..runtime.cuda.devices import init as init
     from ..runtime.cuda.devices import is_available as is_available
     from ..runtime.cuda.devices import is_bf16_supported as is_bf16_supported
@@ -86,11 +100,19 @@ if TYPE_CHECKING:
     from ..runtime.cuda.stream import get_stream_from_external as get_stream_from_external
     from ..runtime.cuda.stream import set_stream as set_stream
     from ..runtime.cuda.stream import stream as stream
+    from ..runtime.cuda.sync_debug import get_sync_debug_mode as get_sync_debug_mode
+    from ..runtime.cuda.sync_debug import set_sync_debug_mode as set_sync_debug_mode
     from . import amp as amp
+    from . import graphs as graphs
     from . import memory as memory
+    from . import nvtx as nvtx
+    from . import profiler as profiler
     from . import random as random
+    from . import streams as streams
     from .graphed_callables import make_graphed_callables as make_graphed_callables
     from .memory import *
+    from .nvml import *
+    from .random import default_generators as _default_generators
     from .random import get_rng_state as get_rng_state
     from .random import get_rng_state_all as get_rng_state_all
     from .random import initial_seed as initial_seed
@@ -100,6 +122,11 @@ if TYPE_CHECKING:
     from .random import seed_all as seed_all
     from .random import set_rng_state as set_rng_state
     from .random import set_rng_state_all as set_rng_state_all
+    from .runtime_api import CudaError as CudaError
+    from .runtime_api import DeferredCudaCallError as DeferredCudaCallError
+    from .runtime_api import check_error as check_error
+    from .runtime_api import cudart as cudart
+    from .runtime_api import cudaStatus as cudaStatus
     from .tensor_types import BFloat16Tensor as BFloat16Tensor
     from .tensor_types import BoolTensor as BoolTensor
     from .tensor_types import ByteTensor as ByteTensor
@@ -110,10 +137,18 @@ if TYPE_CHECKING:
     from .tensor_types import IntTensor as IntTensor
     from .tensor_types import LongTensor as LongTensor
     from .tensor_types import ShortTensor as ShortTensor
+
+    default_generators = _default_generators()
 else:
-    _find, __dir__, __all__ = lazy_names(__name__, _MODULES, ("amp", "memory", "random"))
-    __all__ += ["OutOfMemoryError"]
+    _find, __dir__, __all__ = lazy_names(
+        __name__, _MODULES, ("amp", "graphs", "memory", "nvtx", "profiler", "random", "streams")
+    )
+    __all__ += ["OutOfMemoryError", "has_half", "has_magma"]
 
     def __getattr__(name):
-        # Programs read this flag of PyTorch's, which changes, before they save the devices' random states.
-        return _find("is_initialized")() if name == "_initialized" else _find(name)
+        # Both change with the first use of a device; programs read them before they save random states.
+        if name == "_initialized":
+            return _find("is_initialized")()
+        if name == "default_generators":
+            return _find("random").default_generators()
+        return _find(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,15 +41,19 @@ __all__ = [
     "get_allocator_backend",
     "get_per_process_memory_fraction",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
     "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
     "use_mem_pool",
@@ -113,6 +118,46 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Start all sums and counters of events afresh."""
     inspection.reset_accumulated(CUDA_ALLOCATOR, device_index(device))
+
+
+def memory_cached(device: DeviceLike = None) -> int:
+    """`memory_reserved` by its former name."""
+    warnings.warn(
+        "`cuda.memory_cached` has been renamed to `cuda.memory_reserved`",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """`max_memory_reserved` by its former name."""
+    warnings.warn(
+        "`cuda.max_memory_cached` has been renamed to `cuda.max_memory_reserved`",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return max_memory_reserved(device)
+
+
+def reset_max_memory_allocated(device: DeviceLike = None) -> None:
+    """`reset_peak_memory_stats` by a former name."""
+    warnings.warn(
+        "cuda.reset_max_memory_allocated now calls cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: DeviceLike = None) -> None:
+    """`reset_peak_memory_stats` by a former name."""
+    warnings.warn(
+        "cuda.reset_max_memory_cached now calls cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    reset_peak_memory_stats(device)
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch.tensor import Tensor
 from ..runtime import generator as generators
-from ..runtime.cuda.devices import current_device, device_count, device_index, is_available
+from ..runtime.cuda.devices import current_device, device_count, device_index, is_available, is_initialized
 from ..runtime.device import device as Device
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ def _generator(device: Device | str | int | None) -> Generator:
     if not 0 <= index < device_count():
         raise IndexError(f"device index out of range: got {index}, there are {device_count()} CUDA devices")
     return generators.default_generator(Device("cuda", index))  # type: ignore[return-value]
+
+
+def default_generators() -> tuple[Generator, ...]:
+    """The devices' default generators, none before the first use of a device (`torch.cuda.default_generators`)."""
+    return tuple(_generator(index) for index in range(device_count())) if is_initialized() else ()
 
 
 def manual_seed(seed: int) -> None:

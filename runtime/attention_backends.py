@@ -10,6 +10,7 @@ from collections.abc import Sequence
 ERROR, MATH, FLASH, EFFICIENT, CUDNN, OVERRIDEABLE = -1, 0, 1, 2, 3, 4
 BACKENDS = (MATH, FLASH, EFFICIENT, CUDNN, OVERRIDEABLE)
 
+_reduced_math = False
 _enabled = frozenset(BACKENDS)
 # The fused operator of CUDA goes by the name of PyTorch's memory-efficient one, which takes most.
 _order: tuple[int, ...] = (EFFICIENT, FLASH, MATH, CUDNN, OVERRIDEABLE)
@@ -49,3 +50,14 @@ def set_order(backends: Sequence[int]) -> None:
     first = tuple(dict.fromkeys(backends))
     _order = (*first, *(one for one in _order if one not in first))
     _permitted = tuple(one for one in _order if one in _enabled)
+
+
+def allow_reduced_math(allowed: bool) -> None:
+    """Whether attention by ordinary operators may keep its parts in the operands' 16 bits instead of float32."""
+    global _reduced_math
+    _reduced_math = allowed
+
+
+def is_reduced_math_allowed() -> bool:
+    """What `allow_reduced_math` was given last; at first False."""
+    return _reduced_math

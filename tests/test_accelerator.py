@@ -196,3 +196,28 @@ def test_former_names():
     tt.accelerator.set_device_idx(0)
     assert tt.float32 in tt.accelerator.get_device_capability()["supported_dtypes"]
     tt.accelerator.empty_host_cache()
+
+
+def test_a_graph_captures_the_current_stream():
+    x = tt.zeros(3, device="cuda")
+    x += 1
+    graph = tt.accelerator.Graph()
+    with tt.cuda.stream(tt.cuda.Stream()), graph:
+        x += 1
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    graph.replay()
+    graph.replay()
+    assert x.tolist() == [3.0, 3.0, 3.0]
+    other = tt.accelerator.Graph(pool=graph.pool())
+    with tt.cuda.stream(tt.cuda.Stream()), other:
+        x *= 2
+    other.replay()
+    assert x.tolist() == [6.0, 6.0, 6.0] and other.pool() == graph.pool()
+    graph.reset()
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        graph.replay()
+
+
+def test_a_graph_refuses_an_unknown_mode():
+    with pytest.raises(RuntimeError, match="unknown capture_error_mode 'loose'"):
+        tt.accelerator.Graph(capture_error_mode="loose")

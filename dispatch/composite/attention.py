@@ -12,7 +12,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.attention_backends import EFFICIENT, ERROR, FLASH, MATH, permitted
+from ...runtime.attention_backends import (
+    EFFICIENT,
+    ERROR,
+    FLASH,
+    MATH,
+    is_reduced_math_allowed,
+    permitted,
+)
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
@@ -77,11 +84,25 @@ def _choice(
     for one in enabled:
         if one == MATH:
             return MATH
-        # PyTorch's flash attention of CUDA takes 16-bit floats without a mask.
-        plain = on_cpu or (mask is None and query.dtype is not float32)
+        plain = on_cpu or _is_plain(query, mask)
         if fused and (one == EFFICIENT or plain):
             return one
     raise RuntimeError(f"No available kernel. {' ' if on_cpu else ''}Aborting execution.")
+
+
+def takes_fused(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
+) -> tuple[bool, bool]:
+    """Whether CUDA's fused operator takes these operands, and whether it then stands for flash attention."""
+    if query.device.type != "cuda":
+        return False, False
+    fused = _is_fused(query, key, value, mask, dropout_p, enable_gqa)
+    return fused, fused and _is_plain(query, mask)
+
+
+def _is_plain(query: Tensor, mask: Tensor | None) -> bool:
+    """PyTorch's flash attention of CUDA takes 16-bit floats without a mask."""
+    return mask is None and query.dtype is not float32
 
 
 def _is_fused(
@@ -172,12 +193,13 @@ def _scaled_dot_product_attention_math(
     scale: float | None,
     enable_gqa: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Attention by products and a softmax, and the weights after dropout; narrow floats in float32.
+    """Attention by products and a softmax, and the weights after dropout; narrow floats in float32 unless
+    `runtime.attention_backends.allow_reduced_math` lets them be.
 
     A row whose scores are all minus infinity has weights of zero.
     """
     dtype = query.dtype
-    if dtype is float16 or dtype is bfloat16:
+    if (dtype is float16 or dtype is bfloat16) and not is_reduced_math_allowed():
         query, key, value = (t.to(float32) for t in (query, key, value))
         if attn_mask is not None and attn_mask.dtype is not bool_:
             attn_mask = attn_mask.to(float32)

@@ -73,7 +73,7 @@ def declare(functions: Iterable[Any]) -> None:
                 and names[count - 1] in OWN_NAMES
                 and _stands_for_another(names[count - 1], names[:count])
             ):
-                function.__wrapped__ = FlatSignature(function)
+                function.__wrapped__ = FlatSignature(function)  # type: ignore[attr-defined]
 
 
 __all__ = ["FlatSignature", "declare"]

@@ -10,7 +10,7 @@ class DeviceProperties:
     """What a kernel's author may ask about a device. Memory in bytes, clocks in kHz, bus width in bits.
 
     `max_shared_memory` is the opt-in limit of one block, which PyTorch calls `shared_memory_per_block_optin`. A
-    field that the driver does not tell is 0, or an empty `uuid`.
+    field that the driver does not tell is 0, or an empty `uuid`; a simulated device lies on no bus: its place is -1.
 
     Example:
         >>> import triten as tt
@@ -37,6 +37,9 @@ class DeviceProperties:
     memory_bus_width: int = 0
     is_integrated: int = 0
     is_multi_gpu_board: int = 0
+    pci_domain_id: int = -1
+    pci_bus_id: int = -1
+    pci_device_id: int = -1
     uuid: str = ""
 
     @property

@@ -166,6 +166,26 @@ def current_blas_handle() -> int:
     return driver().library_handle("cublas")
 
 
+def current_solver_handle() -> int:
+    """The address of the current device's cuSOLVER handle, set to the current stream.
+
+    Raises RuntimeError where there is no cuSOLVER, as `current_blas_handle`.
+    """
+    return driver().library_handle("cusolver")
+
+
+def get_gencode_flags() -> str:
+    """`get_arch_list` as flags of NVIDIA's compiler (`torch.cuda.get_gencode_flags`).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cuda.get_gencode_flags().split()[:2]
+        ['-gencode', 'compute=compute_80,code=sm_80']
+    """
+    versions = [target.split("_")[1] for target in get_arch_list()]
+    return " ".join(f"-gencode compute=compute_{each},code=sm_{each}" for each in versions)
+
+
 def get_arch_list() -> list[str]:
     """The architectures that the kernels are written for; none where no device can be used."""
     return list(TARGETS) if drivers.is_available() else []

@@ -20,7 +20,7 @@ from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
 
 if TYPE_CHECKING:
-    from .fourier import FourierTransform
+    from .fourier import FourierTransform, PlanCache
     from .machine_code import MachineCode
     from .solver import Solver
     from .tensor_map import DescribedTensor
@@ -190,6 +190,24 @@ class Driver(StreamCapture):
     def is_page_locked(self, address: int) -> bool:
         """Whether host memory is page-locked, whoever allocated it."""
 
+    def register_host(self, address: int, nbytes: int, flags: int) -> None:
+        """Page-lock host memory that is there already (``cudaHostRegister``). Raises AcceleratorError."""
+        raise RuntimeError(f"{type(self).__name__} cannot page-lock memory of others")
+
+    def unregister_host(self, address: int) -> None:
+        """Undo `register_host`. Raises AcceleratorError."""
+        raise RuntimeError(f"{type(self).__name__} cannot page-lock memory of others")
+
+    def start_profiler(self) -> None:
+        """Have a profiler that is attached to the process collect; nothing happens without one."""
+
+    def stop_profiler(self) -> None:
+        """Have it stop."""
+
+    def error_text(self, status: int) -> str:
+        """The sentence of a status of the runtime API."""
+        return "unrecognized error code"
+
     @abstractmethod
     def device_of_address(self, address: int) -> int:
         """The device on which memory lies. Raises RuntimeError for what is no device memory."""
@@ -218,6 +236,10 @@ class Driver(StreamCapture):
 
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
         """Enqueue a Fourier transform by the library of the driver. Raises RuntimeError where that is missing."""
+        raise RuntimeError(f"{type(self).__name__} has no library of Fourier transforms")
+
+    def fourier_plans(self, device: int) -> PlanCache:
+        """The plans that `transform` keeps for a device in this thread."""
         raise RuntimeError(f"{type(self).__name__} has no library of Fourier transforms")
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class FourierTransform(NamedTuple):
@@ -32,3 +32,38 @@ class FourierTransform(NamedTuple):
         if not self.dtype.startswith("complex") and self.sizes != self.out_sizes:
             return library.rfftn(array, None, self.dims, self.norm)
         return (library.ifftn if self.inverse else library.fftn)(array, None, self.dims, self.norm)
+
+
+class PlanCache(Protocol):
+    """Plans of transforms that a library keeps for a device, the latest used (`cupy.fft.config.get_plan_cache`)."""
+
+    def get_curr_size(self) -> int:
+        """How many there are."""
+
+    def get_size(self) -> int:
+        """How many may be kept."""
+
+    def set_size(self, size: int) -> None:
+        """How many may be kept from now on."""
+
+    def clear(self) -> None:
+        """Give all back."""
+
+
+class NoPlans:
+    """The cache of a device whose transforms need no plans: it has a limit, and nothing in it."""
+
+    def __init__(self) -> None:
+        self._limit = 16
+
+    def get_curr_size(self) -> int:
+        return 0
+
+    def get_size(self) -> int:
+        return self._limit
+
+    def set_size(self, size: int) -> None:
+        self._limit = size
+
+    def clear(self) -> None:
+        """Nothing to give back."""

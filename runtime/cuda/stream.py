@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..device import DeviceLike
 from ..device import device as Device
 from ..thread_state import inherited
+from . import sync_debug
 from .device_guard import device_guard
 from .devices import device_index
 from .driver import Driver, driver
@@ -191,6 +192,8 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for all work. Raises the error that a graph which was replayed here found in its input."""
+        if sync_debug.mode:
+            sync_debug.report()
         with device_guard(self.device_index) as cuda:
             cuda.synchronize_stream(self.cuda_stream)
             raise_faults(cuda, self.device_index, self.cuda_stream)

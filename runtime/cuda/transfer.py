@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..data_ptr import DataPtr
+from . import sync_debug
 from .capture import UNSUPPORTED, capture_error
 from .device_guard import device_guard
 from .driver import Driver, driver
@@ -42,6 +43,8 @@ def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> 
                     "pin_memory=True."
                 )
             if not non_blocking:
+                if sync_debug.mode:
+                    sync_debug.report()
                 cuda.copy_host_to_device(dst.address, src, stream)
                 cuda.synchronize_stream(stream)
             elif _is_page_locked(cuda, src):
@@ -63,6 +66,8 @@ def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> 
                 "on values) before a replay has computed them",
             )
         else:
+            if sync_debug.mode:
+                sync_debug.report()
             cuda.copy_device_to_host(dst, src.address, stream)
             raise_faults(cuda, index, stream)
 

@@ -50,6 +50,12 @@ class CuPyCopies(Driver):
     def free_host(self, address: int) -> None:
         runtime.freeHost(address)
 
+    def register_host(self, address: int, nbytes: int, flags: int) -> None:
+        runtime.hostRegister(address, nbytes, flags)
+
+    def unregister_host(self, address: int) -> None:
+        runtime.hostUnregister(address)
+
     def is_page_locked(self, address: int) -> bool:
         try:
             found = runtime.pointerGetAttributes(address)

@@ -40,6 +40,9 @@ def device_properties(device: int) -> DeviceProperties:
         memory_bus_width=attribute("GlobalMemoryBusWidth"),
         is_integrated=attribute("Integrated"),
         is_multi_gpu_board=attribute("IsMultiGpuBoard"),
+        pci_domain_id=raw["pciDomainID"],
+        pci_bus_id=raw["pciBusID"],
+        pci_device_id=raw["pciDeviceID"],
         uuid=_uuid_text(raw.get("uuid")),
     )
 

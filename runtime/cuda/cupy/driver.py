@@ -16,14 +16,14 @@ from ...device import device as Device
 from ...errors import OutOfMemoryError
 from ..device_properties import DeviceProperties
 from ..driver import CompiledKernel, Driver, LaunchObserver, ThreadState, current_driver
-from ..fourier import FourierTransform
+from ..fourier import FourierTransform, PlanCache
 from ..machine_code import MachineCode
 from ..memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from ..solver import Solver
 from ..triton.cubin_store import find_or_compile
 from .copies import CuPyCopies
 from .devices import device_properties, library_handle
-from .errors import reported, runtime
+from .errors import error_text, reported, runtime
 from .fourier import cufft_transform
 from .graph import CuPyCapture
 from .kernel import CuPyKernel, version_text
@@ -285,6 +285,15 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
                     raise
         self._peer_access.add((device, peer))
 
+    def start_profiler(self) -> None:
+        runtime.profilerStart()
+
+    def stop_profiler(self) -> None:
+        runtime.profilerStop()
+
+    def error_text(self, status: int) -> str:
+        return error_text(status)
+
     def library_handle(self, name: str) -> int:
         device = self.current_device()
         return library_handle(name, self.current_stream(device))
@@ -299,6 +308,14 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
         """As the base class says, by cuFFT, whose work areas CuPy's own pool gives."""
         cufft_transform(dst, src, transform, self.current_device(), stream)
+
+    def fourier_plans(self, device: int) -> PlanCache:
+        from cupy.fft.config import get_plan_cache
+
+        self.check_device(device)
+        with _current(self, device):
+            plans: PlanCache = get_plan_cache()
+        return plans
 
     def machine_code(self) -> MachineCode:
         from .machine_code import CuPyCode

@@ -50,6 +50,12 @@ class CUDAError(AcceleratorError):
         self.name = name
 
 
+def error_text(status: int) -> str:
+    """NVIDIA's sentence of a status of the runtime API."""
+    name, _, text = str(runtime_api.CUDARuntimeError(status)).partition(": ")
+    return text or name
+
+
 def reported_as(error: BaseException, doing: str = "") -> CUDAError:
     """CuPy's exception as ours; `doing` says what failed."""
     return CUDAError(error.status, error, doing)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..driver import CompiledKernel, DeviceProperties, Driver, Grid, HostArray, check_grid, kernel_name
-from ..fourier import FourierTransform
+from ..fourier import FourierTransform, NoPlans, PlanCache
 from ..solver import Solver
 from ..tensor_map import DescribedTensor, descriptor_type
 from ..triton.real_triton import real, real_constants
@@ -175,6 +175,7 @@ class InterpreterDriver(Driver, InterpreterCapture):
         self.scheduler = Scheduler()
         self._lock = self.scheduler.lock
         self._memories = [DeviceMemory(PROPERTIES.total_memory) for _ in range(device_count)]
+        self._plans: dict[int, NoPlans] = {}
         self.host_memory = HostMemory(PROPERTIES.total_memory)
         self._default_streams = [Stream(device, self.scheduler) for device in range(device_count)]
         self._streams: dict[int, Stream] = {}
@@ -336,6 +337,14 @@ class InterpreterDriver(Driver, InterpreterCapture):
         with self._lock:
             self.host_memory.free(address)
 
+    def register_host(self, address: int, nbytes: int, flags: int) -> None:
+        with self._lock:
+            self.host_memory.register(address, nbytes)
+
+    def unregister_host(self, address: int) -> None:
+        with self._lock:
+            self.host_memory.unregister(address)
+
     def is_page_locked(self, address: int) -> bool:
         return self.host_memory.holds(address, 1)
 
@@ -385,6 +394,11 @@ class InterpreterDriver(Driver, InterpreterCapture):
 
         if nbytes:
             self.stream(stream).enqueue(copy, "copy", "from device to device")
+
+    def fourier_plans(self, device: int) -> PlanCache:
+        """A cache that stays empty: transforms on the host need no plans."""
+        self.check_device(device)
+        return self._plans.setdefault(device, NoPlans())
 
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
         """As the base class says, by `scipy.fft` on the host."""

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import OutOfMemoryError
+from ...errors import AcceleratorError, OutOfMemoryError
 
 SEGMENT_ALIGNMENT = 512
 POISON = 0xCB
+INVALID_VALUE, ALREADY_REGISTERED, NOT_REGISTERED = 1, 712, 713
 """Fills memory that was never written: -2.7e7 as float32 or bfloat16, and no plausible index."""
 
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
@@ -171,12 +172,13 @@ class DeviceMemory:
 class HostMemory:
     """Page-locked host memory: pieces whose address and size the driver knows."""
 
-    __slots__ = ("_buffers", "total", "used")
+    __slots__ = ("_buffers", "_registered", "total", "used")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.used = 0
         self._buffers: dict[int, np.ndarray[Any, Any]] = {}
+        self._registered: dict[int, int] = {}
 
     def malloc(self, nbytes: int) -> int:
         """A piece, poisoned. Raises OutOfMemoryError beyond the total."""
@@ -200,9 +202,36 @@ class HostMemory:
             raise RuntimeError(f"CUDA error: invalid argument: no page-locked memory at {address:#x} to free")
         self.used -= found.nbytes
 
+    def register(self, address: int, nbytes: int) -> None:
+        """Have memory of somebody else's count as page-locked, as ``cudaHostRegister`` does.
+
+        Raises AcceleratorError for an empty range, and for one that overlaps another.
+        """
+        if nbytes <= 0 or address <= 0:
+            raise AcceleratorError(
+                f"CUDA error: invalid argument: cannot page-lock {nbytes} bytes at {address:#x}",
+                INVALID_VALUE,
+            )
+        if any(start < address + nbytes and address < end for start, end in self._ranges()):
+            raise AcceleratorError(
+                "CUDA error: part or all of the requested memory range is already mapped: "
+                f"{nbytes} bytes at {address:#x}",
+                ALREADY_REGISTERED,
+            )
+        self._registered[address] = nbytes
+
+    def unregister(self, address: int) -> None:
+        """Undo `register`. Raises AcceleratorError for another address."""
+        if self._registered.pop(address, None) is None:
+            raise AcceleratorError(
+                f"CUDA error: pointer does not correspond to a registered memory region: {address:#x}",
+                NOT_REGISTERED,
+            )
+
     def holds(self, address: int, nbytes: int) -> bool:
         """Whether the range lies within one piece."""
-        return any(
-            start <= address and address + nbytes <= start + piece.nbytes
-            for start, piece in list(self._buffers.items())
-        )
+        return any(start <= address and address + nbytes <= end for start, end in self._ranges())
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        taken = [(start, start + piece.nbytes) for start, piece in list(self._buffers.items())]
+        return taken + [(start, start + nbytes) for start, nbytes in list(self._registered.items())]

@@ -1,0 +1,122 @@
+"""What NVIDIA's management library tells of a device as it works: use, temperature, power, clocks, processes.
+
+The library is reached through ``pynvml``, which comes with ``pip install nvidia-ml-py``; it counts devices by itself,
+so that a device is looked up there by its place on the bus. Source: NVML API Reference, "Device Queries".
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..runtime.cuda.devices import checked_index
+from ..runtime.cuda.driver import driver
+from ..runtime.device import DeviceLike
+
+__all__ = [
+    "clock_rate",
+    "device_memory_used",
+    "list_gpu_processes",
+    "memory_usage",
+    "power_draw",
+    "temperature",
+    "utilization",
+]
+
+_CLOCK_SM, _TEMPERATURE_GPU = 1, 0
+"""NVML's numbers of the streaming multiprocessors' clock and of the chip's own sensor."""
+
+
+def _library() -> Any:
+    """`pynvml`, ready for use. Raises ModuleNotFoundError where it is missing, RuntimeError without a driver."""
+    try:
+        library = importlib.import_module("pynvml")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "nvidia-ml-py does not seem to be installed or it can't be imported: pip install nvidia-ml-py"
+        ) from error
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        raise RuntimeError(f"cuda driver can't be loaded, is cuda enabled? {error}") from error
+    return library
+
+
+def _handle(library: Any, device: DeviceLike) -> Any:
+    """NVML's own name of a device. Raises RuntimeError for a simulated one."""
+    index = checked_index(device)
+    found = driver().properties(index)
+    if found.pci_bus_id < 0:
+        raise RuntimeError(f"cuda:{index} is simulated: NVIDIA's management library knows nothing of it")
+    place = f"{found.pci_domain_id:08X}:{found.pci_bus_id:02X}:{found.pci_device_id:02X}.0"
+    return library.nvmlDeviceGetHandleByPciBusId(place.encode())
+
+
+def utilization(device: DeviceLike = None) -> int:
+    """Percent of the last sample period in which a kernel ran (`torch.cuda.utilization`).
+
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: there is no NVIDIA driver, or the devices are simulated.
+    """
+    library = _library()
+    return int(library.nvmlDeviceGetUtilizationRates(_handle(library, device)).gpu)
+
+
+def memory_usage(device: DeviceLike = None) -> int:
+    """Percent of the last sample period in which device memory was read or written (`torch.cuda.memory_usage`).
+
+    Raises as `utilization`.
+    """
+    library = _library()
+    return int(library.nvmlDeviceGetUtilizationRates(_handle(library, device)).memory)
+
+
+def device_memory_used(device: DeviceLike = None) -> int:
+    """Bytes of a device's memory in use, by all processes (`torch.cuda.device_memory_used`).
+
+    Raises as `utilization`.
+    """
+    library = _library()
+    return int(library.nvmlDeviceGetMemoryInfo(_handle(library, device)).used)
+
+
+def temperature(device: DeviceLike = None) -> int:
+    """Degrees Celsius of a device's chip (`torch.cuda.temperature`). Raises as `utilization`."""
+    library = _library()
+    return int(library.nvmlDeviceGetTemperature(_handle(library, device), _TEMPERATURE_GPU))
+
+
+def power_draw(device: DeviceLike = None) -> int:
+    """Milliwatts that a device takes (`torch.cuda.power_draw`). Raises as `utilization`."""
+    library = _library()
+    return int(library.nvmlDeviceGetPowerUsage(_handle(library, device)))
+
+
+def clock_rate(device: DeviceLike = None) -> int:
+    """Megahertz of a device's multiprocessors (`torch.cuda.clock_rate`). Raises as `utilization`."""
+    library = _library()
+    return int(library.nvmlDeviceGetClockInfo(_handle(library, device), _CLOCK_SM))
+
+
+def list_gpu_processes(device: DeviceLike = None) -> str:
+    """The processes that compute on a device and their memory, as text (`torch.cuda.list_gpu_processes`).
+
+    Where ``pynvml`` or the driver is missing the text says so.
+    """
+    try:
+        library = _library()
+    except ModuleNotFoundError:
+        return "pynvml module not found, please install nvidia-ml-py"
+    except RuntimeError:
+        return "cuda driver can't be loaded, is cuda enabled?"
+    index = checked_index(device)
+    processes = library.nvmlDeviceGetComputeRunningProcesses(_handle(library, index))
+    lines = [f"GPU:{index}"]
+    if not processes:
+        lines.append("no processes are running")
+    for process in processes:
+        # NVML does not tell it where another process's container hides it.
+        used = (process.usedGpuMemory or 0) / 2**20
+        lines.append(f"process {process.pid:>10d} uses {used:>12.3f} MB GPU memory")
+    return "\n".join(lines)
