@@ -1,6 +1,18 @@
 """`tt.nn.parameter`: tensors that belong to a module (`torch.nn.parameter`)."""
 
 from .modules.parameter import Buffer, Parameter
-from .modules.uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
+from .modules.uninitialized import (
+    UninitializedBuffer,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+    is_lazy,
+)
 
-__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]

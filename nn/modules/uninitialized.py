@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...runtime.device import DeviceLike
     from ...runtime.scalar_type import dtype as ScalarType
 
-__all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+__all__ = ["UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy"]
 
 ALLOWED = {
     *("__get__", "__set__", "__hash__", "get_device", "is_complex", "is_floating_point", "requires_grad_"),
@@ -23,8 +23,11 @@ ALLOWED = {
 """What needs no shape."""
 
 
-class _Uninitialized(Tensor):
-    """What both kinds have in common; a class that is mixed in says what an initialized one is."""
+class UninitializedTensorMixin(Tensor):
+    """What both kinds have in common (`torch.nn.parameter.UninitializedTensorMixin`).
+
+    A class of its own mixes it in and says in `cls_to_become` what an initialized one is.
+    """
 
     cls_to_become: type
 
@@ -87,7 +90,7 @@ class _Uninitialized(Tensor):
         )
 
 
-class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet (`torch.nn.UninitializedParameter`).
 
     It has a dtype and a device, which `Module.to` changes, and nothing else before `materialize`.
@@ -122,7 +125,7 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
         return type(self), (self._spec.requires_grad, str(own.device), own.dtype)
 
 
-class UninitializedBuffer(_Uninitialized, Buffer):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
     """A buffer whose shape is not known yet (`torch.nn.UninitializedBuffer`).
 
     Example:
@@ -174,4 +177,4 @@ def is_lazy(param: object) -> bool:
         >>> tt.nn.parameter.is_lazy(tt.nn.LazyLinear(2).weight), tt.nn.parameter.is_lazy(tt.ones(1))
         (True, False)
     """
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)

@@ -1,8 +1,8 @@
 """What is done to parameters and sequences beside layers (`torch.nn.utils`).
 
 Gradients are clipped in `clip_grad`, parameters made one vector in `convert_parameters`, computed from others in
-`parametrize` and `parametrizations`, norms folded into layers in `fusion`, sequences packed in `rnn`. A name's module
-is imported with its first use.
+`parametrize` and `parametrizations`, masked in `prune`, norms folded into layers in `fusion`, sequences packed in
+`rnn`. A name's module is imported with its first use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.lazy_import import lazy_names
 
-_SUBMODULES = ("init", "memory_format", "parametrizations", "parametrize", "rnn", "stateless")
+_SUBMODULES = ("init", "memory_format", "parametrizations", "parametrize", "prune", "rnn", "stateless")
 _MODULES = {
     ".clip_grad": "clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
     ".convert_parameters": "parameters_to_vector vector_to_parameters",
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from . import memory_format as memory_format
     from . import parametrizations as parametrizations
     from . import parametrize as parametrize
+    from . import prune as prune
     from . import rnn as rnn
     from . import stateless as stateless
     from .clip_grad import *

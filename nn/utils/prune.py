@@ -1,0 +1,617 @@
+"""Pruning: elements or slices of a parameter held at zero by a mask (`torch.nn.utils.prune`).
+
+A pruned parameter ``weight`` is kept as the parameter ``weight_orig`` with a buffer ``weight_mask``; before each
+forward pass a hook sets ``weight`` to their product, so that gradients reach what is left. `remove` makes the product
+the parameter for good. Where a parameter is pruned again, a method chooses among what is left.
+
+Example:
+    >>> import triten as tt
+    >>> from triten.nn.utils import prune
+    >>> module = tt.nn.Linear(2, 2)
+    >>> module.weight.data = tt.tensor([[1.0, -4.0], [3.0, 2.0]])
+    >>> prune.l1_unstructured(module, "weight", amount=0.5).weight
+    tensor([[ 0., -4.],
+            [ 3.,  0.]], grad_fn=<MulBackward0>)
+    >>> prune.remove(module, "weight").weight
+    Parameter containing:
+    tensor([[ 0., -4.],
+            [ 3.,  0.]], requires_grad=True)
+"""
+
+from __future__ import annotations
+
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor import Tensor
+from ...runtime.memory_format import contiguous_format
+from ..modules.module import Module
+from ..modules.parameter import Parameter
+
+__all__ = [
+    "BasePruningMethod",
+    "CustomFromMask",
+    "Identity",
+    "L1Unstructured",
+    "LnStructured",
+    "PruningContainer",
+    "RandomStructured",
+    "RandomUnstructured",
+    "custom_from_mask",
+    "global_unstructured",
+    "identity",
+    "is_pruned",
+    "l1_unstructured",
+    "ln_structured",
+    "random_structured",
+    "random_unstructured",
+    "remove",
+]
+
+ModuleT = TypeVar("ModuleT", bound=Module)
+
+
+class BasePruningMethod(ABC):
+    """A way to choose what is pruned, and the hook that applies its mask (`torch.nn.utils.prune.BasePruningMethod`).
+
+    A subclass writes `compute_mask`, and says in `PRUNING_TYPE` what is left of a parameter that was pruned before:
+    ``"unstructured"``, ``"structured"`` (with the slices along its `dim`) or ``"global"``.
+    """
+
+    PRUNING_TYPE: str
+    _tensor_name: str
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        """The hook before a forward pass: the parameter is masked."""
+        setattr(module, self._tensor_name, self.apply_mask(module))
+
+    @abstractmethod
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask of a tensor of importances: ones, and zeros where it is pruned.
+
+        Args:
+            t: the importances.
+            default_mask: the mask from before, of the same shape; where it is zero the result is.
+        """
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """A module's parameter times its mask."""
+        name = self._tensor_name
+        mask: Tensor = getattr(module, f"{name}_mask")
+        original: Tensor = getattr(module, f"{name}_orig")
+        return mask.to(dtype=original.dtype) * original
+
+    @classmethod
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> BasePruningMethod:
+        """Prune a module's parameter. If that fails the module stays as it was.
+
+        Args:
+            module: the module.
+            name: the parameter's name there.
+            args, kwargs: for the method's constructor.
+            importance_scores: what is compared instead of the parameter's elements, of its shape.
+
+        Returns:
+            The hook: this method, or a `PruningContainer` of it and those from before.
+
+        Raises:
+            AssertionError: the scores have another shape.
+            ValueError: an amount does not fit, or the method's `PRUNING_TYPE` is unknown.
+        """
+        earlier = _hook_of(module, name)
+        method = cls(*args, **kwargs)
+        method._tensor_name = name
+        original: Tensor = getattr(module, name if earlier is None else f"{name}_orig")
+        scores = original if importance_scores is None else importance_scores
+        if scores.shape != original.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as parameter {name} of {module}, got {scores.shape} vs "
+                f"{original.shape}"
+            )
+        hook: BasePruningMethod = method
+        if earlier is None:
+            before = _ops.ones_like(original)
+        else:
+            before = getattr(module, f"{name}_mask")
+            hook = PruningContainer(
+                *(earlier[1] if isinstance(earlier[1], PruningContainer) else [earlier[1]])
+            )
+            hook._tensor_name = name
+            hook.add_pruning_method(method)
+        mask = hook.compute_mask(scores.detach(), default_mask=before.detach().clone())
+        if earlier is None:
+            assert isinstance(original, Parameter)
+            del module._parameters[name]
+            module.register_parameter(f"{name}_orig", original)
+            module.register_buffer(f"{name}_mask", mask)
+        else:
+            del module._forward_pre_hooks[earlier[0]]
+            setattr(module, f"{name}_mask", mask)
+        setattr(module, name, hook.apply_mask(module))
+        module.register_forward_pre_hook(hook)
+        return hook
+
+    def prune(
+        self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
+    ) -> Tensor:
+        """A tensor with what this method chooses set to zero.
+
+        Args:
+            t: the tensor.
+            default_mask: a mask from before; by default nothing is pruned yet.
+            importance_scores: what is compared instead of its elements, of its shape.
+
+        Raises:
+            AssertionError: the scores have another shape.
+        """
+        scores = t if importance_scores is None else importance_scores
+        if scores.shape != t.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as tensor t, got {scores.shape} vs {t.shape}"
+            )
+        before = _ops.ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(scores, default_mask=before)
+
+    def remove(self, module: Module) -> None:
+        """Make the masked parameter the parameter, in the memory that it had; its mask goes.
+
+        Raises:
+            AssertionError: this method is not applied to a parameter.
+        """
+        name = getattr(self, "_tensor_name", None)
+        if name is None:
+            raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
+        masked = self.apply_mask(module)
+        original = module._parameters[f"{name}_orig"]
+        assert original is not None
+        delattr(module, name)
+        original.data = masked.data
+        del module._parameters[f"{name}_orig"]
+        del module._buffers[f"{name}_mask"]
+        setattr(module, name, original)
+
+
+class PruningContainer(BasePruningMethod):
+    """Several methods of one parameter, of which the last decides anew and the others by their masks.
+
+    Raises:
+        TypeError: one of them is no `BasePruningMethod`.
+        ValueError: they are of different parameters.
+    """
+
+    def __init__(self, *args: BasePruningMethod) -> None:
+        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        for method in args:
+            if not self._pruning_methods and isinstance(method, BasePruningMethod):
+                self._tensor_name = method._tensor_name
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: BasePruningMethod | None) -> None:
+        """Put a method of the same parameter after the others."""
+        if not isinstance(method, BasePruningMethod) and method is not None:
+            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+        own = getattr(self, "_tensor_name", None)
+        if method is not None and own is not None and method._tensor_name != own:
+            raise ValueError(
+                "Can only add pruning methods acting on the parameter named "
+                f"'{own}' to PruningContainer {self}. Found '{method._tensor_name}'"
+            )
+        self._pruning_methods += (method,)  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self._pruning_methods)
+
+    def __iter__(self) -> Iterator[BasePruningMethod]:
+        return iter(self._pruning_methods)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return self._pruning_methods[idx]
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask from before without what the last method prunes of the rest."""
+        method = self._pruning_methods[-1]
+        mask = default_mask.to(dtype=t.dtype).clone()
+        rest: Any
+        if method.PRUNING_TYPE == "unstructured":
+            rest = mask == 1
+        elif method.PRUNING_TYPE == "structured":
+            if not hasattr(method, "dim"):
+                raise AttributeError(
+                    "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` defined."
+                )
+            dim = method.dim % t.dim()
+            others = [each for each in range(t.dim()) if each != dim]
+            rest = (slice(None),) * dim + (mask.sum(others) != 0,)
+        elif method.PRUNING_TYPE == "global":
+            rest = slice(None)
+        else:
+            raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
+        mask[rest] = method.compute_mask(t[rest], default_mask=mask[rest]).to(dtype=mask.dtype)
+        return mask
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing, but has a mask."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        return default_mask
+
+
+class _ByAmount(BasePruningMethod):
+    """Prunes so much: an int is a number of elements or slices, a float in [0, 1] a share."""
+
+    def __init__(self, amount: int | float) -> None:
+        if not isinstance(amount, numbers.Real):
+            raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+        if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1.0):
+            raise ValueError(
+                f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
+            )
+        self.amount = amount
+
+    def _count(self, size: int) -> int:
+        """How many of `size` go. Raises ValueError for more than there are."""
+        if not isinstance(self.amount, numbers.Integral):
+            return round(self.amount * size)
+        if self.amount > size:
+            raise ValueError(
+                f"amount={self.amount} should be smaller than the number of parameters to prune={size}"
+            )
+        return int(self.amount)
+
+
+class _Unstructured(_ByAmount):
+    PRUNING_TYPE = "unstructured"
+
+    def _importance(self, t: Tensor) -> Tensor:
+        """A number for each element; the least are pruned."""
+        raise NotImplementedError
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        mask = default_mask.clone(memory_format=contiguous_format)
+        count = self._count(t.numel())
+        if count:
+            least = self._importance(t).reshape(-1).topk(count, largest=False).indices
+            mask.view(-1)[least] = 0
+        return mask
+
+
+class RandomUnstructured(_Unstructured):
+    """Prunes elements by chance, each as likely as the others.
+
+    Args:
+        amount: how many, or which share.
+    """
+
+    def _importance(self, t: Tensor) -> Tensor:
+        return _ops.rand(t.shape, device=t.device)
+
+
+class L1Unstructured(_Unstructured):
+    """Prunes the elements of least absolute value.
+
+    Args:
+        amount: how many, or which share.
+    """
+
+    def _importance(self, t: Tensor) -> Tensor:
+        return t.abs()
+
+
+class _Structured(_ByAmount):
+    PRUNING_TYPE = "structured"
+
+    def __init__(self, amount: int | float, dim: int = -1) -> None:
+        super().__init__(amount)
+        self.dim = dim
+
+    def _importance(self, t: Tensor) -> Tensor:
+        """A number for each slice along `dim`; the least are pruned."""
+        raise NotImplementedError
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        if t.dim() <= 1:
+            raise ValueError(
+                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+                f"{t.shape} with {t.dim()} dims"
+            )
+        if not -t.dim() <= self.dim < t.dim():
+            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        size = t.shape[self.dim]
+        count = self._count(size)
+        if not count:
+            return default_mask
+        kept = self._importance(t).topk(size - count).indices
+        along = [1] * t.dim()
+        along[self.dim] = size
+        slices = _ops.zeros(size, dtype=default_mask.dtype, device=t.device)
+        slices[kept] = 1
+        return default_mask * slices.view(along)
+
+
+class RandomStructured(_Structured):
+    """Prunes slices by chance, each as likely as the others.
+
+    Args:
+        amount: how many, or which share.
+        dim: the dimension along which the slices lie.
+    """
+
+    def _importance(self, t: Tensor) -> Tensor:
+        return _ops.rand(t.shape[self.dim], device=t.device)
+
+
+class LnStructured(_Structured):
+    """Prunes the slices of least norm.
+
+    Args:
+        amount: how many, or which share.
+        n: the order of the norm, as `tt.norm` has it.
+        dim: the dimension along which the slices lie.
+    """
+
+    def __init__(self, amount: int | float, n: Any, dim: int = -1) -> None:
+        super().__init__(amount, dim)
+        self.n = n
+
+    def _importance(self, t: Tensor) -> Tensor:
+        dim = self.dim % t.dim()
+        return t.norm(p=self.n, dim=[each for each in range(t.dim()) if each != dim])
+
+
+class CustomFromMask(BasePruningMethod):
+    """Prunes what a mask says.
+
+    Args:
+        mask: zeros where a parameter, of the mask's shape, is pruned.
+    """
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        if default_mask.shape != self.mask.shape:
+            raise AssertionError(
+                f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"
+            )
+        return default_mask * self.mask.to(dtype=default_mask.dtype, device=default_mask.device)
+
+
+def identity(module: ModuleT, name: str) -> ModuleT:
+    """Give a parameter a mask of ones; returns the module. As the others below, which say more."""
+    Identity.apply(module, name)
+    return module
+
+
+def random_unstructured(module: ModuleT, name: str, amount: int | float) -> ModuleT:
+    """Prune elements of a parameter by chance (`torch.nn.utils.prune.random_unstructured`).
+
+    Args:
+        module: the module, which is changed.
+        name: the parameter's name there.
+        amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: `amount` does not fit.
+    """
+    RandomUnstructured.apply(module, name, amount)
+    return module
+
+
+def l1_unstructured(
+    module: ModuleT, name: str, amount: int | float, importance_scores: Tensor | None = None
+) -> ModuleT:
+    """Prune the elements of a parameter that are least in absolute value (`torch.nn.utils.prune.l1_unstructured`).
+
+    Args:
+        module: the module, which is changed.
+        name: the parameter's name there.
+        amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
+        importance_scores: what is compared instead of the elements, of the parameter's shape.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: `amount` does not fit.
+        AssertionError: the scores have another shape.
+    """
+    L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
+    return module
+
+
+def random_structured(module: ModuleT, name: str, amount: int | float, dim: int) -> ModuleT:
+    """Prune slices of a parameter by chance (`torch.nn.utils.prune.random_structured`).
+
+    Args:
+        module: the module, which is changed.
+        name: the parameter's name there.
+        amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
+        dim: the dimension along which they lie.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: `amount` does not fit, or the parameter has fewer than two dimensions.
+        IndexError: there is no such dimension.
+    """
+    RandomStructured.apply(module, name, amount, dim)
+    return module
+
+
+def ln_structured(
+    module: ModuleT,
+    name: str,
+    amount: int | float,
+    n: Any,
+    dim: int,
+    importance_scores: Tensor | None = None,
+) -> ModuleT:
+    """Prune the slices of a parameter that have the least norm (`torch.nn.utils.prune.ln_structured`).
+
+    Args:
+        module: the module, which is changed.
+        name: the parameter's name there.
+        amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
+        n: the order of the norm, as `tt.norm` has it.
+        dim: the dimension along which they lie.
+        importance_scores: what is compared instead of the elements, of the parameter's shape.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: `amount` does not fit, or the parameter has fewer than two dimensions.
+        IndexError: there is no such dimension.
+        AssertionError: the scores have another shape.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.utils import prune
+        >>> module = tt.nn.Linear(2, 3)
+        >>> module.weight.data = tt.tensor([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
+        >>> prune.ln_structured(module, "weight", amount=1, n=2, dim=0).weight_mask
+        tensor([[1., 1.],
+                [0., 0.],
+                [1., 1.]])
+    """
+    LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
+    return module
+
+
+def custom_from_mask(module: ModuleT, name: str, mask: Tensor) -> ModuleT:
+    """Prune what a mask says (`torch.nn.utils.prune.custom_from_mask`).
+
+    Args:
+        module: the module, which is changed.
+        name: the parameter's name there.
+        mask: zeros where it is pruned, of the parameter's shape.
+
+    Returns:
+        The module.
+
+    Raises:
+        AssertionError: the mask has another shape.
+    """
+    CustomFromMask.apply(module, name, mask)
+    return module
+
+
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]],
+    pruning_method: type[BasePruningMethod],
+    importance_scores: Mapping[tuple[Module, str], Tensor] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Prune several parameters as if they were one (`torch.nn.utils.prune.global_unstructured`).
+
+    Args:
+        parameters: pairs of a module and a parameter's name there.
+        pruning_method: a method whose `PRUNING_TYPE` is ``"unstructured"``.
+        importance_scores: for some of the pairs what is compared instead of the elements.
+        kwargs: for the method's constructor.
+
+    Raises:
+        TypeError: the method is of another type, or the scores are no dict.
+        AssertionError: scores have another shape than their parameter.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.utils import prune
+        >>> a, b = tt.nn.Linear(1, 2, bias=False), tt.nn.Linear(2, 1, bias=False)
+        >>> a.weight.data, b.weight.data = tt.tensor([[1.0], [5.0]]), tt.tensor([[3.0, 2.0]])
+        >>> prune.global_unstructured([(a, "weight"), (b, "weight")], prune.L1Unstructured, amount=2)
+        >>> a.weight_mask.flatten().tolist(), b.weight_mask.flatten().tolist()
+        ([0.0, 1.0], [1.0, 0.0])
+    """
+    pairs = list(parameters)
+    given = {} if importance_scores is None else importance_scores
+    if not isinstance(given, Mapping):
+        raise TypeError("global_unstructured(): importance_scores must be of type dict")
+    if getattr(pruning_method, "PRUNING_TYPE", None) != "unstructured":
+        raise TypeError(
+            'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method '
+            f"{pruning_method} of type {getattr(pruning_method, 'PRUNING_TYPE', None)}"
+        )
+    scores = [given.get((module, name), getattr(module, name)) for module, name in pairs]
+    before = [getattr(module, f"{name}_mask", None) for module, name in pairs]
+    masks = [
+        _ops.ones_like(score) if mask is None else mask for score, mask in zip(scores, before, strict=True)
+    ]
+    # One container over all of them, so that what was pruned before is not chosen again.
+    container = PruningContainer()
+    container._tensor_name = "temp"
+    method = pruning_method(**kwargs)
+    method._tensor_name = "temp"
+    container.add_pruning_method(method)
+    joined = container.compute_mask(
+        _ops.cat([score.detach().reshape(-1) for score in scores]),
+        default_mask=_ops.cat([mask.reshape(-1) for mask in masks]),
+    )
+    parts = joined.split([score.numel() for score in scores])
+    for (module, name), part in zip(pairs, parts, strict=True):
+        custom_from_mask(module, name, part.reshape(getattr(module, name).shape))
+
+
+def remove(module: ModuleT, name: str) -> ModuleT:
+    """Make a pruned parameter an ordinary one, with zeros where it was pruned (`torch.nn.utils.prune.remove`).
+
+    Args:
+        module: the module, which is changed.
+        name: the parameter's name there.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: it is not pruned.
+    """
+    found = _hook_of(module, name)
+    if found is None:
+        raise ValueError(
+            f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
+        )
+    number, hook = found
+    hook.remove(module)
+    del module._forward_pre_hooks[number]
+    return module
+
+
+def is_pruned(module: Module) -> bool:
+    """Whether a parameter of a module, or of one inside, is pruned (`torch.nn.utils.prune.is_pruned`).
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.utils import prune
+        >>> module = tt.nn.Sequential(tt.nn.Linear(2, 2))
+        >>> before = prune.is_pruned(module)
+        >>> _ = prune.identity(module[0], "weight")
+        >>> before, prune.is_pruned(module)
+        (False, True)
+    """
+    return any(
+        isinstance(hook, BasePruningMethod)
+        for each in module.modules()
+        for hook in each._forward_pre_hooks.values()
+    )
+
+
+def _hook_of(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
+    """The hook that masks a parameter, and its number."""
+    for number, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
+            return number, hook
+    return None
