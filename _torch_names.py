@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from inspect import getattr_static
 from typing import Any
 
-from . import _C, overrides
+from . import _C, jit, overrides
 from .dispatch.core.tensor_function import disabled_tensor_function, other_handlers
 from .dispatch.layers.overrides.function_mode import TensorFunctionMode
 from .dispatch.layers.python_key import TensorDispatchMode
+from .dispatch.methods import typed_storage
 from .dispatch.tensor import Tensor
 from .nn.modules.parameter import Buffer, Parameter
 from .runtime import public_name
@@ -71,6 +73,10 @@ def add() -> None:
                 "TensorFunction", "TorchFunction"
             )
             vars(module).setdefault(theirs, value)
+    # The root has no names that wait for their first use, and `import triten` pays for none of these.
+    root = vars(sys.modules[__package__])
+    root |= {name: getattr(jit, name) for name in ("ScriptFunction", "ScriptModule")}
+    root |= {**typed_storage.legacy, "TypedStorage": typed_storage.TypedStorage}
     vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
     vars(_python_dispatch)["TorchDispatchMode"] = TorchDispatchMode
     other_handlers.append("__torch_function__")

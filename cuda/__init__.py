@@ -145,10 +145,20 @@ else:
     )
     __all__ += ["OutOfMemoryError", "has_half", "has_magma"]
 
+    def _legacy_storage(name):
+        from ..dispatch.methods.typed_storage import legacy_cuda
+
+        try:
+            return legacy_cuda[name]
+        except KeyError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
     def __getattr__(name):
         # Both change with the first use of a device; programs read them before they save random states.
         if name == "_initialized":
             return _find("is_initialized")()
         if name == "default_generators":
             return _find("random").default_generators()
+        if name.endswith("Storage"):
+            return _legacy_storage(name)
         return _find(name)

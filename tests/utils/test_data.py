@@ -255,3 +255,43 @@ def test_a_loop_that_trains():
     tt.save(layer.state_dict(), file)
     kept = tt.load(io.BytesIO(file.getvalue()))["weight"]
     assert tt.allclose(kept, tt.tensor([[1.0, -2.0, 0.5]]), atol=1e-2)
+
+
+def test_programs_say_how_their_classes_are_collated():
+    from triten.utils.data._utils.collate import collate, default_collate_fn_map
+
+    class Image:
+        def __init__(self, pixels):
+            self.pixels = pixels
+
+    class Photo(Image):
+        pass
+
+    def together(batch, *, collate_fn_map=None):
+        return collate([each.pixels for each in batch], collate_fn_map=collate_fn_map)
+
+    own = {**default_collate_fn_map, Image: together}
+    found = collate([(Photo(1.5), "a"), (Photo(2.0), "b")], collate_fn_map=own)
+    assert found[0].tolist() == [1.5, 2.0] and found[1] == ("a", "b")
+    with pytest.raises(TypeError, match="batch must contain tensors"):
+        tt.utils.data.default_collate([Photo(1)])
+    default_collate_fn_map[Image] = together
+    try:
+        assert tt.utils.data.default_collate([{"x": Photo(1)}, {"x": Photo(2)}])["x"].tolist() == [1, 2]
+    finally:
+        del default_collate_fn_map[Image]
+    with pytest.raises(TypeError, match="found <class 'int'>"):
+        collate([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("seed", "worker", "words"),
+    [
+        (5, 2, [3826473080, 2527481201, 3096040404, 1091635235]),
+        (2**40 + 7, 3, [400740237, 3779043709, 3128233089, 477537302]),
+    ],
+)
+def test_numpy_is_seeded_in_workers_as_by_pytorch(seed, worker, words):
+    from triten.utils.data._utils.worker import _generate_state
+
+    assert _generate_state(seed, worker) == words

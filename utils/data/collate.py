@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,82 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def default_collate(batch: Sequence[Any]) -> Any:
+Collate = Callable[..., Any]
+CollateMap = dict[type | tuple[type, ...], Collate]
+
+
+def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Samples as a batch, by a function for each class of samples (`torch.utils.data._utils.collate.collate`).
+
+    The class of the first sample decides: the map's entry for it, else the map's first whose class it is an instance
+    of, else what containers are collated by, part by part.
+
+    Args:
+        batch: a sequence of samples.
+        collate_fn_map: functions of a batch, and the map by its name, by classes or tuples of classes.
+
+    Raises:
+        RuntimeError: sequences of a batch are not of one length.
+        TypeError: nothing in the map is for the samples.
+    """
+    first = batch[0]
+    kind = type(first)
+    if collate_fn_map is not None:
+        if kind in collate_fn_map:
+            return collate_fn_map[kind](batch, collate_fn_map=collate_fn_map)
+        for known, function in collate_fn_map.items():
+            if isinstance(first, known):
+                return function(batch, collate_fn_map=collate_fn_map)
+    if isinstance(first, Mapping):
+        collated = {
+            key: collate([each[key] for each in batch], collate_fn_map=collate_fn_map) for key in first
+        }
+        try:
+            return type(first)(collated)  # type: ignore[call-arg]
+        except TypeError:
+            return collated
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        fields = zip(*batch, strict=True)
+        return type(first)(*(collate(each, collate_fn_map=collate_fn_map) for each in fields))
+    if isinstance(first, Sequence):
+        if any(len(each) != len(first) for each in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [collate(each, collate_fn_map=collate_fn_map) for each in zip(*batch, strict=True)]
+        return columns if isinstance(first, tuple) else _of_kind(first, columns)
+    raise TypeError(FOUND.format(kind))
+
+
+def _stacked(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return _ops.stack(list(batch), 0)
+
+
+def _stacked_arrays(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    if batch[0].dtype.kind in "SUO":
+        raise TypeError(FOUND.format(batch[0].dtype))
+    return _ops.stack([as_tensor(each) for each in batch], 0)
+
+
+def _numbers(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return tensor(batch, dtype=float64) if isinstance(batch[0], float) else tensor(batch)
+
+
+def _texts(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return batch
+
+
+default_collate_fn_map: CollateMap = {
+    Tensor: _stacked,
+    np.ndarray: _stacked_arrays,
+    (np.bool_, np.number, np.object_): _stacked_arrays,
+    float: _numbers,
+    int: _numbers,
+    str: _texts,
+    bytes: _texts,
+}
+"""What `default_collate` does with samples of each class; programs add classes of their own."""
+
+
+def default_collate(batch: Any) -> Any:
     """Samples as a batch (`torch.utils.data.default_collate`).
 
     Tensors and arrays are stacked, numbers become a tensor, texts a list; containers are collated part by part.
@@ -58,30 +133,4 @@ def default_collate(batch: Sequence[Any]) -> Any:
         >>> tt.utils.data.default_collate([(1, "a"), (2, "b")])
         [tensor([1, 2]), ('a', 'b')]
     """
-    first = batch[0]
-    if isinstance(first, Tensor):
-        return _ops.stack(list(batch), 0)
-    if isinstance(first, np.ndarray | np.generic):
-        if first.dtype.kind in "SUO":
-            raise TypeError(FOUND.format(first.dtype))
-        return _ops.stack([as_tensor(each) for each in batch], 0)
-    if isinstance(first, float):
-        return tensor(batch, dtype=float64)
-    if isinstance(first, int):
-        return tensor(batch)
-    if isinstance(first, str | bytes):
-        return batch
-    if isinstance(first, Mapping):
-        collated = {key: default_collate([each[key] for each in batch]) for key in first}
-        try:
-            return type(first)(collated)  # type: ignore[call-arg]
-        except TypeError:
-            return collated
-    if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(each) for each in zip(*batch, strict=True)))
-    if isinstance(first, Sequence):
-        if any(len(each) != len(first) for each in batch):
-            raise RuntimeError("each element in list of batch should be of equal size")
-        columns = [default_collate(each) for each in zip(*batch, strict=True)]
-        return columns if isinstance(first, tuple) else _of_kind(first, columns)
-    raise TypeError(FOUND.format(type(first)))
+    return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -139,6 +139,12 @@ def run(orders: Connection, inherited: list[Connection], assignment: Assignment)
         _serve(orders, assignment)
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four words of 32 bits for NumPy's generator in a worker, as PyTorch draws them: by NumPy's `SeedSequence`."""
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return list(map(int, np.random.SeedSequence(entropy).generate_state(4)))
+
+
 def _serve(orders: Connection, assignment: Assignment) -> None:
     global _info
     number, count, base_seed, fetching, init = assignment
@@ -149,7 +155,7 @@ def _serve(orders: Connection, assignment: Assignment) -> None:
     seed = base_seed + number
     random.seed(seed)
     manual_seed(seed)
-    np.random.seed(np.random.SeedSequence((base_seed, number)).generate_state(4))
+    np.random.seed(_generate_state(base_seed, number))
     _info = WorkerInfo(number, count, seed, fetching.dataset)
     failure: Failure | None = None
     fetch: Callable[[Any], Any] | None = None
