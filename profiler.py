@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _MODULES = {
     ".dispatch.layers.profiler.events": "DeviceType",
     ".dispatch.layers.profiler.profile": (
-        "ExperimentalConfig ProfilerAction ProfilerActivity profile record_function schedule supported_activities "
-        "tensorboard_trace_handler"
+        "ExperimentalConfig ProfilerAction ProfilerActivity kineto_available profile record_function schedule "
+        "supported_activities tensorboard_trace_handler"
     ),
 }
 """The names of each module, all of them imported with their first use."""

@@ -12,7 +12,16 @@ from ..runtime.lazy_import import lazy_names
 # The submodule has the function's name, which has to be bound after it.
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
-_SUBMODULES = ("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "variable")
+_SUBMODULES = (
+    "anomaly_mode",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad_mode",
+    "graph",
+    "profiler",
+    "variable",
+)
 
 __getattr__, __dir__, _ = lazy_names(__name__, {".variable": "Variable"}, _SUBMODULES)
 
@@ -34,6 +43,7 @@ __all__ = [
     "graph",
     "inference_mode",
     "no_grad",
+    "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
     "variable",

@@ -7,6 +7,7 @@
 * `hooks`: what takes hooks away again; `swap_tensors`;
 * `model_zoo`: weights at URLs, by the former name;
 * `_pytree`: trees of containers, by PyTorch's private name that programs use all the same;
+* `weak`: weak references and dictionaries by identity;
 * `tensorboard`: logs for TensorBoard, where that is installed;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
@@ -43,13 +44,14 @@ __all__ = [
     "rename_privateuse1_backend",
     "set_module",
     "swap_tensors",
+    "weak",
 ]
 
 if TYPE_CHECKING:
     from . import _foreach_utils as _foreach_utils
     from . import _python_dispatch as _python_dispatch
     from . import _pytree as _pytree
-    from . import benchmark, checkpoint, data, dlpack, hooks, model_zoo
+    from . import benchmark, checkpoint, data, dlpack, hooks, model_zoo, weak
     from .swapping import swap_tensors
 else:
     __getattr__, __dir__, _ = lazy_names(
@@ -58,6 +60,7 @@ else:
         (
             "_foreach_utils",
             "_pytree",
+            "weak",
             "_python_dispatch",
             "benchmark",
             "checkpoint",

@@ -58,6 +58,11 @@ def supported_activities() -> set[ProfilerActivity]:
     return found
 
 
+def kineto_available() -> bool:
+    """True: devices' times are recorded wherever there is a device (`torch.profiler.kineto_available`)."""
+    return True
+
+
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
