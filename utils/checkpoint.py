@@ -27,19 +27,32 @@ from ..dispatch.tensor import Tensor
 from ..runtime import generator as _streams
 from ..runtime.grad_mode import is_grad_enabled
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
+from .selective_checkpoint import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    RecordedOperators,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 if TYPE_CHECKING:
     from ..nn.modules.module import Module
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
+    "GraphExecGroup",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
     "get_device_states",
     "noop_context_fn",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
     "set_device_states",
 ]
@@ -111,6 +124,59 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
         _EarlyStop.override = before
 
 
+class _Debugging:
+    """Whether errors list the operators of both calls; None leaves it to each call."""
+
+    override: bool | None = None
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """A block whose checkpoints have `debug` on or off; None leaves it to each of them
+    (`torch.utils.checkpoint.set_checkpoint_debug_enabled`).
+    """
+    before = _Debugging.override
+    _Debugging.override = enabled
+    try:
+        yield
+    finally:
+        _Debugging.override = before
+
+
+class GraphExecGroup:
+    """Several backwards that compute a checkpoint's call again only once (`torch.utils.checkpoint.GraphExecGroup`).
+
+    They go through different parts of the graph. It is for checkpoints with ``use_reentrant=False``.
+
+    Raises:
+        RuntimeError: inside another one.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.utils.checkpoint import GraphExecGroup, checkpoint
+        >>> calls = []
+        >>> def two(x):
+        ...     calls.append("two")
+        ...     return x.sin(), x.cos()
+        >>> x = tt.ones(1, requires_grad=True)
+        >>> sin, cos = checkpoint(two, x, use_reentrant=False, early_stop=False)
+        >>> with GraphExecGroup():
+        ...     sin.backward(); cos.backward()
+        >>> calls
+        ['two', 'two']
+    """
+
+    _current: GraphExecGroup | None = None
+
+    def __enter__(self) -> None:
+        if GraphExecGroup._current is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested.")
+        GraphExecGroup._current = self
+
+    def __exit__(self, *error: object) -> None:
+        GraphExecGroup._current = None
+
+
 def checkpoint(
     function: Callable[..., Result],
     *args: Any,
@@ -131,7 +197,7 @@ def checkpoint(
             without recording, and runs a backward inside backward, which `tt.autograd.grad` does not go with.
         context_fn: gives two blocks, for the first call and for the second.
         determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
-        debug: accepted for PyTorch's sake.
+        debug: whether a `CheckpointError` lists the operators of both calls.
         early_stop: whether the second call ends with the last tensor that is needed.
         preserve_rng_state: whether random numbers are the same in the second call.
 
@@ -153,7 +219,14 @@ def checkpoint(
             use_reentrant = True
         if not use_reentrant:
             return _recorded(
-                function, args, kwargs, context_fn, determinism_check, early_stop, preserve_rng_state
+                function,
+                args,
+                kwargs,
+                context_fn,
+                determinism_check,
+                early_stop,
+                preserve_rng_state,
+                debug if _Debugging.override is None else _Debugging.override,
             )
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
@@ -297,8 +370,10 @@ class _Call:
         self._saved: list[weakref.ref[_Saved]] = []
         # Tensors leave with the node that they are for.
         self._computed: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
-        self._task: weakref.ref[Any] | None = None
+        self._owner: weakref.ref[Any] | None = None
         self.is_complete = False
+        self.explain: Callable[[], str] = lambda: ""
+        """What is added to errors."""
 
     def hooks(self) -> saved_tensors_hooks:
         """Around the first call: remember that something was saved, and not what."""
@@ -311,11 +386,11 @@ class _Call:
         return saved_tensors_hooks(pack, self._unpack)
 
     def _unpack(self, saved: _Saved) -> Tensor:
-        task = current_task()
-        if saved not in self._computed or task is not (self._task() if self._task else None):
+        owner: Any = GraphExecGroup._current or current_task()
+        if saved not in self._computed or owner is not (self._owner() if self._owner else None):
             self._computed.clear()
             self._compute()
-            self._task = None if task is None else weakref.ref(task)
+            self._owner = None if owner is None else weakref.ref(owner)
         return self._computed[saved]
 
     def _compute(self) -> None:
@@ -330,7 +405,7 @@ class _Call:
                     return plain
                 raise CheckpointError(
                     "checkpoint: trying to save more tensors during recomputation than during the original forward "
-                    "pass."
+                    f"pass.{self.explain()}"
                 )
             saved = self._saved[place]()
             if saved is not None:
@@ -338,7 +413,7 @@ class _Call:
                     raise CheckpointError(
                         "checkpoint: Recomputed values for the following tensors have different metadata than during "
                         f"the forward pass. tensor at position {place}: saved metadata: {saved.described}; recomputed "
-                        f"metadata: {self._describe(tensor)}"
+                        f"metadata: {self._describe(tensor)}{self.explain()}"
                     )
                 self._computed[saved] = plain
             if self._early_stop and count == len(self._saved):
@@ -354,7 +429,7 @@ class _Call:
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
                 f"Number of tensors saved during forward: {len(self._saved)}\n"
-                f"Number of tensors saved during recomputation: {count}."
+                f"Number of tensors saved during recomputation: {count}.{self.explain()}"
             )
 
 
@@ -366,8 +441,17 @@ def _recorded(
     determinism_check: str,
     early_stop: bool,
     preserve_rng_state: bool,
+    debug: bool,
 ) -> Result:
     """The call without reentrance."""
+    if debug:
+        if context_fn is not noop_context_fn:
+            raise ValueError("debug=True is incompatible with non-default context_fn")
+        first_operators, second_operators = RecordedOperators(), RecordedOperators()
+
+        def context_fn() -> Contexts:
+            return first_operators, second_operators
+
     if determinism_check not in DETERMINISM_CHECKS:
         raise ValueError(
             f"determinism_check should be one of {list(DETERMINISM_CHECKS)}, but got {determinism_check}"
@@ -393,6 +477,13 @@ def _recorded(
 
     chosen = early_stop if _EarlyStop.override is None else _EarlyStop.override
     call = _Call(again, chosen, DETERMINISM_CHECKS[determinism_check])
+    if debug:
+        call.explain = lambda: (
+            "\nOperators of the original forward:\n  "
+            + "\n  ".join(first_operators.names)
+            + "\nOperators of the recomputation:\n  "
+            + "\n  ".join(second_operators.names)
+        )
     with call.hooks(), first:
         result = function(*args, **kwargs)
     call.is_complete = True

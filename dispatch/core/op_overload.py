@@ -1,12 +1,14 @@
 """``ops.<namespace>.<operator>.<overload>``: operators as objects (torch/_ops.py).
 
-Objects are made as they are asked for, and equal where they name the same operator. They are pickled by name.
+Objects are made as they are asked for; while one is there, asking for it again gives the same, so that programs may
+compare by ``is``, as they do in PyTorch. They are pickled by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.dispatch_key_set import DispatchKeySet
@@ -17,6 +19,10 @@ from .dispatcher import Dispatcher
 from .operator_entry import OperatorEntry
 from .tags import Tag
 from .tensor_function import handle, overloaded, plain_classes, unmarked
+
+_overloads: WeakValueDictionary[int, OpOverload] = WeakValueDictionary()
+"""By their entry's identity: an overload keeps its entry, whose place nothing else can take meanwhile."""
+_groups: WeakValueDictionary[str, OpOverloadGroup] = WeakValueDictionary()
 
 
 class OpOverload:
@@ -30,10 +36,17 @@ class OpOverload:
         ('aten.add.Tensor', <OpOverloadPacket(op='aten.add')>)
     """
 
-    __slots__ = ("_entry",)
+    __slots__ = ("__weakref__", "_entry")
+    _entry: OperatorEntry
 
-    def __init__(self, entry: OperatorEntry) -> None:
-        self._entry = entry
+    def __new__(cls, entry: OperatorEntry) -> OpOverload:
+        """The overload of an entry."""
+        found = _overloads.get(id(entry))
+        if found is None:
+            found = object.__new__(cls)
+            found._entry = entry
+            found = _overloads.setdefault(id(entry), found)
+        return found
 
     @property
     def _schema(self) -> FunctionSchema:
@@ -135,8 +148,17 @@ def find_overload(name: str) -> OpOverload:
 class OpOverloadGroup:
     """All overloads of one operator; calling it picks one by its arguments."""
 
-    def __init__(self, qualified: str) -> None:
-        self._qualified = qualified
+    __slots__ = ("__weakref__", "_qualified")
+    _qualified: str
+
+    def __new__(cls, qualified: str) -> OpOverloadGroup:
+        """The overloads of an operator."""
+        found = _groups.get(qualified)
+        if found is None:
+            found = object.__new__(cls)
+            found._qualified = qualified
+            found = _groups.setdefault(qualified, found)
+        return found
 
     @property
     def __name__(self) -> str:
@@ -196,6 +218,9 @@ class OpOverloadGroup:
 
     def __hash__(self) -> int:
         return hash(self._qualified)
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return OpOverloadGroup, (self._qualified,)
 
     def __str__(self) -> str:
         return self._qualified.replace("::", ".")

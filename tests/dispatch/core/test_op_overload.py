@@ -181,3 +181,27 @@ def test_what_probes_for_attributes_gets_an_answer() -> None:
     with Library("_t_private", "DEF") as lib:
         lib.define("f(Tensor x) -> Tensor", lambda x: x)
         assert tt.ops._t_private.f.overloads() == ["default"]
+
+
+def test_operators_may_be_compared_by_identity():
+    from triten.dispatch.layers.python_key import TensorDispatchMode
+
+    seen = []
+
+    class Mode(TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(
+                (
+                    func is tt.ops.aten.relu.default,
+                    func.overloadpacket is tt.ops.aten.relu,
+                    func is tt.ops.aten.mm,
+                )
+            )
+            return func(*args, **(kwargs or {}))
+
+    x = tt.ones(2)
+    with Mode():
+        tt.relu(x)
+    assert seen == [(True, True, False)]
+    for each in (tt.ops.aten.add.Tensor, tt.ops.aten.add):
+        assert pickle.loads(pickle.dumps(each)) is copy.deepcopy(each) is each
