@@ -8,13 +8,15 @@
 from .runtime.lazy_import import lazy_names
 
 _MODULES = {
+    ".dispatch.functions.rearrange": "rearrange",
     ".dispatch.layers.functionalization.functionalize": "functionalize",
     ".dispatch.layers.graph.graph": "Graph Node",
     ".dispatch.layers.graph.make_graph": "make_graph",
     ".dispatch.layers.graph.traced": "Traced",
     ".dispatch.layers.jacobians": "hessian jacfwd jacrev",
-    ".dispatch.layers.transforms": "grad grad_and_value jvp vjp",
+    ".dispatch.layers.transforms": "debug_unwrap grad grad_and_value jvp linearize vjp",
     ".dispatch.layers.vmap": "vmap",
+    ".nn.modules.batchnorm": "replace_all_batch_norm_modules_",
     ".nn.modules.functional_call": "functional_call stack_module_state",
 }
 """The names of each module."""

@@ -18,7 +18,8 @@ from ..autograd.creation import unmark
 from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
 from ..autograd.gradients import grad as gradients
 from ..autograd.node import AccumulateGrad, Node, root_edge
-from .batched_tensor import batched, level_of
+from ..generated import functions as ops
+from .batched_tensor import BatchedTensor, batched, level_of
 from .levels import entered_grad, innermost_vmap, run_below
 from .pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -314,6 +315,94 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
         outputs_for_caller = outputs
     value = tree_unflatten(outputs_for_caller, spec)
     return (value, pull_back, aux) if has_aux else (value, pull_back)
+
+
+@api_boundary
+def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
+    """The value of `func`, and the linear function that is its derivative there (`torch.func.linearize`).
+
+    The derivative may be called any number of times, with one tangent for each primal; `func` is not called again for
+    it, what it computed is kept instead. For one direction `jvp` takes less memory.
+
+    Args:
+        func: takes `primals` and returns tensors.
+        primals: trees of tensors.
+
+    Returns:
+        The value, and the function from tangents in the structure of `primals` to tangents of the value.
+
+    Raises:
+        RuntimeError: for a value that is not made of tensors, and for tangents of another structure, shape or dtype.
+
+    Example:
+        >>> import triten as tt
+        >>> value, derivative = tt.func.linearize(lambda x: x**3, tt.tensor([1.0, 2.0]))
+        >>> value, derivative(tt.tensor([1.0, 10.0]))
+        (tensor([1., 8.]), tensor([  3., 120.]))
+    """
+    value, pull_back = vjp(func, *primals)
+    points, spec = tree_flatten(primals)
+    outputs, out_spec = tree_flatten(value)
+    is_linked = any(each.requires_grad for each in outputs)
+    # To pull back is linear in the cotangents, so that its own pull-back pushes forward, whatever they are.
+    zeros = tree_unflatten([ops.zeros_like(each) for each in outputs], out_spec)
+    _, push_forward = vjp(lambda cotangents: pull_back(cotangents, create_graph=True), zeros)
+
+    @api_boundary
+    def derivative(*tangents: Any) -> Any:
+        directions, given = tree_flatten(tangents)
+        if given != spec:
+            raise RuntimeError(
+                f"Expected the tangents {given} to have the same argspec as the primals {spec}"
+            )
+        for number, (direction, point) in enumerate(zip(directions, points, strict=True)):
+            for what in ("shape", "dtype"):
+                mine, expected = getattr(direction, what, None), getattr(point, what)
+                if mine != expected:
+                    raise RuntimeError(
+                        f"tangent:{number} with {what} {mine} in flattened pytree doesn't match the {what} "
+                        f"{expected} of the corresponding primal."
+                    )
+        (found,) = push_forward(tree_unflatten(directions, spec))
+        if is_linked or (is_grad_enabled() and any(each.requires_grad for each in directions)):
+            return found
+        # Of what the inner pull-back was recorded for, nothing is the caller's.
+        return tree_map(_lowered_throughout, found)
+
+    return value, derivative
+
+
+def _lowered_throughout(tensor: Any) -> Any:
+    """`lowered`, of the tensor of all examples behind one that is mapped."""
+    if isinstance(tensor, BatchedTensor):
+        mapped = tensor._data
+        return batched(_lowered_throughout(mapped.value), mapped.dim, mapped.level)
+    return lowered(tensor)
+
+
+@api_boundary
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """The tensor of all examples behind one that `vmap` maps, to look at (`torch.func.debug_unwrap`).
+
+    Computing with it inside of the mapped function is not defined. A tensor that is not mapped is given back itself.
+
+    Args:
+        tensor: the tensor.
+        recurse: whether all levels of `vmap` are taken away, or the innermost alone.
+
+    Example:
+        >>> import triten as tt
+        >>> shapes = []
+        >>> _ = tt.func.vmap(lambda x: shapes.append(tt.func.debug_unwrap(x).shape) or x)(tt.ones(2, 3))
+        >>> shapes
+        [triten.Size([2, 3])]
+    """
+    found: Any = tensor
+    while isinstance(found, BatchedTensor):
+        found = found._data.value
+        if not recurse:
+            break
+    return found  # type: ignore[no-any-return]
 
 
 @api_boundary

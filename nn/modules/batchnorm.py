@@ -217,3 +217,29 @@ class SyncBatchNorm(_BatchNorm):
         for name, child in module.named_children():
             converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return converted
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Have the batch norms in a module normalize by their batches alone (`torch.func.replace_all_batch_norm_modules_`).
+
+    Their running statistics go, so that `tt.func.vmap` may map over calls of the module.
+
+    Args:
+        root: the module, which is changed.
+
+    Returns:
+        The module.
+
+    Example:
+        >>> import triten as tt
+        >>> net = tt.func.replace_all_batch_norm_modules_(tt.nn.Sequential(tt.nn.BatchNorm1d(2)))
+        >>> net[0].running_mean is None, net[0].track_running_stats
+        (True, False)
+    """
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = None
+            module.running_var = None
+            module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
