@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from inspect import getattr_static
 from typing import Any
 
-from . import _C, jit, overrides
+from . import _C, jit, library, overrides
 from .dispatch.core.tensor_function import disabled_tensor_function, other_handlers
 from .dispatch.layers.overrides.function_mode import TensorFunctionMode
 from .dispatch.layers.python_key import TensorDispatchMode
@@ -78,6 +78,7 @@ def add() -> None:
     root |= {name: getattr(jit, name) for name in ("ScriptFunction", "ScriptModule")}
     root |= {**typed_storage.legacy, "TypedStorage": typed_storage.TypedStorage}
     vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
+    vars(library)["register_torch_dispatch"] = library.register_tensor_dispatch
     vars(_python_dispatch)["TorchDispatchMode"] = TorchDispatchMode
     other_handlers.append("__torch_function__")
     public_name.shown = "torch"

@@ -24,7 +24,7 @@ from .runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from .dispatch.custom_ops.boxed_fallback import cpu_fallback
-    from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op
+    from .dispatch.custom_ops.custom_op import CustomOpDef, custom_op, triton_op
     from .dispatch.custom_ops.fake_context import get_ctx
     from .dispatch.custom_ops.from_blob import from_blob
     from .dispatch.custom_ops.opcheck import OpCheckError, opcheck
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from .dispatch.custom_ops.registration import (
         define,
         impl,
+        impl_abstract,
         register_autocast,
         register_autograd,
         register_fake,
         register_kernel,
+        register_tensor_dispatch,
         register_vmap,
     )
     from .runtime.cuda.driver import driver as driver
@@ -63,6 +65,7 @@ __all__ = [
     "get_ctx",
     "gpu_kernel",
     "impl",
+    "impl_abstract",
     "infer_schema",
     "internal_assert",
     "internal_assert_debug_only",
@@ -75,8 +78,10 @@ __all__ = [
     "register_fake",
     "register_kernel",
     "register_stub",
+    "register_tensor_dispatch",
     "register_vmap",
     "set_allocator",
+    "triton_op",
     "use_triton_driver",
     "wrap_kernel",
     "wrap_triton",
@@ -84,13 +89,14 @@ __all__ = [
 
 _AT_FIRST_USE = {
     ".dispatch.custom_ops.boxed_fallback": "cpu_fallback",
-    ".dispatch.custom_ops.custom_op": "CustomOpDef custom_op",
+    ".dispatch.custom_ops.custom_op": "CustomOpDef custom_op triton_op",
     ".dispatch.custom_ops.fake_context": "get_ctx",
     ".dispatch.custom_ops.from_blob": "from_blob",
     ".dispatch.custom_ops.opcheck": "OpCheckError opcheck",
     ".dispatch.custom_ops.pointwise_kernels": "gpu_kernel wrap_kernel",
     ".dispatch.custom_ops.registration": (
-        "define impl register_autocast register_autograd register_fake register_kernel register_vmap"
+        "define impl impl_abstract register_autocast register_autograd register_fake register_kernel "
+        "register_tensor_dispatch register_vmap"
     ),
     ".runtime.cuda.driver": "driver",
     ".runtime.custom_dtype": "register_dtype",

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -44,6 +45,7 @@ __all__ = [
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_tensor_function",
     "has_tensor_function",
     "has_tensor_function_unary",
@@ -115,6 +117,37 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
         elif attribute not in found.setdefault(Tensor, []):
             found[Tensor].append(attribute)
     return found
+
+
+@functools.cache
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """A function that returns -1 for each overridable callable, with the same signature where that can be told.
+
+    To test that a class with ``__tensor_function__`` handles every one.
+
+    Example:
+        >>> import inspect, triten as tt
+        >>> dummy = tt.overrides.get_testing_overrides()[tt.add]
+        >>> dummy(1, 2), list(inspect.signature(dummy).parameters)[:2]
+        (-1, ['input', 'other'])
+    """
+    return {
+        function: _dummy(function) for several in get_overridable_functions().values() for function in several
+    }
+
+
+def _dummy(function: Callable[..., Any]) -> Callable[..., int]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return lambda *args, **kwargs: -1
+
+    def dummy(*args: Any, **kwargs: Any) -> int:
+        signature.bind(*args, **kwargs)
+        return -1
+
+    dummy.__signature__ = signature  # type: ignore[attr-defined]
+    return dummy
 
 
 @functools.cache

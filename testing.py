@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never
 
@@ -26,7 +27,7 @@ from .runtime.traceback_filter import api_boundary
 if TYPE_CHECKING:
     from .runtime.scalar_type import Number
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES: dict[st.dtype, tuple[float, float]] = {
     st.float16: (1e-3, 1e-5),
@@ -322,3 +323,56 @@ def _range(dtype: st.dtype) -> tuple[float, float]:
         return limits.min, min(limits.max + 1, 2**63 - 1)
     limit = st.finfo(dtype).max
     return -limit, limit
+
+
+_FORMER_TOLERANCES = {st.float16: (1e-3, 1e-3), st.float32: (1e-4, 1e-5), st.float64: (1e-5, 1e-8)}
+
+
+@api_boundary
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """`assert_close` with the tolerances that it had first (`torch.testing.assert_allclose`).
+
+    dtypes may differ. PyTorch has deprecated it, and says so by a FutureWarning.
+
+    Args:
+        actual, expected: tensors, or what `tt.tensor` makes one of.
+        rtol, atol: both or none; none is (1e-3, 1e-3) for float16, (1e-4, 1e-5) for float32 and (1e-5, 1e-8) for
+            float64, the greater of both tensors', and 0 for other dtypes.
+        equal_nan: whether NaN is close to NaN.
+        msg: the message of a failure, instead of what differs.
+
+    Raises AssertionError where values are not close, ValueError for one tolerance without the other.
+
+    Example:
+        >>> import triten as tt, warnings
+        >>> warnings.simplefilter("ignore")
+        >>> tt.testing.assert_allclose(tt.ones(2), [1.0, 1.00001])
+    """
+    warnings.warn(
+        "`testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please use "
+        "`testing.assert_close()` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    one, other = (each if isinstance(each, Tensor) else as_tensor(each) for each in (actual, expected))
+    if rtol is None and atol is None:
+        found = [_FORMER_TOLERANCES.get(each.dtype, (0.0, 0.0)) for each in (one, other)]
+        rtol, atol = max(each[0] for each in found), max(each[1] for each in found)
+    assert_close(
+        one,
+        other,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=True,
+        check_dtype=False,
+        check_stride=False,
+        msg=msg or None,
+    )

@@ -23,7 +23,18 @@ _SUBMODULES = (
     "variable",
 )
 
-__getattr__, __dir__, _ = lazy_names(__name__, {".variable": "Variable"}, _SUBMODULES)
+__getattr__, __dir__, _ = lazy_names(
+    __name__,
+    {
+        ".variable": "Variable",
+        "..dispatch.autograd.threads": (
+            "is_multithreading_enabled is_view_replay_enabled set_multithreading_enabled"
+        ),
+        "..dispatch.core.tensor_function": "has_tensor_function",
+        "..dispatch.layers.profiler.profile": "kineto_available",
+    },
+    _SUBMODULES,
+)
 
 __all__ = [
     "Function",
@@ -42,9 +53,12 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_multithreading_enabled",
+    "is_view_replay_enabled",
     "no_grad",
     "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
     "variable",
 ]

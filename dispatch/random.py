@@ -213,3 +213,18 @@ def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool 
     finally:
         for generator, state in states:
             generator.set_state_bytes(state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """A generator for random transforms of samples (`torch.random.thread_safe_generator`).
+
+    None, which has operators take the default generator: a data loader's workers are processes, with streams of their
+    own, and none of them is a thread.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.random import thread_safe_generator
+        >>> tt.randint(0, 10, (5,), generator=thread_safe_generator()).shape
+        triten.Size([5])
+    """
+    return None

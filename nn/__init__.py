@@ -19,7 +19,7 @@ _MODULES = {
     ".modules.adaptive": "AdaptiveLogSoftmaxWithLoss",
     ".modules.batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm",
     ".modules.channelshuffle": "ChannelShuffle",
-    ".modules.container": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
+    ".modules.container": "Container ModuleDict ModuleList ParameterDict ParameterList Sequential",
     ".modules.conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     ".modules.distance": "CosineSimilarity PairwiseDistance",
     ".modules.dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
@@ -32,7 +32,7 @@ _MODULES = {
     ".modules.loss": (
         "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
         "HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
-        "MultiMarginLoss NLLLoss PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss "
+        "MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss "
         "TripletMarginWithDistanceLoss"
     ),
     ".modules.module": "Module",

@@ -17,6 +17,8 @@ from ..dispatch.core.tensor_function import (
     overridable,
     plain_classes,
 )
+from ..dispatch.core.tensor_function import has_tensor_function_unary as has_tensor_function_unary
+from ..dispatch.core.tensor_function import has_tensor_function_variadic as has_tensor_function_variadic
 from ..dispatch.generated.functions import (
     bilinear,
     celu_,

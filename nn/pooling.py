@@ -5,6 +5,7 @@ Inputs are (N, C, *spatial) or (C, *spatial); a size that may be one number hold
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -19,8 +20,11 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -28,8 +32,11 @@ __all__ = [
     "lp_pool2d",
     "lp_pool3d",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
 ]
 
 Size = int | Sequence[int]
@@ -715,3 +722,44 @@ def lp_pool3d(
     """
     averaged = ops.avg_pool3d(input.pow(norm_type), kernel_size, _steps(stride), 0, ceil_mode)
     return _power_average(averaged, norm_type, _count(kernel_size, 3))
+
+
+def _with_indices(pool: Callable[..., Any], example: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A pooling whose result is always a pair: the maxima and their places."""
+
+    def pooled(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments["return_indices"] = True
+        return pool(*bound.args, **bound.kwargs)  # type: ignore[no-any-return]
+
+    signature = inspect.signature(pool)
+    arguments = (pool.__doc__ or "").partition("    Args:\n")[2].partition("        return_indices:")[0]
+    name = f"{pool.__name__}_with_indices"
+    pooled.__name__ = pooled.__qualname__ = name
+    pooled.__module__ = __name__
+    pooled.__signature__ = signature.replace(return_annotation="tuple[Tensor, Tensor]")  # type: ignore[attr-defined]
+    pooled.__doc__ = f"""`{pool.__name__}` with the places of the maxima (`torch.nn.functional.{name}`).
+
+    Args:
+{arguments}        return_indices: Makes no difference.
+
+    Returns:
+        The maxima, and their places as `{pool.__name__}` counts them, as int64.
+
+    Raises:
+        RuntimeError: As `{pool.__name__}` says.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.functional.{name}({example})[1].item()
+        3
+    """
+    return overridable(pooled)
+
+
+max_pool1d_with_indices = _with_indices(max_pool1d, "tt.arange(4.0).view(1, 4), 4")
+max_pool2d_with_indices = _with_indices(max_pool2d, "tt.arange(4.0).view(1, 2, 2), 2")
+max_pool3d_with_indices = _with_indices(max_pool3d, "tt.arange(4.0).view(1, 1, 2, 2), (1, 2, 2)")
+adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d, "tt.arange(4.0).view(1, 4), 1")
+adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d, "tt.arange(4.0).view(1, 2, 2), 1")
+adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d, "tt.arange(4.0).view(1, 1, 2, 2), 1")

@@ -8,6 +8,7 @@ from ..dispatch.random import (
     manual_seed,
     seed,
     set_rng_state,
+    thread_safe_generator,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
 ]

@@ -136,3 +136,26 @@ def test_make_tensor_options_and_refusals() -> None:
         make_tensor(2, dtype=tt.float32, device="cpu", low=1, high=0)
     with pytest.raises(ValueError, match="mutually exclusive"):
         make_tensor(2, 2, dtype=tt.float32, device="cpu", noncontiguous=True, memory_format=tt.channels_last)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_former_comparison():
+    """Its tolerances are wider, numbers become tensors, and dtypes may differ."""
+    close = tt.testing.assert_allclose
+    close(tt.ones(2), tt.ones(2, dtype=tt.float64) + 1e-5)
+    close([1.0, 1.0], tt.ones(2))
+    close(1.0, 1.0001)
+    close(tt.tensor(float("nan")), tt.tensor(float("nan")))
+    with pytest.raises(AssertionError, match="not close"):
+        close(tt.ones(2), tt.ones(2) + 1e-3)
+    with pytest.raises(AssertionError, match="not close"):
+        close(tt.tensor(float("nan")), tt.tensor(float("nan")), equal_nan=False)
+    with pytest.raises(AssertionError, match=r"^hey$"):
+        close(tt.ones(2), tt.zeros(2), msg="hey")
+    with pytest.raises(ValueError, match="atol"):
+        close(tt.ones(2), tt.zeros(2), rtol=1)
+
+
+def test_the_former_comparison_says_so():
+    with pytest.warns(FutureWarning, match="assert_close"):
+        tt.testing.assert_allclose(1, 1)

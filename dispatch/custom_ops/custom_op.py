@@ -164,6 +164,32 @@ def custom_op(
     return define if fn is None else define(fn)
 
 
+def triton_op(
+    name: str,
+    fn: Function | None = None,
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    schema: str | None = None,
+) -> Callable[[Function], CustomOpDef] | CustomOpDef:
+    """Make a function that launches Triton kernels an operator (`torch.library.triton_op`).
+
+    The function launches by `tt.library.wrap_triton`, or by `tt.library.launch`. A graph holds the operator as one
+    node, as it does any other of `custom_op`, whose arguments these are.
+
+    Example::
+
+        @tt.library.triton_op("mylib::add", mutates_args=())
+        def add(x: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
+            out = tt.empty_like(x)
+            wrap_triton(add_kernel)[(tt.cdiv(x.numel(), 16),)](x, y, out, x.numel(), BLOCK=16)
+            return out
+    """
+    if fn is None:
+        return custom_op(name, mutates_args=mutates_args, schema=schema)
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+
 def _check_schema(schema: FunctionSchema, device_types: DeviceTypes) -> None:
     """Refuse what custom operators cannot be, before anything is registered."""
     if any(is_tensor_like(a.type) and not a.is_out for a in schema.kwarg_only_arguments):

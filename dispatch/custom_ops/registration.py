@@ -6,6 +6,7 @@ Source: torch/library.py.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -17,6 +18,7 @@ from ..core.library import Library
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import OperatorEntry
 from ..core.registration import RegistrationHandle
+from ..layers.python_key import HANDLER, dispatch_rules
 from .custom_op import (
     CustomOpDef,
     DeviceTypes,
@@ -304,3 +306,74 @@ def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library
         return function
 
     return register if func is None else register(func)
+
+
+def register_tensor_dispatch(
+    op: Operator,
+    tensor_dispatch_class: type,
+    func: Function | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Function:
+    """Register what a subclass or a mode makes of an operator (`torch.library.register_torch_dispatch`).
+
+    It is called in place of the class's ``__tensor_dispatch__``, so that neither the class nor the operator has to know
+    of the other. A decorator if `func` is left out.
+
+    Args:
+        op: an operator's name, an overload or a custom operator.
+        tensor_dispatch_class: a subclass of `Tensor`, or of `TensorDispatchMode`; its own subclasses do not count.
+        func: takes the class, or the mode at hand, the overload, the types, the arguments and the named ones.
+        lib: a library with which the registration goes.
+
+    Raises:
+        RuntimeError: there is no such operator.
+        ValueError: `op` is none, or the class handles no operators.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.utils._python_dispatch import TensorDispatchMode
+        >>> class Plain(TensorDispatchMode):
+        ...     def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        ...         return func(*args, **(kwargs or {}))
+        >>> library = tt.library.Library("aten", "FRAGMENT")
+        >>> @tt.library.register_tensor_dispatch("aten::sin", Plain, lib=library)
+        ... def _(mode, func, types, args, kwargs):
+        ...     return func(*args) + 1
+        >>> with Plain():
+        ...     tt.sin(tt.zeros(2))
+        tensor([1., 1.])
+        >>> library.close()
+    """
+    _, name = find_operator(op, "register_tensor_dispatch")
+    _entry_of(name)
+    if not hasattr(tensor_dispatch_class, HANDLER):
+        raise ValueError(
+            f"register_tensor_dispatch: {tensor_dispatch_class!r} handles no operators: it has no {HANDLER}"
+        )
+    place = name, tensor_dispatch_class
+
+    def register(function: Function) -> Function:
+        def undo() -> None:
+            if dispatch_rules.get(place) is function:
+                del dispatch_rules[place]
+
+        dispatch_rules[place] = function
+        if lib is not None:
+            lib._keep(RegistrationHandle(undo))
+        return function
+
+    return register if func is None else register(func)
+
+
+def impl_abstract(
+    qualname: Operator, func: Function | None = None, *, lib: Library | None = None
+) -> Function:
+    """`register_fake` by its former name (`torch.library.impl_abstract`); a FutureWarning says so."""
+    warnings.warn(
+        "`library.impl_abstract` was renamed to `library.register_fake`. Please use that instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return register_fake(qualname, func, lib=lib)  # type: ignore[no-any-return, call-overload]

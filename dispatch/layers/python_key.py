@@ -7,7 +7,7 @@ its thread's set, a subclass into its tensors' own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -163,6 +163,19 @@ def handling_types(values: Sequence[Any]) -> list[type]:
     return found
 
 
+dispatch_rules: dict[tuple[str, type], Callable[..., Any]] = {}
+"""What is called for an operator instead of a class's or a mode's handler (`tt.library.register_tensor_dispatch`)."""
+
+
+def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
+    """What a class or a mode makes of a call."""
+    if dispatch_rules:
+        rule = dispatch_rules.get((op.name, asker if isinstance(asker, type) else type(asker)))
+        if rule is not None:
+            return rule(asker, func, types, args, kwargs)
+    return getattr(asker, HANDLER)(func, types, args, kwargs)
+
+
 def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
     """The Python key's kernel for every operator: ask the innermost mode, else the subclasses in their order.
 
@@ -176,13 +189,13 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     if _stack.modes:
         mode = _stack.modes[-1]
         with _below(mode):
-            result = mode.__tensor_dispatch__(func, tuple(types), args, kwargs)
+            result = _ask(mode, op, func, tuple(types), args, kwargs)
         askers: list[Any] = [mode]
     else:
         result = NotImplemented
         askers = list(types)
         for cls in types:
-            result = getattr(cls, HANDLER)(func, tuple(types), args, kwargs)
+            result = _ask(cls, op, func, tuple(types), args, kwargs)
             if result is not NotImplemented:
                 break
     if result is NotImplemented:

@@ -35,8 +35,10 @@ NAMESPACES = _NAMESPACES.split()
 # Namespaces that declare no `__all__`: what of them is public.
 DECLARED_HERE = {
     "triten.distributions.constraints": "Constraint MixtureSameFamilyConstraint is_dependent",
-    "triten.testing": "assert_close make_tensor",
-    "triten.random": "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
+    "triten.testing": "assert_allclose assert_close make_tensor",
+    "triten.random": (
+        "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state thread_safe_generator"
+    ),
     "triten.utils._pytree": (
         "TreeSpec is_namedtuple is_namedtuple_class is_namedtuple_instance is_structseq is_structseq_class "
         "is_structseq_instance key_get keystr register_constant register_dataclass register_pytree_node tree_all "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, SupportsIndex, overload
@@ -12,7 +13,7 @@ from ...dispatch.tensor import Tensor
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 def _place(index: SupportsIndex, length: int) -> int:
@@ -493,3 +494,22 @@ def _described(key: str, value: Any) -> str:
 
 def _on(value: Tensor) -> str:
     return "" if value.device.type == "cpu" else f" ({value.device})"
+
+
+class Container(Module):
+    """A module with the children that it is given (`torch.nn.Container`); a FutureWarning says that `Module` does it.
+
+    Args:
+        kwargs: the children by their names.
+    """
+
+    def __init__(self, **kwargs: Module) -> None:
+        super().__init__()
+        warnings.warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that "
+            "instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)

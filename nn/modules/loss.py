@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,25 @@ class NLLLoss(_WeightedLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction, ignore_index=ignore_index)
+
+
+class NLLLoss2d(NLLLoss):
+    """`NLLLoss` by the name that it had for images (`torch.nn.NLLLoss2d`); a FutureWarning says so."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        warnings.warn(
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class CrossEntropyLoss(_WeightedLoss):

@@ -207,3 +207,18 @@ def test_a_program_needs_no_setting_but_its_device(tmp_path):
         [sys.executable, "-P", str(program)], capture_output=True, text=True, env=environment, cwd=tmp_path
     )
     assert done.stdout == "[2.5, 2.5, 2.5]\n", done.stderr
+
+
+def test_an_operator_of_triton_kernels():
+    @tt.library.triton_op("user_kernel::one_more", mutates_args=())
+    def one_more(x: tt.Tensor) -> tt.Tensor:
+        out = tt.empty_like(x)
+        wrap_triton(add_one_kernel)[(1,)](x, out, n=x.numel(), BLOCK=8)
+        return out
+
+    assert one_more(tt.arange(5.0, device="cuda")).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert tt.ops.user_kernel.one_more(tt.ones(1, device="cuda")).item() == 2.0
+    made = tt.library.triton_op(
+        "user_kernel::same", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
+    assert made(tt.ones(2)).tolist() == [1.0, 1.0]

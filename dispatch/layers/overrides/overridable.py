@@ -82,6 +82,8 @@ UNSEEN = frozenset(
         "initial_seed",
         "is_anomaly_check_nan_enabled",
         "is_anomaly_enabled",
+        "is_multithreading_enabled",
+        "is_view_replay_enabled",
         "is_autocast_available",
         "is_autocast_cache_enabled",
         "is_autocast_cpu_enabled",
