@@ -8,6 +8,7 @@ from __future__ import annotations
 FAMILIES = (
     "activation",
     "attention",
+    "batch_statistics",
     "comparison",
     "contraction",
     "convolution",

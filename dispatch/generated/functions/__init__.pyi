@@ -910,6 +910,264 @@ def _scaled_dot_product_efficient_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"""
 
+def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The means and reciprocal standard deviations of a batch's channels, for a norm over several batches (`torch.batch_norm_stats`).
+
+        mean, 1 / sqrt(var + eps)
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        eps: A small number added to the variance.
+
+    Returns:
+        A tuple `(mean, invstd)` of shape (C,), of float32 where `input` has 16 bits.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.batch_norm_stats(tt.tensor([[1.0, 0.0], [3.0, 4.0]]), 0.0)
+        (tensor([2., 2.]), tensor([1.0000, 0.5000]))
+
+    Schema::
+
+        batch_norm_stats(Tensor input, float eps) -> (Tensor, Tensor)
+    """
+
+def batch_norm_update_stats(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
+) -> tuple[Tensor, Tensor]:
+    """The means and variances of a batch's channels, by which the running ones are moved (`torch.batch_norm_update_stats`).
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        running_mean: The running means of the channels, of shape (C,), which are written, or None.
+        running_var: The running variances of the channels, of shape (C,), which are written, or None.
+        momentum: The share of the new value in the running ones.
+
+    Returns:
+        A tuple `(mean, var)` of shape (C,); the variance is the biased one, the running ones take the
+        unbiased.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> running = tt.zeros(2)
+        >>> tt.batch_norm_update_stats(tt.tensor([[1.0, 0.0], [3.0, 4.0]]), running, None, 0.1)
+        (tensor([2., 2.]), tensor([1., 4.]))
+        >>> running
+        tensor([0.2000, 0.2000])
+
+    Schema::
+
+        batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) -> (Tensor, Tensor)
+    """
+
+def batch_norm_gather_stats(
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    count: int,
+) -> tuple[Tensor, Tensor]:
+    """The statistics of several batches of one size together (`torch.batch_norm_gather_stats`).
+
+    Args:
+        input: The own batch; only its dtype would matter.
+        mean: The means of each batch, of shape (batches, C).
+        invstd: The reciprocal standard deviations of each batch, of shape (batches, C).
+        running_mean: The running means, of shape (C,), which are written, or None.
+        running_var: The running variances, of shape (C,), which are written, or None.
+        momentum: The share of the new value in the running ones.
+        eps: The small number that was added to the variances.
+        count: How many elements each batch has in a channel.
+
+    Returns:
+        A tuple `(mean, invstd)` of shape (C,).
+
+    Raises:
+        RuntimeError: `mean` and `invstd` have not one shape (batches, C).
+
+    Example:
+        >>> import triten as tt
+        >>> mean, invstd = tt.tensor([[1.0], [3.0]]), tt.tensor([[1.0], [1.0]])
+        >>> tt.batch_norm_gather_stats(tt.ones(2, 1), mean, invstd, None, None, 0.1, 0.0, 2)
+        (tensor([2.]), tensor([0.7071]))
+
+    Schema::
+
+        batch_norm_gather_stats(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, int count) -> (Tensor, Tensor)
+    """
+
+def batch_norm_gather_stats_with_counts(
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    counts: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The statistics of several batches of any sizes together (`torch.batch_norm_gather_stats_with_counts`).
+
+    Args:
+        input: The own batch; only its dtype would matter.
+        mean: The means of each batch, of shape (batches, C).
+        invstd: The reciprocal standard deviations of each batch, of shape (batches, C).
+        running_mean: The running means, of shape (C,), which are written, or None.
+        running_var: The running variances, of shape (C,), which are written, or None.
+        momentum: The share of the new value in the running ones.
+        eps: The small number that was added to the variances.
+        counts: How many elements each batch has in a channel, of shape (batches,).
+
+    Returns:
+        A tuple `(mean, invstd)` of shape (C,).
+
+    Raises:
+        RuntimeError: `mean` and `invstd` have not one shape (batches, C).
+
+    Example:
+        >>> import triten as tt
+        >>> mean, invstd = tt.tensor([[1.0], [4.0]]), tt.tensor([[1.0], [1.0]])
+        >>> tt.batch_norm_gather_stats_with_counts(
+        ...     tt.ones(2, 1), mean, invstd, None, None, 0.1, 0.0, tt.tensor([2.0, 1.0])
+        ... )[0]
+        tensor([2.])
+
+    Schema::
+
+        batch_norm_gather_stats_with_counts(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, Tensor counts) -> (Tensor, Tensor)
+    """
+
+def batch_norm_elemt(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
+) -> Tensor:
+    """A batch normalized by statistics that are given (`torch.batch_norm_elemt`).
+
+        (x - mean) * invstd * weight + bias
+
+    Args:
+        input: A floating tensor of shape (N, C, ...).
+        weight: A factor for each channel, of shape (C,), or None.
+        bias: A summand for each channel, of shape (C,), or None.
+        mean: The means of the channels, of shape (C,).
+        invstd: The reciprocal standard deviations of the channels, of shape (C,).
+        eps: No longer of any effect, `invstd` holds it.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0], [3.0, 4.0]])
+        >>> tt.batch_norm_elemt(x, None, None, *tt.batch_norm_stats(x, 0.0), 0.0)
+        tensor([[-1., -1.],
+                [ 1.,  1.]])
+
+    Schema::
+
+        batch_norm_elemt(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, float eps) -> Tensor
+    """
+
+def batch_norm_backward_reduce(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    input_g: bool,
+    weight_g: bool,
+    bias_g: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sums over a batch that the gradient of a norm over several batches needs (`torch.batch_norm_backward_reduce`).
+
+    Args:
+        grad_out: The gradient of the normalized batch, of shape (N, C, ...).
+        input: The batch, of the same shape.
+        mean: The common means of the channels, of shape (C,).
+        invstd: The common reciprocal standard deviations, of shape (C,).
+        weight: The factor of each channel, of shape (C,), or None.
+        input_g: Whether the batch needs a gradient.
+        weight_g: Whether `weight` does.
+        bias_g: Whether the bias does.
+
+    Returns:
+        A tuple `(sum_dy, sum_dy_xmu, grad_weight, grad_bias)` of shape (C,), with None for what is not
+        needed: sums of the gradient, and of the gradient times the distance from the mean.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0], [3.0, 4.0]])
+        >>> mean, invstd = tt.batch_norm_stats(x, 0.0)
+        >>> tt.batch_norm_backward_reduce(tt.ones(2, 2), x, mean, invstd, None, True, False, False)[:2]
+        (tensor([2., 2.]), tensor([0., 0.]))
+
+    Schema::
+
+        batch_norm_backward_reduce(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, bool input_g, bool weight_g, bool bias_g) -> (Tensor, Tensor, Tensor, Tensor)
+    """
+
+def batch_norm_backward_elemt(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    sum_dy: Tensor,
+    sum_dy_xmu: Tensor,
+    count: Tensor,
+) -> Tensor:
+    """The gradient of a batch that was normalized together with others (`torch.batch_norm_backward_elemt`).
+
+    Args:
+        grad_out: The gradient of the normalized batch, of shape (N, C, ...).
+        input: The batch, of the same shape.
+        mean: The common means of the channels, of shape (C,).
+        invstd: The common reciprocal standard deviations, of shape (C,).
+        weight: The factor of each channel, of shape (C,), or None.
+        sum_dy: The sums of all batches' gradients, of shape (C,).
+        sum_dy_xmu: The sums of all batches' gradients times the distances from the mean, of shape (C,).
+        count: How many elements each batch has in a channel.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `input` has fewer than two dimensions.
+        NotImplementedError: `input` is not floating.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0.0], [3.0, 4.0]])
+        >>> mean, invstd = tt.batch_norm_stats(x, 0.0)
+        >>> grad = tt.tensor([[1.0, 0.0], [0.0, 0.0]])
+        >>> sums = tt.batch_norm_backward_reduce(grad, x, mean, invstd, None, True, False, False)[:2]
+        >>> tt.batch_norm_backward_elemt(grad, x, mean, invstd, None, *sums, tt.tensor([2]))
+        tensor([[0., 0.],
+                [0., 0.]])
+
+    Schema::
+
+        batch_norm_backward_elemt(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, Tensor sum_dy, Tensor sum_dy_xmu, Tensor count) -> Tensor
+    """
+
 def isclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
 ) -> Tensor:
@@ -26685,6 +26943,31 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         channel_shuffle(Tensor self, SymInt groups) -> Tensor
     """
 
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`nn.functional.channel_shuffle` by the name of the form that PyTorch has for one processor (`torch.native_channel_shuffle`).
+
+    Args:
+        input: A tensor of shape (N, C, ...), of at least three dimensions.
+        groups: The number of groups of consecutive channels; it divides C.
+
+    Returns:
+        A tensor of `input`'s shape; its channel `j * groups + i` is channel `i * (C / groups) + j` of
+        `input`.
+
+    Raises:
+        RuntimeError: `groups` is not positive or does not divide the number of channels, or `input` has
+            fewer than three dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.native_channel_shuffle(tt.arange(4).view(1, 4, 1), 2).flatten()
+        tensor([0, 2, 1, 3])
+
+    Schema::
+
+        native_channel_shuffle(Tensor self, SymInt groups) -> Tensor
+    """
+
 @overload
 def softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor:
     """Exponentials along one dimension, divided by their sum (`torch.softmax`).
@@ -31801,6 +32084,13 @@ __all__ = [
     "bartlett_window",
     "batch_norm",
     "batch_norm_backward",
+    "batch_norm_backward_elemt",
+    "batch_norm_backward_reduce",
+    "batch_norm_elemt",
+    "batch_norm_gather_stats",
+    "batch_norm_gather_stats_with_counts",
+    "batch_norm_stats",
+    "batch_norm_update_stats",
     "bernoulli",
     "bilinear",
     "binary_cross_entropy",
@@ -32229,6 +32519,7 @@ __all__ = [
     "narrow_copy",
     "native_batch_norm",
     "native_batch_norm_backward",
+    "native_channel_shuffle",
     "native_dropout",
     "native_dropout_backward",
     "native_group_norm",

@@ -34,6 +34,7 @@ __all__ = [
     "linalg_diagonal",
     "meshgrid",
     "narrow_copy",
+    "native_channel_shuffle",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unsafe_chunk",
@@ -283,6 +284,16 @@ channel_shuffle_packet = packet(
     False,
 )
 channel_shuffle_plans = channel_shuffle_packet.plans
+native_channel_shuffle_packet = packet(
+    "native_channel_shuffle",
+    ("native_channel_shuffle",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("groups", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+native_channel_shuffle_plans = native_channel_shuffle_packet.plans
 
 
 def hsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
@@ -1149,4 +1160,43 @@ def channel_shuffle(
         plan = channel_shuffle_plans[input._spec][groups]
     except (KeyError, AttributeError, TypeError):
         plan = channel_shuffle_packet.miss(input, groups)
+    return plan(input)
+
+
+def native_channel_shuffle(
+    input: Tensor = REQUIRED, groups: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
+    """`nn.functional.channel_shuffle` by the name of the form that PyTorch has for one processor (`torch.native_channel_shuffle`).
+
+    Args:
+        input: A tensor of shape (N, C, ...), of at least three dimensions.
+        groups: The number of groups of consecutive channels; it divides C.
+
+    Returns:
+        A tensor of `input`'s shape; its channel `j * groups + i` is channel `i * (C / groups) + j` of
+        `input`.
+
+    Raises:
+        RuntimeError: `groups` is not positive or does not divide the number of channels, or `input` has
+            fewer than three dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.native_channel_shuffle(tt.arange(4).view(1, 4, 1), 2).flatten()
+        tensor([0, 2, 1, 3])
+
+    Schema::
+
+        native_channel_shuffle(Tensor self, SymInt groups) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return native_channel_shuffle_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, groups
+            )
+        return native_channel_shuffle_packet.call_parameters(input, groups)
+    try:
+        plan = native_channel_shuffle_plans[input._spec][groups]
+    except (KeyError, AttributeError, TypeError):
+        plan = native_channel_shuffle_packet.miss(input, groups)
     return plan(input)

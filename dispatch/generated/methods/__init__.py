@@ -9,6 +9,7 @@ from ...core.function_docstrings import take_docstrings
 from .. import functions
 from .activation import ActivationMethods
 from .attention import AttentionMethods
+from .batch_statistics import BatchStatisticsMethods
 from .comparison import ComparisonMethods
 from .contraction import ContractionMethods
 from .convolution import ConvolutionMethods
@@ -58,6 +59,7 @@ from .views import ViewsMethods
 class TensorMethods(
     ActivationMethods,
     AttentionMethods,
+    BatchStatisticsMethods,
     ComparisonMethods,
     ContractionMethods,
     ConvolutionMethods,

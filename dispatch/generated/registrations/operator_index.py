@@ -51,6 +51,15 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_scaled_dot_product_efficient_attention",
         "aten::_scaled_dot_product_efficient_attention_backward",
     ),
+    "batch_statistics": (
+        "aten::batch_norm_stats",
+        "aten::batch_norm_update_stats",
+        "aten::batch_norm_gather_stats",
+        "aten::batch_norm_gather_stats_with_counts",
+        "aten::batch_norm_elemt",
+        "aten::batch_norm_backward_reduce",
+        "aten::batch_norm_backward_elemt",
+    ),
     "comparison": (
         "aten::isclose",
         "aten::allclose",
@@ -1632,6 +1641,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::pixel_shuffle",
         "aten::pixel_unshuffle",
         "aten::channel_shuffle",
+        "aten::native_channel_shuffle",
     ),
     "softmax": (
         "aten::softmax.int",

@@ -190,3 +190,9 @@ def register() -> None:
         "native_functions/shapes.yaml: channel_shuffle",
     )
     composite("channel_shuffle", "CompositeImplicitAutograd", composition.channel_shuffle)
+    define(
+        "native_channel_shuffle",
+        "native_channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        "native_functions/shapes.yaml: native_channel_shuffle",
+    )
+    composite("native_channel_shuffle", "CompositeImplicitAutograd", composition.channel_shuffle)
