@@ -174,6 +174,7 @@ from .version import __version__ as __version__
 # isort: split
 # Written by hand over operators of the same names, and so imported after them.
 from .dispatch.functions.foreach import FOREACH as _FOREACH
+from .dispatch.functions.low_rank import lobpcg as lobpcg
 from .dispatch.functions.low_rank import lu as lu
 from .dispatch.functions.low_rank import pca_lowrank as pca_lowrank
 from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank

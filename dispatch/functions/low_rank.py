@@ -1,4 +1,5 @@
-"""Factorizations with Python signatures: of matrices of low rank by random projections, and LU by its old name.
+"""Factorizations with Python signatures: of matrices of low rank by random projections, a few eigenpairs, and LU by its
+old name.
 
 The root re-exports them. Source of the projections: N. Halko, P.-G. Martinsson, J. Tropp, "Finding structure with
 randomness: probabilistic algorithms for constructing approximate matrix decompositions", 2011 (algorithms 4.4, 5.1).
@@ -7,8 +8,8 @@ randomness: probabilistic algorithms for constructing approximate matrix decompo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
@@ -16,7 +17,64 @@ from ..generated import functions as _ops
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["lu", "pca_lowrank", "svd_lowrank"]
+__all__ = ["lobpcg", "lu", "pca_lowrank", "svd_lowrank"]
+
+
+@overridable
+def lobpcg(
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Tensor | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Callable[[Any], None] | None = None,
+    ortho_iparams: Mapping[str, int] | None = None,
+    ortho_fparams: Mapping[str, float] | None = None,
+    ortho_bparams: Mapping[str, bool] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k largest or smallest eigenvalues of symmetric matrices, and their eigenvectors (`torch.lobpcg`).
+
+    Solves ``A x = e B x`` without factorizing `A`. A gradient flows through `tt.linalg.eigh`, which computes instead
+    where `A` requires one.
+
+    Args:
+        A: (..., m, m) of float32 or float64, symmetric.
+        k: How many; by default as many as `X` has columns, or 1.
+        B: (..., m, m), symmetric and positive definite; the identity by default.
+        X: (..., m, n), the eigenvectors that the search begins with; random by default.
+        n: How many columns the random ones have; `k` by default.
+        iK: (..., m, m), a preconditioner, near the inverse of `A`; the identity by default.
+        niter: The most steps; -1 for no bound. 1000 by default.
+        tol: What a residual's norm is at most at the end, relative to the norms of `A` and of the eigenvalue; the
+            square root of the dtype's epsilon by default.
+        largest: Whether the largest are sought (the default) or the smallest.
+        method: "ortho" or "basic"; both are computed as "ortho".
+        tracker: Accepted for PyTorch's sake; not called.
+        ortho_iparams, ortho_fparams, ortho_bparams: Without effect.
+
+    Returns:
+        The eigenvalues (..., k), and the eigenvectors (..., m, k), orthonormal with respect to `B`.
+
+    Raises:
+        ValueError: `m` is less than three times as many as are sought.
+        NotImplementedError: `A` has another dtype.
+        RuntimeError: `method` is unknown, or `A` requires a gradient and `B` is given.
+
+    Example:
+        >>> import triten as tt
+        >>> A = tt.diag(tt.arange(1.0, 13.0))
+        >>> values, vectors = tt.lobpcg(A, k=2)
+        >>> tt.allclose(values, tt.tensor([12.0, 11.0]), rtol=1e-4)
+        True
+    """
+    from .eigenpairs import eigenpairs
+
+    return eigenpairs(A, k, B, X, n, iK, niter, tol, largest, method)
 
 
 @overridable
