@@ -10,10 +10,12 @@ from ..dispatch.autograd.graph import (
     save_on_cpu,
     saved_tensors_hooks,
 )
+from ..dispatch.layers.saved_mutation import allow_mutation_on_saved_tensors
 
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",

@@ -25,6 +25,7 @@ _MODULES = {
     ".rmsprop": "RMSprop",
     ".rprop": "Rprop",
     ".sgd": "SGD",
+    ".swap_in": "swap_in_optimizer_params_and_state",
 }
 _SUBMODULES = ("adamw", "lr_scheduler", "swa_utils")
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from .rmsprop import *
     from .rprop import *
     from .sgd import *
+    from .swap_in import *
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__, _MODULES, (*(place[1:] for place in _MODULES), *_SUBMODULES)

@@ -54,7 +54,11 @@ def split(namespace: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
         module = namespace_of(ours(namespace))
     except AttributeError:
         return [], list(names)
-    have = [name for name in names if _attribute(module, ours(name)) is not _NOTHING]
+    have = [
+        name
+        for name in names
+        if any(_attribute(module, spelling) is not _NOTHING for spelling in (name, ours(name)))
+    ]
     return have, [name for name in names if name not in set(have)]
 
 

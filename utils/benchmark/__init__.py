@@ -1,7 +1,7 @@
 """Timing pieces of programs, and tables of such measurements (`torch.utils.benchmark`).
 
-`timer.py` runs a statement, `measurement.py` keeps its times, `compare.py` sets several beside each other. Benchmarks
-of this package itself are in `perf/`.
+`timer.py` runs a statement, `measurement.py` keeps its times, `compare.py` sets several beside each other,
+`fuzzer.py` makes operands of random sizes. Benchmarks of this package itself are in `perf/`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ...runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from .compare import Colorize, Compare
+    from .fuzzer import FuzzedParameter, FuzzedTensor, Fuzzer, ParameterAlias
     from .measurement import (
         Measurement,
         TaskSpec,
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
     __all__ = [
         "Colorize",
         "Compare",
+        "FuzzedParameter",
+        "FuzzedTensor",
+        "Fuzzer",
         "Language",
         "Measurement",
+        "ParameterAlias",
         "TaskSpec",
         "Timer",
         "ordered_unique",
@@ -42,6 +47,7 @@ else:
         __name__,
         {
             ".compare": "Colorize Compare",
+            ".fuzzer": "FuzzedParameter FuzzedTensor Fuzzer ParameterAlias",
             ".measurement": (
                 "Measurement TaskSpec ordered_unique select_unit set_torch_threads trim_sigfig unit_to_english"
             ),
