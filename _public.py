@@ -98,6 +98,7 @@ from .dispatch.random import initial_seed as initial_seed
 from .dispatch.random import manual_seed as manual_seed
 from .dispatch.random import seed as seed
 from .dispatch.random import set_rng_state as set_rng_state
+from .dispatch.random import thread_safe_generator as thread_safe_generator
 from .dispatch.structured.kernel_packages import KernelPackage as _KernelPackage
 from .dispatch.structured.stub import register_loader as _register_loader
 from .dispatch.tensor import Tensor as Tensor

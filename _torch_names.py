@@ -65,6 +65,15 @@ class TorchDispatchMode(TensorDispatchMode):
         return self.__torch_dispatch__(func, types, args, kwargs)
 
 
+def of_root() -> dict[str, Any]:
+    """Names of PyTorch's root that lie elsewhere here.
+
+    The root has no names that wait for their first use, and ``import triten`` pays for none of these.
+    """
+    scripts = {name: getattr(jit, name) for name in ("ScriptFunction", "ScriptModule")}
+    return {**scripts, **typed_storage.legacy, "TypedStorage": typed_storage.TypedStorage}
+
+
 def add() -> None:
     """Give the modules, classes and texts of this process PyTorch's names too."""
     for module in (overrides, _C):
@@ -73,10 +82,7 @@ def add() -> None:
                 "TensorFunction", "TorchFunction"
             )
             vars(module).setdefault(theirs, value)
-    # The root has no names that wait for their first use, and `import triten` pays for none of these.
-    root = vars(sys.modules[__package__])
-    root |= {name: getattr(jit, name) for name in ("ScriptFunction", "ScriptModule")}
-    root |= {**typed_storage.legacy, "TypedStorage": typed_storage.TypedStorage}
+    vars(sys.modules[__package__]).update(of_root())
     vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
     vars(library)["register_torch_dispatch"] = library.register_tensor_dispatch
     vars(_python_dispatch)["TorchDispatchMode"] = TorchDispatchMode

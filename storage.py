@@ -1,7 +1,7 @@
 """`tt.storage`: the bytes of tensors, and the bytes as elements of a dtype (`torch.storage`).
 
 `UntypedStorage` is what `Tensor.untyped_storage` gives. PyTorch has deprecated `TypedStorage`; its classes by dtype,
-`torch.FloatStorage` and so on, are here and not in the root.
+`torch.FloatStorage` and so on, are here, and in the root for programs of `tt.as_torch`.
 """
 
 from typing import Any

@@ -17,7 +17,8 @@ from ..dispatch.layers.pytree import tree_leaves, tree_map
 from ..dispatch.tensor import Tensor
 from ..runtime.tensor_spec import TensorSpec
 from .builder import Builder, package
-from .operators import TRANSLATIONS, Step, UnsupportedOperatorError
+from .errors import UnsupportedOperatorError
+from .operators import TRANSLATIONS, Step
 from .symbolic import custom_translation
 
 if TYPE_CHECKING:

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING
 from ..runtime.lazy_import import lazy_names
 
 if TYPE_CHECKING:
+    from . import errors as errors
     from . import symbolic_helper as symbolic_helper
+    from .errors import OnnxExporterError, UnsupportedOperatorError
     from .exporter import ONNXProgram, export, is_in_onnx_export
-    from .operators import UnsupportedOperatorError
     from .symbolic import TensorProtoDataType, register_custom_op_symbolic, unregister_custom_op_symbolic
 
     __all__ = [
         "ONNXProgram",
+        "OnnxExporterError",
         "TensorProtoDataType",
         "UnsupportedOperatorError",
+        "errors",
         "export",
         "is_in_onnx_export",
         "register_custom_op_symbolic",
@@ -35,10 +38,10 @@ else:
         __package__,
         {
             ".exporter": "ONNXProgram export is_in_onnx_export",
-            ".operators": "UnsupportedOperatorError",
+            ".errors": "OnnxExporterError UnsupportedOperatorError",
             ".symbolic": "TensorProtoDataType register_custom_op_symbolic unregister_custom_op_symbolic",
         },
-        ["symbolic_helper"],
+        ["errors", "symbolic_helper"],
     )
 
     def __getattr__(name):

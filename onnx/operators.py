@@ -18,10 +18,7 @@ from ..runtime.scalar_type import bool_, int64
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import TensorSpec
 from .builder import Builder
-
-
-class UnsupportedOperatorError(RuntimeError):
-    """An operator, or a way to call it, has no translation."""
+from .errors import UnsupportedOperatorError
 
 
 class Step(NamedTuple):

@@ -21,7 +21,8 @@ import numpy as np
 
 from ..dispatch.tensor import Tensor
 from .builder import Builder
-from .operators import TRANSLATIONS, Step, Translation, UnsupportedOperatorError
+from .errors import UnsupportedOperatorError
+from .operators import TRANSLATIONS, Step, Translation
 
 Symbolic = Callable[..., Any]
 

@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +59,16 @@ def split(namespace: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
     have = [
         name
         for name in names
-        if any(_attribute(module, spelling) is not _NOTHING for spelling in (name, ours(name)))
+        if (namespace == "torch" and name in _of_root())
+        or any(_attribute(module, spelling) is not _NOTHING for spelling in (name, ours(name)))
     ]
     return have, [name for name in names if name not in set(have)]
+
+
+@cache
+def _of_root() -> frozenset[str]:
+    """Names that the root has where programs import it as PyTorch."""
+    return frozenset(import_module("triten._torch_names").of_root())
 
 
 def by_reason(

@@ -80,6 +80,7 @@ UNSEEN = frozenset(
         "gradgradcheck",
         "init_num_threads",
         "initial_seed",
+        "thread_safe_generator",
         "is_anomaly_check_nan_enabled",
         "is_anomaly_enabled",
         "is_multithreading_enabled",
