@@ -145,6 +145,7 @@ from .runtime.memory_format import memory_format as memory_format
 from .runtime.memory_format import preserve_format as preserve_format
 from .runtime.scalar_type import bfloat16 as bfloat16
 from .runtime.scalar_type import bool_ as _bool
+from .runtime.scalar_type import complex32 as complex32
 from .runtime.scalar_type import complex64 as complex64
 from .runtime.scalar_type import complex128 as complex128
 from .runtime.scalar_type import dtype as dtype
@@ -185,7 +186,7 @@ from .dispatch.functions.symbolic_numbers import *
 from .dispatch.functions.variadic import *
 
 half, double, short, long = float16, float64, int16, int64
-bool, float, int, cfloat, cdouble = _bool, float32, int32, complex64, complex128
+bool, float, int, chalf, cfloat, cdouble = _bool, float32, int32, complex32, complex64, complex128
 newaxis = None
 UntypedStorage = _Storage
 ops = _Ops()

@@ -34,6 +34,7 @@ _TOLERANCES: dict[st.dtype, tuple[float, float]] = {
     st.bfloat16: (1.6e-2, 1e-5),
     st.float32: (1.3e-6, 1e-5),
     st.float64: (1e-7, 1e-7),
+    st.complex32: (1e-3, 1e-5),
     st.complex64: (1.3e-6, 1e-5),
     st.complex128: (1e-7, 1e-7),
 }

@@ -1,4 +1,4 @@
-"""16-bit and 8-bit floats: computed in float32 and rounded to nearest even.
+"""16-bit and 8-bit floats: computed in float32 and rounded to nearest even; complex32: in complex64.
 
 ml_dtypes' own ufuncs are slow and hold the GIL; casts to and from float32 are quick.
 """
@@ -10,6 +10,8 @@ from typing import Any
 
 from ..runtime.scalar_type import (
     bfloat16,
+    complex32,
+    complex64,
     dtype,
     float8_e4m3fn,
     float8_e5m2,
@@ -24,18 +26,19 @@ from .plain_numpy import np
 NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
 """With them the dtypes that users register to be computed in float32."""
 FLOAT32 = np.dtype(np.float32)
+COMPLEX64 = np.dtype(np.complex64)
 FULL_FLOATS = (float32, float64)
 """The floats in which nothing is rounded between the steps of a composite."""
 
 
 def compute_dtype(d: dtype) -> dtype:
-    """The dtype in which a kernel computes: float32 for the narrow floats, else the dtype itself."""
-    return float32 if d in NARROW else d
+    """The dtype in which a kernel computes: a wider one for the narrow floats and complex32, else the dtype itself."""
+    return float32 if d in NARROW else complex64 if d is complex32 else d
 
 
 def compute_np(d: dtype) -> Any:
     """`compute_dtype` as NumPy has it."""
-    return FLOAT32 if d in NARROW else d.np
+    return FLOAT32 if d in NARROW else COMPLEX64 if d is complex32 else d.np
 
 
 def _widen_too(d: dtype, promotes: Mapping[dtype, dtype]) -> None:

@@ -32,6 +32,7 @@ _C_NAMES = {
     "bfloat16": "c10::BFloat16",
     "float32": "float",
     "float64": "double",
+    "complex32": "c10::complex<c10::Half>",
     "complex64": "c10::complex<float>",
     "complex128": "c10::complex<double>",
     "float8_e4m3fn": "c10::Float8_e4m3fn",
@@ -44,6 +45,8 @@ def readable(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind in "biufc":
         return array
     dtype = from_numpy_dtype(array.dtype)
+    if dtype.is_complex:
+        return array.astype(np.complex64)
     if dtype.is_integral:
         return array.astype(np.int64)
     return array.astype(np.float32 if dtype.itemsize <= 2 else np.float64)

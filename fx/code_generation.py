@@ -84,6 +84,7 @@ DTYPE_ABBREVIATIONS = {
     _dtypes.float16: "f16",
     _dtypes.float8_e4m3fn: "f8e4m3fn",
     _dtypes.float8_e5m2: "f8e5m2",
+    _dtypes.complex32: "c32",
     _dtypes.complex64: "c64",
     _dtypes.complex128: "c128",
     _dtypes.int8: "i8",

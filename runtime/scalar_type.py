@@ -83,6 +83,7 @@ int64 = dtype(4, "int64", "Long", np.int64, "i", "i64")
 float16 = dtype(5, "float16", "Half", np.float16, "f", "fp16")
 float32 = dtype(6, "float32", "Float", np.float32, "f", "fp32")
 float64 = dtype(7, "float64", "Double", np.float64, "f", "fp64")
+complex32 = dtype(8, "complex32", "ComplexHalf", ml_dtypes.complex32, "c", None)
 complex64 = dtype(9, "complex64", "ComplexFloat", np.complex64, "c", None)
 complex128 = dtype(10, "complex128", "ComplexDouble", np.complex128, "c", None)
 bool_ = dtype(11, "bool", "Bool", np.bool_, "b", "i1")
@@ -102,6 +103,7 @@ ALL: tuple[dtype, ...] = (
     float16,
     float32,
     float64,
+    complex32,
     complex64,
     complex128,
     bool_,
@@ -122,6 +124,7 @@ BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
     "short": int16,
     "int": int32,
     "long": int64,
+    "chalf": complex32,
     "cfloat": complex64,
     "cdouble": complex128,
 }
@@ -132,8 +135,8 @@ on_register: list[Callable[[dtype, Mapping[dtype, dtype]], None]] = []
 """Called with a registered dtype and its promotions: whoever keeps tables by dtype adds to them."""
 
 _BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
-_TO_COMPLEX = {float64: complex128, float32: complex64, complex64: complex64, complex128: complex128}
-_TO_REAL = {complex64: float32, complex128: float64}
+_TO_REAL = {complex32: float16, complex64: float32, complex128: float64}
+_TO_COMPLEX = {real: made for made, real in _TO_REAL.items()} | {made: made for made in _TO_REAL}
 _BY_PYTHON: dict[type, dtype] = {bool: bool_, int: int64}
 
 

@@ -262,7 +262,7 @@ class TensorImpl:
         """Whether the dtype is complex (`torch.Tensor.is_complex`).
 
         Returns:
-            True for complex64 and complex128.
+            True for complex32, complex64 and complex128.
 
         Example:
             >>> import triten as tt

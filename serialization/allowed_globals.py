@@ -46,7 +46,10 @@ TYPED_STORAGES = {
 DTYPES = {
     **{dtype.name: dtype for dtype in TYPED_STORAGES.values()},
     **{dtype.name: dtype for dtype in (scalar_type.uint16, scalar_type.uint32, scalar_type.uint64)},
-    **{dtype.name: dtype for dtype in (scalar_type.float8_e4m3fn, scalar_type.float8_e5m2)},
+    **{
+        dtype.name: dtype
+        for dtype in (scalar_type.float8_e4m3fn, scalar_type.float8_e5m2, scalar_type.complex32)
+    },
 }
 NOT_SUPPORTED = {
     "torch._utils._rebuild_sparse_tensor": "sparse tensors are not supported; save `tensor.to_dense()`",

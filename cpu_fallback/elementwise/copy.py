@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -17,6 +18,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import (
     bfloat16,
     bool_,
+    complex32,
     dtype,
     float8_e4m3fn,
     float8_e5m2,
@@ -28,7 +30,7 @@ from ...runtime.scalar_type import (
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from ..plain_numpy import copyto, np
-from ..widen import HALVES_FROM, cast_by, widened_halves
+from ..widen import HALVES_FROM, cast_by, compute_np, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
 """Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
@@ -53,18 +55,19 @@ def copy(call: StructuredCall) -> PlannedKernel:
             chosen("blocks for threads", "{} elements are many", out_spec.numel)
         return PlannedKernel(whole or copyto, np.ndarray.copy if is_plain and whole is None else None)
     steps = cast_steps(source, target)
-    real_only = source.is_complex and not target.is_complex and target is not bool_
+    if source.is_complex and not target.is_complex and target is not bool_:
+        steps.insert(0, attrgetter("real"))
+    if source is complex32 and not target.is_complex:
+        steps.insert(0, _to(compute_np(source)))
 
     def step(out: Any, piece: Any) -> None:
-        if real_only:
-            piece = piece.real
         for function in steps:
             piece = function(piece)
         np.copyto(out, piece, casting="unsafe")
 
     chosen("a cast", "{} becomes {}", source.name, target.name)
     run = step
-    if not steps and not real_only:
+    if not steps:
         quick = (source, target) in QUICK
         shares_from = SHARED_BYTES if quick else CAST_FROM * (source.itemsize + target.itemsize)
         run = _whole(out_spec, spec, shares_from, SHARED_BLOCK if quick else CAST_BLOCK) or step
@@ -75,7 +78,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
     def cast(out: Any, src: Any) -> None:
         run(out, src)
 
-    if steps or real_only or not is_plain:
+    if steps or not is_plain:
         return PlannedKernel(cast)
     return PlannedKernel(cast, followed_by(np.ndarray.astype, out_spec.np_dtype), quiet=True)
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, truncated
 from ...dispatch.structured.choices import chosen
+from ...dispatch.structured.complex_half import SCALES
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
+from ...runtime.scalar_type import complex32, float16
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import float16
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from ..plain_numpy import np
@@ -103,7 +104,7 @@ class Constants(dict[Any, Any]):
         np_dtype = self.np_dtype
         if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
             raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
-        if value.__class__ is complex and np_dtype.kind != "c":
+        if value.__class__ is complex and np_dtype.kind != "c" and np_dtype != complex32.np:
             name = {"float32": "float", "float64": "double"}.get(np_dtype.name, np_dtype.name)
             raise RuntimeError(f"value cannot be converted to type {name} without overflow")
         if np_dtype.kind in "iu":
@@ -130,17 +131,20 @@ class RangedConstants(Constants):
 
 
 class RoundedConstants(Constants):
-    """`Constants` rounded to a narrow dtype before they are widened."""
+    """`Constants` rounded to a narrow dtype before they are widened; a scale must be in its range."""
 
-    __slots__ = ("narrow",)
+    __slots__ = ("narrow", "ranged")
 
-    def __init__(self, np_dtype: Any, kind: type, narrow: Any) -> None:
+    def __init__(self, np_dtype: Any, kind: type, narrow: Any, ranged: ScalarType | None = None) -> None:
         super().__init__(np_dtype, kind)
-        self.narrow = narrow
+        self.narrow, self.ranged = narrow, ranged
 
     def converted(self, value: Any) -> Any:
         super().converted(value)
-        return np.array(float(self.narrow.type(value)), self.np_dtype)
+        if self.ranged is not None:
+            element_of(value, self.ranged)
+        number = self.narrow.type(value)
+        return np.array(complex(number) if self.np_dtype.kind == "c" else float(number), self.np_dtype)
 
 
 BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
@@ -253,12 +257,12 @@ def planned(
             any_shape=any_shape,
         )
     prepare = _preparers(call, operands, targets)
-    if call.name.rstrip("_") in ROUNDING_NUMBERS:
-        common = compute_dtype_of(call)
-        if common.np != np_common:
-            prepare = [
-                _rounded_first(p, o, common.np, np_common) for p, o in zip(prepare, operands, strict=True)
-            ]
+    common = compute_dtype_of(call)
+    if common.np != np_common and (common is complex32 or call.name.rstrip("_") in ROUNDING_NUMBERS):
+        prepare = [
+            _rounded_first(p, o, common, np_common, name in SCALES)
+            for p, o, name in zip(prepare, operands, call.runtime, strict=True)
+        ]
     ready = all(p is _itself for p in prepare)
     if stores or function in WRITING:
         same = stores or out_np == np_common
@@ -451,21 +455,25 @@ def _preparer(operand: TensorSpec | None, np_common: Any) -> Callable[[Any], Any
     if operand.np_dtype == np_common:
         return _itself
     if operand.dtype.is_complex and np_common.kind != "c":
-        return lambda array: array.real.astype(np_common)
+        wide = compute_np(operand.dtype)
+        return lambda array: array.astype(wide, copy=False).real.astype(np_common)
     if operand.dtype is float16 and np_common == FLOAT32 and operand.numel >= HALVES_FROM:
         return widened_halves
     return lambda array: array.astype(np_common)
 
 
 def _rounded_first(
-    prepare: Callable[[Any], Any], operand: Any, narrow: Any, compute: Any
+    prepare: Callable[[Any], Any], operand: Any, common: ScalarType, compute: Any, is_scale: bool
 ) -> Callable[[Any], Any]:
     """`prepare`, where the operand is a number, or one element of another dtype, of its value in a narrow dtype."""
+    narrow = common.np
+    if operand is None:
+        return prepare
     if isinstance(operand, TensorSpec):
         if operand.ndim or operand.np_dtype == narrow:
             return prepare
         return lambda array: prepare(array.astype(narrow))
-    return RoundedConstants(compute, operand, narrow).__getitem__
+    return RoundedConstants(compute, operand, narrow, common if is_scale else None).__getitem__
 
 
 def _is_repeated(spec: TensorSpec, out: TensorSpec) -> bool:

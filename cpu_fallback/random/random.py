@@ -12,7 +12,7 @@ from typing import Any
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ...runtime.scalar_type import bfloat16, float16, float32, float64
+from ...runtime.scalar_type import bfloat16, complex32, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.elementwise import MAX_CONSTANTS
 from ..plain_numpy import np
@@ -246,7 +246,8 @@ def _wide(value: Any) -> Any:
     """A tensor's elements in the dtype of the computation; a number as it is."""
     if not isinstance(value, np.ndarray):
         return value
-    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+    is_complex = value.dtype.kind == "c" or value.dtype == complex32.np
+    return value.astype(np.complex128 if is_complex else np.float64)
 
 
 def open_unit(draws: Any) -> Any:

@@ -338,12 +338,12 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         dims: tuple[int, ...] = call.extra["dims"]
         keepdims = _keepdims(call)
         reduce = ufunc.reduce
-        narrow = spec.dtype in NARROW
-        if call.outputs[0].dtype.name == "bool" and not narrow and dims:
+        wide = compute_np(spec.dtype)
+        if call.outputs[0].dtype.name == "bool" and spec.np_dtype == wide and dims:
             return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
-            flags = (array.astype(np.float32) if narrow else array).astype(np.bool_)
+            flags = array.astype(wide, copy=False).astype(np.bool_)
             np.copyto(out, reduce(flags, dims, None, None, keepdims) if dims else flags)
 
         return PlannedKernel(quietly(into))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.memory_format import contiguous_format
+from ...runtime.scalar_type import complex32
 from ...runtime.tensor_spec import TensorSpec
 from ..autograd.formulas.convolution import (
     convolution_bias_backward,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 def _by_parts(input: Tensor, weight: Tensor) -> bool:
     """Whether a device without complex convolutions is asked for one; PyTorch makes it of real ones too."""
     given: TensorSpec = input._spec
-    return given.dtype.is_complex and weight._spec.dtype is given.dtype and given.device.type == "cuda"
+    if not given.dtype.is_complex or weight._spec.dtype is not given.dtype:
+        return False
+    return given.device.type == "cuda" or given.dtype is complex32
 
 
 def _of_numbers(

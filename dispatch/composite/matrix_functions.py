@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.scalar_type import bfloat16, finfo, float16, float32, float64
+from ...runtime.scalar_type import bfloat16, complex32, finfo, float16, float32, float64
 from ..autograd.formulas.factorization import adjoint, pivots_sign
 from ..core.overload_packet import packets
 from ..generated import functions as ops
@@ -262,6 +262,8 @@ def linalg_matrix_exp(self: Tensor) -> Tensor:
     sizes = self._spec.sizes
     if self.is_meta or not self.numel():
         return ops.empty(sizes, dtype=self.dtype, device=self.device)
+    if self.dtype is complex32:
+        raise NotImplementedError("\"bmm\" not implemented for 'ComplexHalf'")
     if self.dtype in (float16, bfloat16):
         return linalg_matrix_exp(self.to(float32)).to(self.dtype)
     if sizes[-1] == 1:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.scalar_type import complex128, float64, get_default_dtype, int32, int64
+from ...runtime.scalar_type import complex32, complex128, float16, float64, get_default_dtype, int32, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
@@ -322,6 +322,8 @@ def angle(self: Tensor) -> Tensor:
     """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
     dtype = self._spec.dtype
     if dtype.is_complex:
+        if dtype is complex32 and self._spec.device.type == "cpu":
+            raise NotImplementedError("\"angle_cpu\" not implemented for 'ComplexHalf'")
         return atan2(self.imag, self.real)
     if not dtype.is_floating_point:
         return where(lt(self, 0), math.pi, 0.0)
@@ -349,6 +351,8 @@ def complex_out(real: Tensor, imag: Tensor, out: Tensor) -> Tensor:
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Numbers from sizes and angles, which are of one floating dtype."""
     check_parts("polar", abs, angle)
+    if abs._spec.dtype is float16:
+        raise NotImplementedError(f"\"polar_{abs._spec.device.type}\" not implemented for 'Half'")
     made: Tensor = complex_(mul(abs, ops.cos(angle)), mul(abs, ops.sin(angle)))
     return made
 

@@ -186,7 +186,7 @@ def is_complex(input: Tensor) -> bool:
         input: A tensor.
 
     Returns:
-        True for complex64 and complex128.
+        True for complex32, complex64 and complex128.
 
     Example:
         >>> import triten as tt

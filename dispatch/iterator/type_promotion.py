@@ -36,8 +36,10 @@ def _promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
     if a is st.bool_ or b is st.bool_:
         return b if a is st.bool_ else a
     if a.is_complex or b.is_complex:
-        wide = {st.complex128, st.float64}
-        return st.complex128 if a in wide or b in wide else st.complex64
+        parts = {a.to_real(), b.to_real()}
+        if st.float64 in parts:
+            return st.complex128
+        return st.complex64 if st.float32 in parts or st.bfloat16 in parts else st.complex32
     if a.is_floating_point and b.is_floating_point:
         if a.itemsize == b.itemsize:
             return st.float32
@@ -137,10 +139,7 @@ def can_cast(from_: ScalarType, to: ScalarType) -> bool:
 
 
 def combine_categories(higher: ScalarType | None, lower: ScalarType | None) -> ScalarType | None:
-    """The dtype of a higher and a lower rank of operands; None stands for a rank without operands.
-
-    There is no complex32, so float16 of the higher rank beside a complex number gives complex64.
-    """
+    """The dtype of a higher and a lower rank of operands; None stands for a rank without operands."""
     if higher is None or lower is None:
         return lower if higher is None else higher
     if higher.is_complex:

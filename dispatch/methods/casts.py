@@ -192,6 +192,22 @@ class CastMethods(_Base):
         """
         return self._cast(st.bool_, memory_format)
 
+    def chalf(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
+        """The elements converted to complex32 (`torch.Tensor.chalf`).
+
+        Args:
+            memory_format: The order of the result's dimensions in memory; by default the tensor's own.
+
+        Returns:
+            A tensor of the same shape; the tensor itself if it is of that dtype and order already.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5]).chalf()
+            tensor([1.5000+0.j], dtype=triten.complex32)
+        """
+        return self._cast(st.complex32, memory_format)
+
     def cfloat(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
         """The elements converted to complex64 (`torch.Tensor.cfloat`).
 

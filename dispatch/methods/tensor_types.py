@@ -326,6 +326,6 @@ _BY_NAME = {
             st.int64,
             st.int16,
         ),
-        *(st.complex64, st.complex128),
+        *(st.complex32, st.complex64, st.complex128),
     )
 }

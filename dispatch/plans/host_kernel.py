@@ -32,6 +32,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, interceptions, observers
 from ..structured.allocation import allocator_of
+from ..structured.complex_half import holds_complex_half
 from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
 from .functional import fresh_maker, host_kernel_maker, into_maker, slot_of
 from .register import Composite, planned_by
@@ -107,6 +108,8 @@ class HostPlanner:
             if isinstance(args[position], int | float | complex):
                 specs[position] = args[position].__class__
         if registered and any(is_only_stored(tensor._spec.dtype) for tensor in tensors_in(args)):
+            return None
+        if holds_complex_half(specs):
             return None
         passed = tuple([names[i] for i in runtime])
         call = StructuredCall(frame.name, dict(zip(names, specs, strict=True)), passed, (), None, CPU, {})

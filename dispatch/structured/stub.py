@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
+from ...runtime.scalar_type import complex32, is_only_stored, registered
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import is_only_stored, registered
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
 from .choices import listeners
+from .complex_half import BY_OUTPUT, holds_complex_half, refusal, serves_complex_half
 from .supported_dtypes import DTYPES, check_dtype, kernel_name
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         raise _missing(name, device_type, operator)
     for listener in listeners:
         listener.on_stub(name, device_type, factory)
+    if not serves_complex_half(name, device_type):
+        factory = without_complex_half(name, factory)
     if registered:
         factory = refusing(name, factory)
     if name.removesuffix("_stub") in DTYPES:
@@ -331,6 +334,26 @@ def declared(operator: str, factory: KernelFactory) -> KernelFactory:
         return factory(call)
 
     return made
+
+
+def without_complex_half(name: str, factory: KernelFactory) -> KernelFactory:
+    """`factory`, which refuses complex32."""
+
+    def made(call: StructuredCall) -> PlannedKernel:
+        if computes_complex_half(name, call):
+            raise refusal(name, call.name, call.device.type)
+        return factory(call)
+
+    return made
+
+
+def computes_complex_half(name: str, call: StructuredCall) -> bool:
+    """Whether a call computes in complex32: in its common dtype, or for want of one in any tensor's."""
+    common = call.extra.get("common_dtype") or (call.iterator and call.iterator._common_dtype)
+    if common is not None:
+        return common is complex32
+    given = () if name in BY_OUTPUT else call.args.values()
+    return holds_complex_half((*given, *call.outputs))
 
 
 def refusing(name: str, factory: KernelFactory) -> KernelFactory:

@@ -13,6 +13,7 @@ WIDER = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
     torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -15,6 +16,7 @@ TOLERANCES = {
     torch.float16: (2e-3, 1e-3),
     torch.bfloat16: (1.6e-2, 1e-2),
     torch.float32: (2e-5, 2e-5),
+    torch.complex32: (2e-3, 1e-3),
     torch.complex64: (2e-5, 2e-5),
 }
 RESIZED = "An output with one or more elements was resized"
@@ -133,7 +135,7 @@ def _compare_one(want: Any, got: Any, values: bool, computed: torch.dtype | None
         same = np.array_equal(exact, mine)
         wide: Any = exact.dtype
     else:
-        wide = np.complex128 if exact.dtype.kind == "c" else np.float64
+        wide = _wide(exact)
         relative, absolute = TOLERANCES.get(computed or want.dtype, (1e-7, 1e-7))
         with np.errstate(all="ignore"):
             same = np.allclose(mine.astype(wide), exact.astype(wide), relative, absolute, equal_nan=True)
@@ -141,8 +143,13 @@ def _compare_one(want: Any, got: Any, values: bool, computed: torch.dtype | None
         raise ValueDifference(f"{at}: {_where(exact, mine)}")
 
 
+def _wide(array: np.ndarray) -> Any:
+    is_complex = array.dtype.kind == "c" or array.dtype == ml_dtypes.complex32
+    return np.complex128 if is_complex else np.float64
+
+
 def _where(exact: np.ndarray, mine: np.ndarray) -> str:
-    wide = np.complex128 if exact.dtype.kind == "c" else np.float64
+    wide = _wide(exact)
     with np.errstate(all="ignore"):
         a, b = exact.astype(wide), mine.astype(wide)
         wrong = ~((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= 2e-5 * np.abs(a)))

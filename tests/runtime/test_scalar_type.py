@@ -27,6 +27,7 @@ PROPERTIES = [
     ("float64", 8, True, False, True),
     ("float8_e5m2", 1, True, False, True),
     ("float8_e4m3fn", 1, True, False, True),
+    ("complex32", 4, False, True, True),
     ("complex64", 8, False, True, True),
     ("complex128", 16, False, True, True),
     ("bool", 1, False, False, False),
@@ -69,6 +70,7 @@ def test_every_dtype_is_listed_once() -> None:
         ("short", "int16"),
         ("int", "int32"),
         ("long", "int64"),
+        ("chalf", "complex32"),
         ("cfloat", "complex64"),
         ("cdouble", "complex128"),
     ],
@@ -100,7 +102,15 @@ def test_a_dtype_survives_copies_and_pickles_as_itself(d: dtype) -> None:
 
 @pytest.mark.parametrize(
     ("real", "as_complex"),
-    [("float32", "complex64"), ("float64", "complex128"), ("complex64", "complex64"), ("int32", "complex64")],
+    [
+        ("float16", "complex32"),
+        ("bfloat16", "complex64"),
+        ("float32", "complex64"),
+        ("float64", "complex128"),
+        ("complex32", "complex32"),
+        ("complex64", "complex64"),
+        ("int32", "complex64"),
+    ],
 )
 def test_to_complex(real: str, as_complex: str) -> None:
     assert getattr(tt, real).to_complex() is getattr(tt, as_complex)
@@ -108,7 +118,13 @@ def test_to_complex(real: str, as_complex: str) -> None:
 
 @pytest.mark.parametrize(
     ("d", "real"),
-    [("complex64", "float32"), ("complex128", "float64"), ("float32", "float32"), ("bool", "bool")],
+    [
+        ("complex32", "float16"),
+        ("complex64", "float32"),
+        ("complex128", "float64"),
+        ("float32", "float32"),
+        ("bool", "bool"),
+    ],
 )
 def test_to_real(d: str, real: str) -> None:
     assert getattr(tt, d).to_real() is getattr(tt, real)
@@ -157,6 +173,7 @@ def test_finfo(name: str) -> None:
 
 def test_finfo_of_complex_is_that_of_its_real_part() -> None:
     assert tt.finfo(tt.complex64).dtype == "float32"
+    assert (tt.finfo(tt.complex32).dtype, tt.finfo(tt.complex32).max) == ("float16", 65504.0)
     assert tt.finfo(tt.complex128).eps == tt.finfo(tt.float64).eps
 
 
@@ -197,6 +214,9 @@ def test_default_dtype(restored_default: None) -> None:
         tt.float64,
         tt.complex128,
     )
+    tt.set_default_dtype(tt.float16)
+    assert tt.tensor(1j).dtype is tt.complex32
+    tt.set_default_dtype(tt.float64)
     assert tt.full((1,), 2.0).dtype is tt.float64
     assert tt.tensor(1).dtype is tt.int64
     assert (tt.tensor([1]) + 1.5).dtype is tt.float64

@@ -9,17 +9,26 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.transfer import copy_between_devices
 from ...runtime.cuda.triton.lazy_triton import triton
-from ...runtime.scalar_type import int64
+from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import triton_type
 from ..geometry import broadcast_strides
 from .elementwise import check_dtypes, complex_elementwise, elementwise
 from .pairs import part_type
 
+WHOLE = {4: int32, 8: int64}
+"""Integers that hold a complex number, by its bytes."""
+
 
 @triton.jit
 def identity(a):
     return a
+
+
+@triton.jit
+def is_nonzero(a):
+    re, im = a
+    return (re != 0) | (im != 0)
 
 
 def copy(call: StructuredCall) -> PlannedKernel:
@@ -35,12 +44,14 @@ def copy(call: StructuredCall) -> PlannedKernel:
 
 
 def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> PlannedKernel:
-    """A complex number moves as eight bytes or as its parts; of one that becomes real the imaginary part is left."""
+    """A complex number moves as four or eight bytes or as its parts; one that becomes real loses its imaginary part."""
     name = call.runtime[0]
-    if source.dtype is out.dtype and source.itemsize == 8:
-        chosen("eight bytes each", "both are {}", source.dtype.name)
-        eight = (spec.replace(dtype=int64) for spec in (source, out))
-        return copy(call._replace(args={name: next(eight)}, outputs=(next(eight),)))
+    if source.dtype is out.dtype and source.itemsize in WHOLE:
+        chosen("integers of as many bytes", "both are {}", source.dtype.name)
+        whole = (spec.replace(dtype=WHOLE[source.itemsize]) for spec in (source, out))
+        return copy(call._replace(args={name: next(whole)}, outputs=(next(whole),)))
+    if out.dtype is bool_:
+        return complex_elementwise(call, is_nonzero, [source], [part_type(source.dtype)], [True], False)
     if not out.dtype.is_complex:
         real = source.replace(strides=tuple(2 * s for s in source.strides), dtype=source.dtype.to_real())
         return copy(call._replace(args={name: real}))

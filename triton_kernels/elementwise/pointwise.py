@@ -7,12 +7,13 @@ what it returns is converted to the output's dtype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.scalars import ROUNDED_IN_WHERE, fitting_number
+from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, fitting_number, readable
+from ...dispatch.structured.complex_half import SCALES
 from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.triton.lazy_triton import tl
-from ...runtime.scalar_type import bool_, finfo
+from ...runtime.scalar_type import bool_, complex32, finfo
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
@@ -192,12 +193,14 @@ def computed(
     types = [tl.int1 if name in masks else compute_type(common) for name in call.runtime]
     kernel = elementwise(call, function, inputs, types)
     if common.is_floating_point and common.itemsize <= 2 and call.name.rstrip("_") in ROUNDING_NUMBERS:
-        return rounding_numbers(kernel, inputs, common)
+        return rounding_numbers(kernel, call.runtime, inputs, common)
     return kernel
 
 
-def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: ScalarType) -> PlannedKernel:
-    """A kernel whose numbers are rounded to a narrow dtype before they are widened."""
+def rounding_numbers(
+    kernel: PlannedKernel, names: Sequence[str], inputs: Sequence[Any], narrow: ScalarType
+) -> PlannedKernel:
+    """A kernel whose numbers are rounded to a narrow dtype before they are widened; scales must be in its range."""
     places = [
         i
         for i, given in enumerate(inputs)
@@ -206,12 +209,18 @@ def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: Scala
     if not places:
         return kernel
     into, round_to = kernel.into, narrow.np.type
+    number: type = complex if narrow.is_complex else float
+    scales = [place for place in places if names[place] in SCALES]
 
     def rounded(out: Any, *values: Any) -> None:
         given = list(values)
+        for place in scales:
+            element_of(given[place], narrow)
         for place in places:
             value = given[place]
-            given[place] = value.astype(narrow.np) if hasattr(value, "astype") else float(round_to(value))
+            given[place] = (
+                readable(value.astype(narrow.np)) if hasattr(value, "astype") else number(round_to(value))
+            )
         into(out, *given)
 
     return kernel._replace(into=rounded)
@@ -230,7 +239,8 @@ def computed_in_pairs(
         raise not_implemented(call, common)
     types = [tl.int1 if name in masks else part_type(common) for name in call.runtime]
     pairs = [common.is_complex and name not in masks for name in call.runtime]
-    return complex_elementwise(call, function, inputs, types, pairs, common.is_complex and not real)
+    kernel = complex_elementwise(call, function, inputs, types, pairs, common.is_complex and not real)
+    return rounding_numbers(kernel, call.runtime, inputs, common) if common is complex32 else kernel
 
 
 def not_implemented(call: StructuredCall, dtype: ScalarType) -> NotImplementedError:

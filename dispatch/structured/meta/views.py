@@ -9,7 +9,7 @@ from typing import Any
 from ....runtime.device import CPU
 from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import float32, float64
+from ....runtime.scalar_type import float16, float32, float64
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import HANDLER
 from ...core.kernel_function import Plan
@@ -327,7 +327,7 @@ def view_as_real(self: TensorSpec) -> Geometry:
 
 def view_as_complex(self: TensorSpec) -> Geometry:
     """Pairs of reals in the last dimension as complex numbers."""
-    if self.dtype not in (float32, float64):
+    if self.dtype not in (float16, float32, float64):
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of "
             "scalar type: "

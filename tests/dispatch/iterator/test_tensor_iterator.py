@@ -13,7 +13,7 @@ from triten.dispatch.iterator.tensor_iterator import (
 )
 from triten.runtime.device import CPU, META
 from triten.runtime.device import device as Device
-from triten.runtime.scalar_type import bool_, complex64, float16, float32, float64, int32, int64
+from triten.runtime.scalar_type import bool_, complex32, float16, float32, float64, int32, int64
 from triten.runtime.tensor_spec import TensorSpec
 
 CUDA = Device("cuda", 0)
@@ -148,7 +148,7 @@ def test_linear_iteration_ignores_strides() -> None:
     [
         (TensorIterator.binary_op, [int32, int64], int64, int64),
         (TensorIterator.binary_op, [int32, float], float32, float32),
-        (TensorIterator.binary_op, [float16, complex], complex64, complex64),
+        (TensorIterator.binary_op, [float16, complex], complex32, complex32),
         (TensorIterator.binary_float_op, [int32, int64], float32, float32),
         (TensorIterator.binary_float_op, [float64, int], float64, float64),
         (TensorIterator.binary_float_op, [bool_, bool_], float32, float32),

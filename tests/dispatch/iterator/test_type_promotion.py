@@ -31,6 +31,7 @@ DTYPES = {
     "bf16": st.bfloat16,
     "f32": st.float32,
     "f64": st.float64,
+    "c32": st.complex32,
     "c64": st.complex64,
     "c128": st.complex128,
     "e5m2": st.float8_e5m2,
@@ -39,23 +40,24 @@ DTYPES = {
 NAMES = list(DTYPES)
 # torch.promote_types of PyTorch 2.13 over all pairs; -- where it raises.
 PROMOTED = """
-b1   b1   u8   i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c64  c128 --   --
-u8   u8   u8   i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c64  c128 --   --
-i8   i8   i16  i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c64  c128 --   --
-i16  i16  i16  i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c64  c128 --   --
-i32  i32  i32  i32  i32  i32  i64  --   --   --   f16  bf16 f32  f64  c64  c128 --   --
-i64  i64  i64  i64  i64  i64  i64  --   --   --   f16  bf16 f32  f64  c64  c128 --   --
-u16  --   --   --   --   --   --   u16  --   --   f16  bf16 f32  f64  --   --   --   --
-u32  --   --   --   --   --   --   --   u32  --   f16  bf16 f32  f64  --   --   --   --
-u64  --   --   --   --   --   --   --   --   u64  f16  bf16 f32  f64  --   --   --   --
-f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c64  c128 --   --
-bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c128 --   --
-f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c128 --   --
-f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128 --   --
-c64  c64  c64  c64  c64  c64  c64  --   --   --   c64  c64  c64  c128 c64  c128 --   --
-c128 c128 c128 c128 c128 c128 c128 --   --   --   c128 c128 c128 c128 c128 c128 --   --
-e5m2 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5m2 --
-e4m3 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4m3
+b1   b1   u8   i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
+u8   u8   u8   i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
+i8   i8   i16  i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
+i16  i16  i16  i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
+i32  i32  i32  i32  i32  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
+i64  i64  i64  i64  i64  i64  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
+u16  --   --   --   --   --   --   u16  --   --   f16  bf16 f32  f64  --   --   --   --   --
+u32  --   --   --   --   --   --   --   u32  --   f16  bf16 f32  f64  --   --   --   --   --
+u64  --   --   --   --   --   --   --   --   u64  f16  bf16 f32  f64  --   --   --   --   --
+f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c32  c64  c128 --   --
+bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c64  c128 --   --
+f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c64  c128 --   --
+f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128 c128 --   --
+c32  c32  c32  c32  c32  c32  c32  --   --   --   c32  c64  c64  c128 c32  c64  c128 --   --
+c64  c64  c64  c64  c64  c64  c64  --   --   --   c64  c64  c64  c128 c64  c64  c128 --   --
+c128 c128 c128 c128 c128 c128 c128 --   --   --   c128 c128 c128 c128 c128 c128 c128 --   --
+e5m2 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5m2 --
+e4m3 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4m3
 """
 TABLE = {
     (row[0], column): expected
@@ -66,7 +68,7 @@ TABLE = {
 
 def test_the_table_covers_every_dtype() -> None:
     assert set(DTYPES.values()) == set(st.ALL)
-    assert len(TABLE) == 17 * 17
+    assert len(TABLE) == 18 * 18
 
 
 @pytest.mark.parametrize(("a", "b"), list(TABLE), ids="-".join)
