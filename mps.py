@@ -1,5 +1,6 @@
 """Apple's GPUs (`torch.mps`), of which triten can use none: what programs ask is answered as without one."""
 
+from types import ModuleType
 from typing import Any
 
 from .runtime.absent_device import absent_device
@@ -19,6 +20,20 @@ globals().update(
         "Event",
     )
 )
+
+profiler = ModuleType(
+    f"{__name__}.profiler", "Traces of Apple's GPUs (`torch.mps.profiler`), of which there are none."
+)
+vars(profiler).update(
+    absent_device(
+        profiler.__name__,
+        lambda name: _error(f"profiler.{name}"),
+        {"is_capturing_metal": False, "is_metal_capture_enabled": False},
+        "metal_capture profile start stop",
+        "",
+    )
+)
+globals()["__all__"].append("profiler")
 
 
 def __getattr__(name: str) -> Any:

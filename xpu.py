@@ -1,6 +1,7 @@
 """Intel's GPUs (`torch.xpu`), of which triten can use none: what programs ask is answered as without one."""
 
 from collections import OrderedDict
+from types import ModuleType
 from typing import Any
 
 from .runtime.absent_device import absent_device
@@ -44,6 +45,12 @@ globals().update(
         "Event MemPool Stream StreamContext XPUGraph XPUPluggableAllocator device device_of graph",
     )
 )
+
+streams = ModuleType(
+    f"{__name__}.streams", "Streams and events of Intel's GPUs (`torch.xpu.streams`): there are none."
+)
+vars(streams).update({name: globals()[name] for name in ("Event", "Stream")}, __all__=["Event", "Stream"])
+globals()["__all__"].append("streams")
 
 
 def __getattr__(name: str) -> Any:

@@ -218,8 +218,9 @@ def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool 
 def thread_safe_generator() -> Generator | None:
     """A generator for random transforms of samples (`torch.random.thread_safe_generator`).
 
-    None, which has operators take the default generator: a data loader's workers are processes, with streams of their
-    own, and none of them is a thread.
+    Returns:
+        None, which has operators take the default generator: a data loader's workers are processes, with streams of
+        their own, and none of them is a thread.
 
     Example:
         >>> import triten as tt

@@ -44,6 +44,29 @@ class QueryMethods(_Base):
         """Whether the tensor is a list of tensors of different sizes (`torch.Tensor.is_nested`): none is."""
         return False
 
+    def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
+        """A nested tensor as a dense one (`torch.Tensor.to_padded_tensor`), see `tt.nested.to_padded_tensor`.
+
+        Args:
+            padding: The element behind the sequences.
+            output_size: The result's shape; by default the smallest that they fit into.
+
+        Returns:
+            A dense tensor.
+
+        Raises:
+            NotImplementedError: The tensor is not nested.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.nested.nested_tensor([tt.ones(1), tt.ones(2)]).to_padded_tensor(0.0)
+            tensor([[1., 0.],
+                    [1., 1.]])
+        """
+        raise NotImplementedError(
+            f"to_padded_tensor: expected a nested tensor, got a dense one of shape {list(self._spec.sizes)}"
+        )
+
     @property
     def is_mkldnn(self) -> bool:
         """Whether the bytes have oneDNN's own layout (`torch.Tensor.is_mkldnn`): those of none have."""
