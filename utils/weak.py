@@ -33,7 +33,7 @@ class WeakIdRef(WeakRef[Key]):
     _id: int
 
     def __new__(cls, key: Key, callback: Callable[[Self], Any] | None = None) -> Self:
-        made = super().__new__(cls, key, callback)  # type: ignore[arg-type]
+        made = super().__new__(cls, key, callback)
         made._id = id(key)
         return made
 

@@ -376,4 +376,4 @@ def impl_abstract(
         FutureWarning,
         stacklevel=2,
     )
-    return register_fake(qualname, func, lib=lib)  # type: ignore[no-any-return, call-overload]
+    return register_fake(qualname, func, lib=lib)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..generated import functions as _ops
 
@@ -58,7 +59,7 @@ def _groups(side: str) -> tuple[Group, ...]:
     """One side of a pattern. Raises ValueError for what is no such."""
     groups: list[Group] = []
     inside: list[Axis] | None = None
-    seen = set()
+    seen: set[Axis] = set()
     for token in _TOKEN.findall(side):
         if token == "(":
             if inside is not None:
@@ -130,14 +131,13 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
         >>> tt.func.rearrange(images, "(b1 b2) h w c -> (b1 h) (b2 w) c", b1=2).shape
         triten.Size([60, 160, 3])
     """
-    if isinstance(tensor, list | tuple):
-        tensor = _ops.stack(tensor)
+    whole = tensor if isinstance(tensor, TensorImpl) else _ops.stack(list(tensor))
     left, right = _parsed(pattern)
     axes = [axis for group in left for axis in group if axis]
     unknown = set(axes_lengths) - set(axes)
     if unknown:
         raise ValueError(f"rearrange: Identifiers not found in rearrange expression: {unknown}")
-    sizes = _sizes_of(tensor.shape, left, axes_lengths, pattern)
+    sizes = _sizes_of(whole.shape, left, axes_lengths, pattern)
     # A dimension without a name has size 1, and goes with the first reshape; an ellipsis stands for several.
     split = [size for axis in axes for size in sizes[axis]]
     place: dict[Axis, list[int]] = {}
@@ -152,7 +152,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
             merged += sizes[ELLIPSIS]
         else:
             merged.append(math.prod(size for axis in group for size in sizes[axis]))
-    return tensor.reshape(split).permute(order).reshape(merged)
+    return whole.reshape(split).permute(order).reshape(merged)
 
 
 def _sizes_of(

@@ -191,17 +191,17 @@ class PruningContainer(BasePruningMethod):
                 self._tensor_name = method._tensor_name
             self.add_pruning_method(method)
 
-    def add_pruning_method(self, method: BasePruningMethod | None) -> None:
+    def add_pruning_method(self, method: BasePruningMethod) -> None:
         """Put a method of the same parameter after the others."""
-        if not isinstance(method, BasePruningMethod) and method is not None:
+        if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         own = getattr(self, "_tensor_name", None)
-        if method is not None and own is not None and method._tensor_name != own:
+        if own is not None and method._tensor_name != own:
             raise ValueError(
                 "Can only add pruning methods acting on the parameter named "
                 f"'{own}' to PruningContainer {self}. Found '{method._tensor_name}'"
             )
-        self._pruning_methods += (method,)  # type: ignore[assignment]
+        self._pruning_methods += (method,)
 
     def __len__(self) -> int:
         return len(self._pruning_methods)
@@ -247,7 +247,9 @@ class Identity(BasePruningMethod):
 class _ByAmount(BasePruningMethod):
     """Prunes so much: an int is a number of elements or slices, a float in [0, 1] a share."""
 
-    def __init__(self, amount: int | float) -> None:
+    amount: float
+
+    def __init__(self, amount: float) -> None:
         if not isinstance(amount, numbers.Real):
             raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
         if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1.0):
@@ -278,7 +280,7 @@ class _Unstructured(_ByAmount):
         mask = default_mask.clone(memory_format=contiguous_format)
         count = self._count(t.numel())
         if count:
-            least = self._importance(t).reshape(-1).topk(count, largest=False).indices
+            least = self._importance(t).reshape(-1).topk(count, largest=False)[1]
             mask.view(-1)[least] = 0
         return mask
 
@@ -308,7 +310,7 @@ class L1Unstructured(_Unstructured):
 class _Structured(_ByAmount):
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount: int | float, dim: int = -1) -> None:
+    def __init__(self, amount: float, dim: int = -1) -> None:
         super().__init__(amount)
         self.dim = dim
 
@@ -328,7 +330,7 @@ class _Structured(_ByAmount):
         count = self._count(size)
         if not count:
             return default_mask
-        kept = self._importance(t).topk(size - count).indices
+        kept = self._importance(t).topk(size - count)[1]
         along = [1] * t.dim()
         along[self.dim] = size
         slices = _ops.zeros(size, dtype=default_mask.dtype, device=t.device)
@@ -357,7 +359,7 @@ class LnStructured(_Structured):
         dim: the dimension along which the slices lie.
     """
 
-    def __init__(self, amount: int | float, n: Any, dim: int = -1) -> None:
+    def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         super().__init__(amount, dim)
         self.n = n
 
@@ -392,7 +394,7 @@ def identity(module: ModuleT, name: str) -> ModuleT:
     return module
 
 
-def random_unstructured(module: ModuleT, name: str, amount: int | float) -> ModuleT:
+def random_unstructured(module: ModuleT, name: str, amount: float) -> ModuleT:
     """Prune elements of a parameter by chance (`torch.nn.utils.prune.random_unstructured`).
 
     Args:
@@ -411,7 +413,7 @@ def random_unstructured(module: ModuleT, name: str, amount: int | float) -> Modu
 
 
 def l1_unstructured(
-    module: ModuleT, name: str, amount: int | float, importance_scores: Tensor | None = None
+    module: ModuleT, name: str, amount: float, importance_scores: Tensor | None = None
 ) -> ModuleT:
     """Prune the elements of a parameter that are least in absolute value (`torch.nn.utils.prune.l1_unstructured`).
 
@@ -432,7 +434,7 @@ def l1_unstructured(
     return module
 
 
-def random_structured(module: ModuleT, name: str, amount: int | float, dim: int) -> ModuleT:
+def random_structured(module: ModuleT, name: str, amount: float, dim: int) -> ModuleT:
     """Prune slices of a parameter by chance (`torch.nn.utils.prune.random_structured`).
 
     Args:
@@ -455,7 +457,7 @@ def random_structured(module: ModuleT, name: str, amount: int | float, dim: int)
 def ln_structured(
     module: ModuleT,
     name: str,
-    amount: int | float,
+    amount: float,
     n: Any,
     dim: int,
     importance_scores: Tensor | None = None,
