@@ -52,22 +52,28 @@ def reasons() -> list[Reason]:
 
 def split(namespace: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The names that triten has, and those that it lacks."""
+    have = [name for name in names if place_of(namespace, name) is not None]
+    return have, [name for name in names if name not in set(have)]
+
+
+def place_of(namespace: str, name: str) -> str | None:
+    """Where triten has a name of a namespace of PyTorch's; None where it has none."""
     try:
         module = namespace_of(ours(namespace))
     except AttributeError:
-        return [], list(names)
-    have = [
-        name
-        for name in names
-        if (namespace == "torch" and name in _of_root())
-        or any(_attribute(module, spelling) is not _NOTHING for spelling in (name, ours(name)))
-    ]
-    return have, [name for name in names if name not in set(have)]
+        return None
+    for spelling in (ours(name), name):
+        if _attribute(module, spelling) is not _NOTHING:
+            return f"{ours(namespace)}.{spelling}"
+    if namespace == "torch" and name in _of_root():
+        # The root has it where programs import it as PyTorch.
+        home = next(each for each in ("triten.storage", "triten.jit") if hasattr(import_module(each), name))
+        return f"{home}.{name}"
+    return None
 
 
 @cache
 def _of_root() -> frozenset[str]:
-    """Names that the root has where programs import it as PyTorch."""
     return frozenset(import_module("triten._torch_names").of_root())
 
 

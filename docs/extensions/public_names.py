@@ -17,18 +17,19 @@ from typing import Any
 
 _NAMESPACES = (
     "triten triten.nn triten.nn.functional triten.nn.init triten.nn.utils triten.nn.utils.parametrizations "
-    "triten.nn.utils.parametrize triten.nn.utils.rnn triten.nn.attention triten.nn.attention.flex_attention "
-    "triten.nn.attention.bias triten.nn.attention.varlen triten.optim triten.optim.lr_scheduler "
-    "triten.optim.swa_utils triten.distributions triten.distributions.constraints triten.linalg triten.fft "
-    "triten.special triten.signal.windows triten.autograd triten.autograd.forward_ad "
-    "triten.autograd.functional triten.autograd.graph triten.func triten.fx triten.fx.passes.shape_prop "
-    "triten.fx.passes.split_module triten.fx.experimental.optimization triten.fx.experimental.proxy_tensor "
-    "triten.amp triten.cuda triten.accelerator triten.cpu triten.futures triten.storage triten.backends "
-    "triten.backends.cpu triten.library triten.overrides triten.profiler triten.random triten.testing "
-    "triten.utils triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree "
-    "triten.utils.benchmark triten.utils.flop_counter triten.utils.module_tracker triten.multiprocessing "
-    "triten.jit triten.hub triten.masked triten.nested triten.onnx triten.perf triten.triton_kernels "
-    "triten.dispatch"
+    "triten.nn.utils.parametrize triten.nn.utils.prune triten.nn.utils.rnn triten.nn.attention "
+    "triten.nn.attention.flex_attention triten.nn.attention.bias triten.nn.attention.varlen triten.optim "
+    "triten.optim.lr_scheduler triten.optim.swa_utils triten.distributions triten.distributions.constraints "
+    "triten.linalg triten.fft triten.special triten.signal.windows triten.autograd triten.autograd.forward_ad "
+    "triten.autograd.functional triten.autograd.graph triten.autograd.profiler triten.func triten.fx "
+    "triten.fx.passes.shape_prop triten.fx.passes.split_module triten.fx.experimental.optimization "
+    "triten.fx.experimental.proxy_tensor triten.amp triten.cuda triten.cuda.nvtx triten.cuda.profiler "
+    "triten.accelerator triten.cpu triten.futures triten.storage triten.backends triten.backends.cpu "
+    "triten.library triten.overrides triten.profiler triten.random triten.testing triten.utils "
+    "triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree triten.utils.benchmark "
+    "triten.utils.flop_counter triten.utils.module_tracker triten.utils.weak triten.utils.data.datapipes.iter "
+    "triten.utils.data.datapipes.map triten.multiprocessing triten.jit triten.hub triten.masked triten.nested "
+    "triten.onnx triten.perf triten.triton_kernels triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from docutils import nodes
-from missing_names import NAMES, REASONS, by_reason, ours, pytorch_names, reasons, split
+from missing_names import NAMES, REASONS, by_reason, place_of, pytorch_names, reasons, split
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -71,9 +71,10 @@ def name_table(namespace: str, rows: list[tuple[str, list[str], bool]]) -> nodes
     for label, names, link in rows:
         paragraph = nodes.paragraph()
         for name in names:
-            text = nodes.literal("", ours(name) if link else name)
-            if link:
-                text["described"] = f"{ours(namespace)}.{ours(name)}"  # which `code_links` makes a link to
+            place = place_of(namespace, name) if link else None
+            text = nodes.literal("", name if place is None else place.rpartition(".")[2])
+            if place is not None:
+                text["described"] = place  # which `code_links` makes a link to
             paragraph += [text, nodes.Text(" ")]
         body.append([label, paragraph])
     return table(None, body, widths=(25, 75))

@@ -206,8 +206,8 @@ class Fuzzer:
     """Sets of operands whose parameters are drawn until they satisfy all constraints.
 
     Args:
-        parameters: `FuzzedParameter`s, and lists of them.
-        tensors: `FuzzedTensor`s, and lists of them.
+        parameters: objects of `FuzzedParameter`, and lists of them.
+        tensors: objects of `FuzzedTensor`, and lists of them.
         constraints: functions of the dict of parameters; where one gives False they are drawn again.
         seed: of the parameters, and of the tensors' numbers; from the operating system by default.
 
