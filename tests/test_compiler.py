@@ -112,3 +112,13 @@ def test_questions_by_the_compiler_s_private_name() -> None:
     with _dynamo.config.patch(capture_scalar_outputs=True):
         assert _dynamo.config.capture_scalar_outputs
     assert not hasattr(_dynamo.config, "capture_scalar_outputs")
+
+
+def test_modules_are_asked_to_compile_themselves() -> None:
+    module = tt.nn.Linear(2, 3)
+    assert module.compile(disable=True) is None
+    assert module(tt.ones(1, 2)).shape == (1, 3) and list(module.state_dict()) == ["weight", "bias"]
+    with pytest.raises(RuntimeError, match="Unrecognized mode=quick"):
+        module.compile(mode="quick")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
+        module.compile(foo=1)

@@ -388,6 +388,19 @@ class Module(ConversionMixin, StateDictMixin):
             buffer.share_memory_()
         return self
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Ask for the module to be compiled (`torch.nn.Module.compile`): it runs eagerly, as `tt.compile` says.
+
+        Args:
+            args, kwargs: those of `tt.compile` behind the model.
+
+        Raises:
+            RuntimeError: a mode that there is none of.
+        """
+        from ...compiler import compile
+
+        compile(self, *args, **kwargs)
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
         for parameter in self.parameters():
