@@ -184,6 +184,14 @@ def test_half_times_an_imaginary_number(device):
     assert made.tolist() == [TENTH + TENTH * 1j, 2 + 2j]
 
 
+def test_an_element_in_host_memory_is_rounded_first(device):
+    x = numbers(device, 3.3 + 1j)
+    assert (x * tt.tensor(0.1)).tolist() == [0.330078125 + TENTH * 1j]
+    assert (x * tt.tensor(0.3 + 0.7j)).tolist() == [0.290283203125 + 2.611328125j]
+    assert (x == tt.tensor(3.3 + 1j)).tolist() == [True]
+    assert tt.where(mask(device, False), x, tt.tensor(1j, device=device)).tolist() == [1j]
+
+
 CONVERTED = {
     "int8": [1, 0, 0],
     "int64": [1, 0, 0],
