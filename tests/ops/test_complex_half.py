@@ -361,6 +361,16 @@ def test_gradients(function, expected, device):
     assert x.grad.tolist() == expected
 
 
+def test_gradients_of_a_convolution(device):
+    x = numbers(device, 1 + 2j, 3.3, 0.5j).reshape(1, 1, 3).requires_grad_()
+    weight = numbers(device, 0.1 + 1j, 2).reshape(1, 1, 2).requires_grad_()
+    bias = numbers(device, 1j).requires_grad_()
+    tt.nn.functional.conv1d(x, weight, bias).real.sum().backward()
+    assert x.grad.flatten().tolist() == [TENTH - 1j, 2.099609375 - 1j, 2]
+    assert weight.grad.flatten().tolist() == [4.30078125 - 2j, 3.30078125 - 0.5j]
+    assert bias.grad.tolist() == [2]
+
+
 OUT_OF_RANGE = {
     "fill_": lambda x: x[:1].fill_(1e5),
     "masked_fill": lambda x: x.masked_fill(x == 1, 1e5),
