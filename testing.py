@@ -302,7 +302,7 @@ def make_tensor(
             _ops.empty(sizes, dtype=drawn, device=device).uniform_(start, end)
             for _ in range(2 if dtype.is_complex else 1)
         ]
-        made = _ops.complex(*parts) if dtype.is_complex else parts[0].to(dtype)
+        made = (_ops.complex(*parts) if dtype.is_complex else parts[0]).to(dtype)
     else:
         made = _ops.randint(math.ceil(start), math.ceil(end), sizes, dtype=st.int64, device=device).to(dtype)
     if exclude_zero:

@@ -111,7 +111,9 @@ def test_messages_strides_and_what_cannot_be_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", [tt.float32, tt.float64, tt.bfloat16, tt.complex64, tt.int64, tt.uint8, tt.bool], ids=str
+    "dtype",
+    [tt.float32, tt.float64, tt.bfloat16, tt.complex32, tt.complex64, tt.int64, tt.uint8, tt.bool],
+    ids=str,
 )
 def test_make_tensor(dtype: tt.dtype, device: str) -> None:
     x = make_tensor(40, 50, dtype=dtype, device=device)

@@ -454,9 +454,11 @@ def _preparer(operand: TensorSpec | None, np_common: Any) -> Callable[[Any], Any
         return _itself
     if operand.np_dtype == np_common:
         return _itself
-    if operand.dtype.is_complex and np_common.kind != "c":
-        wide = compute_np(operand.dtype)
-        return lambda array: array.astype(wide, copy=False).real.astype(np_common)
+    if operand.dtype.is_complex and np_common.kind != "c" and np_common != complex32.np:
+        if operand.dtype is complex32:
+            wide = compute_np(complex32)
+            return lambda array: array.astype(wide).real.astype(np_common)
+        return lambda array: array.real.astype(np_common)
     if operand.dtype is float16 and np_common == FLOAT32 and operand.numel >= HALVES_FROM:
         return widened_halves
     return lambda array: array.astype(np_common)

@@ -246,8 +246,9 @@ def _wide(value: Any) -> Any:
     """A tensor's elements in the dtype of the computation; a number as it is."""
     if not isinstance(value, np.ndarray):
         return value
-    is_complex = value.dtype.kind == "c" or value.dtype == complex32.np
-    return value.astype(np.complex128 if is_complex else np.float64)
+    if value.dtype.kind == "c" or value.dtype is complex32.np:
+        return value.astype(np.complex128)
+    return value.astype(np.float64)
 
 
 def open_unit(draws: Any) -> Any:

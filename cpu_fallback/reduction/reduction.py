@@ -339,11 +339,12 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         keepdims = _keepdims(call)
         reduce = ufunc.reduce
         wide = compute_np(spec.dtype)
-        if call.outputs[0].dtype.name == "bool" and spec.np_dtype == wide and dims:
+        widens = spec.np_dtype != wide
+        if call.outputs[0].dtype.name == "bool" and not widens and dims:
             return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
-            flags = array.astype(wide, copy=False).astype(np.bool_)
+            flags = (array.astype(wide) if widens else array).astype(np.bool_)
             np.copyto(out, reduce(flags, dims, None, None, keepdims) if dims else flags)
 
         return PlannedKernel(quietly(into))

@@ -1,4 +1,6 @@
-"""Calls of elementwise operators on complex numbers: every function in complex64, the longest also in complex128."""
+"""Calls of elementwise operators on complex numbers.
+
+Every function in complex64, the longest also in complex128, and in complex32 those that it has."""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ...triton_kernels.elementwise import pointwise
 from .sample import Sample, empty, tt
 
 PAIRS = ("pairs",)
-DTYPES = ("complex64", "complex128")
+BESIDE = {"complex32": "int32", "complex64": "float32", "complex128": "float64"}
 # fmt: off
 UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "conj_physical", "cos", "cosh", "exp", "exp2", "expm1",
@@ -18,6 +20,8 @@ UNARY = (
     "sgn", "sigmoid", "sin", "sinc", "sinh", "sqrt", "tan", "tanh",
 )
 LONG_UNARY = ("acosh", "atan", "cos", "sinh", "sqrt", "tanh")
+HALF_UNARY = ("abs", "acosh", "conj_physical", "cos", "exp", "neg", "rsqrt", "sgn", "sinh", "sqrt", "tanh")
+HALF_BINARY = ("add", "div", "eq", "logaddexp", "mul", "ne", "pow", "rsub", "sub")
 BINARY = ("add", "div", "eq", "logaddexp", "logical_and", "logical_or", "logical_xor", "mul", "ne", "pow", "rsub",
           "sub")
 # fmt: on
@@ -35,11 +39,11 @@ def numbers(dtype: str, *sizes: int) -> Any:
 
 
 def complex_numbers(capability: int) -> Iterator[Sample]:
-    for dtype in DTYPES:
+    for dtype, beside in BESIDE.items():
         x, y = numbers(dtype, *SIZES), numbers(dtype, *SIZES)
         yield Sample(f"add {dtype}", lambda x=x, y=y: x + y, PAIRS)
         yield Sample(f"add {dtype} of slices", lambda x=x: x[:, :512] + x[:, 512:], PAIRS)
-        real = empty(SIZES[1], dtype="float32" if dtype == "complex64" else "float64")
+        real = empty(SIZES[1], dtype=beside)
         yield Sample(f"add {dtype} of a row of real numbers", lambda x=x, real=real: x + real, PAIRS)
         yield Sample(f"add {dtype} transposed", lambda d=dtype, x=x: numbers(d, 1024, 512).t() + x)
         yield Sample(f"add {dtype}, every second column", lambda x=x: x[:, ::2] + 1)
@@ -53,7 +57,8 @@ def complex_numbers(capability: int) -> Iterator[Sample]:
             f"fill {dtype}", lambda d=dtype: tt.full((4096,), 1j, dtype=getattr(tt, d), device="cuda"), PAIRS
         )
         yield Sample(f"copy float32 to {dtype}", lambda d=dtype: empty(*SIZES).to(getattr(tt, d)))
-    for dtype, unary, binary in (("complex64", UNARY, BINARY), ("complex128", LONG_UNARY, ("div", "pow"))):
+    functions = (HALF_UNARY, HALF_BINARY), (UNARY, BINARY), (LONG_UNARY, ("div", "pow"))
+    for dtype, (unary, binary) in zip(BESIDE, functions, strict=True):
         x, y = numbers(dtype, *SIZES), numbers(dtype, *SIZES)
         for name in unary:
             yield Sample(f"{name} {dtype}", partial(getattr(tt, name), x))

@@ -184,6 +184,14 @@ def test_half_times_an_imaginary_number(device):
     assert made.tolist() == [TENTH + TENTH * 1j, 2 + 2j]
 
 
+def test_an_element_in_host_memory_is_rounded_first(device):
+    x = numbers(device, 3.3 + 1j)
+    assert (x * tt.tensor(0.1)).tolist() == [0.330078125 + TENTH * 1j]
+    assert (x * tt.tensor(0.3 + 0.7j)).tolist() == [0.290283203125 + 2.611328125j]
+    assert (x == tt.tensor(3.3 + 1j)).tolist() == [True]
+    assert tt.where(mask(device, False), x, tt.tensor(1j, device=device)).tolist() == [1j]
+
+
 CONVERTED = {
     "int8": [1, 0, 0],
     "int64": [1, 0, 0],
@@ -351,6 +359,16 @@ def test_gradients(function, expected, device):
     function(x).backward()
     assert x.grad.dtype is tt.complex32
     assert x.grad.tolist() == expected
+
+
+def test_gradients_of_a_convolution(device):
+    x = numbers(device, 1 + 2j, 3.3, 0.5j).reshape(1, 1, 3).requires_grad_()
+    weight = numbers(device, 0.1 + 1j, 2).reshape(1, 1, 2).requires_grad_()
+    bias = numbers(device, 1j).requires_grad_()
+    tt.nn.functional.conv1d(x, weight, bias).real.sum().backward()
+    assert x.grad.flatten().tolist() == [TENTH - 1j, 2.099609375 - 1j, 2]
+    assert weight.grad.flatten().tolist() == [4.30078125 - 2j, 3.30078125 - 0.5j]
+    assert bias.grad.tolist() == [2]
 
 
 OUT_OF_RANGE = {

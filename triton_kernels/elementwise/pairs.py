@@ -407,7 +407,8 @@ def plan_pairs(
     itemsizes = [out.itemsize, *(0 if each.spec is None else each.spec.itemsize for each in operands)]
     length, outer = geometry.sizes[0] if geometry.sizes else 1, geometry.sizes[1:]
     n_rows = math.prod(outer)
-    height, width = tile_of_rows(length, n_rows, max(itemsizes))
+    # Halves are computed in float32: as many elements as of complex64.
+    height, width = tile_of_rows(length, n_rows, max(8, *itemsizes))
     row_blocks, column_blocks = cdiv(n_rows, height), cdiv(length, width)
     index = integer_type(row_blocks * height, 2 * column_blocks * width, 2 * geometry.extent() + 1)
     signature = {"out": f"*{part_of(out.dtype).triton_name}"}
@@ -480,7 +481,7 @@ declare(
     tile=("ROWS", "COLUMNS"),
     smaller=True,
     dtypes={
-        ("fp32",): (Configuration((8, 64)), Configuration((1, 512))),
+        ("fp16", "fp32"): (Configuration((8, 64)), Configuration((1, 512))),
         ("fp64",): (Configuration((8, 32)), Configuration((1, 256))),
         ("i1",): (Configuration((8, 64)), Configuration((1, 512))),
     },

@@ -193,37 +193,57 @@ def computed(
     types = [tl.int1 if name in masks else compute_type(common) for name in call.runtime]
     kernel = elementwise(call, function, inputs, types)
     if common.is_floating_point and common.itemsize <= 2 and call.name.rstrip("_") in ROUNDING_NUMBERS:
-        return rounding_numbers(kernel, call.runtime, inputs, common)
+        return rounding_numbers(kernel, inputs, common)
     return kernel
 
 
-def rounding_numbers(
-    kernel: PlannedKernel, names: Sequence[str], inputs: Sequence[Any], narrow: ScalarType
-) -> PlannedKernel:
-    """A kernel whose numbers are rounded to a narrow dtype before they are widened; scales must be in its range."""
-    places = [
-        i
-        for i, given in enumerate(inputs)
-        if not (isinstance(given, TensorSpec) and given.device.type == "cuda")
-    ]
+def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: ScalarType) -> PlannedKernel:
+    """A kernel whose numbers are rounded to a narrow dtype before they are widened."""
+    places = host_places(inputs)
     if not places:
         return kernel
     into, round_to = kernel.into, narrow.np.type
-    number: type = complex if narrow.is_complex else float
+
+    def rounded(out: Any, *values: Any) -> None:
+        given = list(values)
+        for place in places:
+            value = given[place]
+            given[place] = value.astype(narrow.np) if hasattr(value, "astype") else float(round_to(value))
+        into(out, *given)
+
+    return kernel._replace(into=rounded)
+
+
+def rounding_to_complex_half(
+    kernel: PlannedKernel, names: Sequence[str], inputs: Sequence[Any], masks: Sequence[str]
+) -> PlannedKernel:
+    """A kernel whose numbers are rounded to complex32 before they are widened; scales must be in its range."""
+    places = [place for place in host_places(inputs) if names[place] not in masks]
+    if not places:
+        return kernel
+    into, narrow = kernel.into, complex32.np
     scales = [place for place in places if names[place] in SCALES]
 
     def rounded(out: Any, *values: Any) -> None:
         given = list(values)
         for place in scales:
-            element_of(given[place], narrow)
+            element_of(given[place], complex32)
         for place in places:
             value = given[place]
-            given[place] = (
-                readable(value.astype(narrow.np)) if hasattr(value, "astype") else number(round_to(value))
-            )
+            is_array = hasattr(value, "astype")
+            given[place] = readable(value.astype(narrow)) if is_array else complex(narrow.type(value))
         into(out, *given)
 
     return kernel._replace(into=rounded)
+
+
+def host_places(inputs: Sequence[Any]) -> list[int]:
+    """Where numbers are among inputs, and tensors in host memory."""
+    return [
+        i
+        for i, given in enumerate(inputs)
+        if not (isinstance(given, TensorSpec) and given.device.type == "cuda")
+    ]
 
 
 def computed_in_pairs(
@@ -240,7 +260,7 @@ def computed_in_pairs(
     types = [tl.int1 if name in masks else part_type(common) for name in call.runtime]
     pairs = [common.is_complex and name not in masks for name in call.runtime]
     kernel = complex_elementwise(call, function, inputs, types, pairs, common.is_complex and not real)
-    return rounding_numbers(kernel, call.runtime, inputs, common) if common is complex32 else kernel
+    return rounding_to_complex_half(kernel, call.runtime, inputs, masks) if common is complex32 else kernel
 
 
 def not_implemented(call: StructuredCall, dtype: ScalarType) -> NotImplementedError:
