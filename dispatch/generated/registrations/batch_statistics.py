@@ -16,19 +16,19 @@ def register() -> None:
         "batch_norm_stats(Tensor input, float eps) -> (Tensor, Tensor)",
         "native_functions/batch_statistics.yaml: batch_norm_stats",
     )
-    composite("batch_norm_stats", "CompositeExplicitAutograd", composition.batch_norm_stats)
+    composite("batch_norm_stats", "CompositeImplicitAutograd", composition.batch_norm_stats)
     define(
         "batch_norm_update_stats",
         "batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) -> (Tensor, Tensor)",
         "native_functions/batch_statistics.yaml: batch_norm_update_stats",
     )
-    composite("batch_norm_update_stats", "CompositeExplicitAutograd", composition.batch_norm_update_stats)
+    composite("batch_norm_update_stats", "CompositeImplicitAutograd", composition.batch_norm_update_stats)
     define(
         "batch_norm_gather_stats",
         "batch_norm_gather_stats(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, int count) -> (Tensor, Tensor)",
         "native_functions/batch_statistics.yaml: batch_norm_gather_stats",
     )
-    composite("batch_norm_gather_stats", "CompositeExplicitAutograd", composition.batch_norm_gather_stats)
+    composite("batch_norm_gather_stats", "CompositeImplicitAutograd", composition.batch_norm_gather_stats)
     define(
         "batch_norm_gather_stats_with_counts",
         "batch_norm_gather_stats_with_counts(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, Tensor counts) -> (Tensor, Tensor)",
@@ -36,7 +36,7 @@ def register() -> None:
     )
     composite(
         "batch_norm_gather_stats_with_counts",
-        "CompositeExplicitAutograd",
+        "CompositeImplicitAutograd",
         composition.batch_norm_gather_stats_with_counts,
     )
     define(
@@ -44,18 +44,18 @@ def register() -> None:
         "batch_norm_elemt(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, float eps) -> Tensor",
         "native_functions/batch_statistics.yaml: batch_norm_elemt",
     )
-    composite("batch_norm_elemt", "CompositeExplicitAutograd", composition.batch_norm_elemt)
+    composite("batch_norm_elemt", "CompositeImplicitAutograd", composition.batch_norm_elemt)
     define(
         "batch_norm_backward_reduce",
         "batch_norm_backward_reduce(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, bool input_g, bool weight_g, bool bias_g) -> (Tensor, Tensor, Tensor, Tensor)",
         "native_functions/batch_statistics.yaml: batch_norm_backward_reduce",
     )
     composite(
-        "batch_norm_backward_reduce", "CompositeExplicitAutograd", composition.batch_norm_backward_reduce
+        "batch_norm_backward_reduce", "CompositeImplicitAutograd", composition.batch_norm_backward_reduce
     )
     define(
         "batch_norm_backward_elemt",
         "batch_norm_backward_elemt(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, Tensor sum_dy, Tensor sum_dy_xmu, Tensor count) -> Tensor",
         "native_functions/batch_statistics.yaml: batch_norm_backward_elemt",
     )
-    composite("batch_norm_backward_elemt", "CompositeExplicitAutograd", composition.batch_norm_backward_elemt)
+    composite("batch_norm_backward_elemt", "CompositeImplicitAutograd", composition.batch_norm_backward_elemt)

@@ -142,7 +142,7 @@ class FakeRuntime(types.ModuleType):
         names = (
             *("totalGlobalMem", "multiProcessorCount", "sharedMemPerBlockOptin", "sharedMemPerBlock"),
             *("sharedMemPerMultiprocessor", "regsPerMultiprocessor", "maxThreadsPerMultiProcessor"),
-            *("maxThreadsPerBlock", "l2CacheSize"),
+            *("maxThreadsPerBlock", "l2CacheSize", "pciDomainID", "pciBusID", "pciDeviceID"),
         )
         fields = {name: 100 + place for place, name in enumerate(names)}
         return {"name": b"Fake", "major": 9, "minor": 0, "warpSize": 32, "uuid": bytes(range(16)), **fields}

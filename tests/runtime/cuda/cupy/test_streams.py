@@ -158,6 +158,7 @@ def test_properties(fake):
     found = cuda.properties(1)
     assert (found.name, found.total_memory, found.multi_processor_count) == ("Fake", 100, 101)
     assert (found.max_shared_memory, found.shared_memory_per_block, found.L2_cache_size) == (102, 103, 108)
+    assert (found.pci_domain_id, found.pci_bus_id, found.pci_device_id) == (109, 110, 111)
     assert found.memory_clock_rate == len("cudaDevAttrMemoryClockRate")
     assert found.uuid == "00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert cuda.properties(1) is found
