@@ -14,7 +14,7 @@ from .derivatives import load_derivatives
 from .docstrings import Docstrings
 from .documentation import documentation_of
 from .forward import forward_index, forward_module
-from .functions import functions_module, methods_module, packets_of, signatures_of
+from .functions import functions_module, has_methods, methods_module, packets_of, signatures_of
 from .load import load_functions
 from .registrations import (
     functions_index_module,
@@ -42,7 +42,8 @@ def generate() -> dict[str, str]:
         functions = operators.of_family(family)
         own = [d for d in derivatives if d.function.family == family]
         files[f"functions/{family}.py"] = functions_module(family, functions, deprecated, docstrings)
-        files[f"methods/{family}.py"] = methods_module(family, functions, deprecated, docstrings)
+        if has_methods(functions):
+            files[f"methods/{family}.py"] = methods_module(family, functions, deprecated, docstrings)
         files[f"registrations/{family}.py"] = registrations_module(family, functions, own)
         if own:
             files[f"autograd/{family}.py"] = autograd_module(family, own, functions)
@@ -58,7 +59,9 @@ def generate() -> dict[str, str]:
     files["registrations/__init__.py"] = package_module(
         "Definitions of operators and their kernels, a module for each family."
     )
-    files["methods/__init__.py"] = tensor_methods_module(families)
+    files["methods/__init__.py"] = tensor_methods_module(
+        [family for family in families if f"methods/{family}.py" in files]
+    )
     files["forward/__init__.py"] = forward_index(derivatives, list(operators.functions))
     files["registrations/operator_index.py"] = operator_index_module(
         {family: [str(f.name) for f in operators.of_family(family)] for family in families}

@@ -613,6 +613,14 @@ def functions_module(
     return text + imports + "\n" + exported + "\n" + code + "\n"
 
 
+def has_methods(functions: list[NativeFunction]) -> bool:
+    """Whether Tensor has a method of a family; each module more costs every import."""
+    return any(
+        signature.name in OPERATORS or any("method" in f.variants for f in signature.overloads)
+        for signature in packets_of(functions).values()
+    )
+
+
 def methods_module(
     family: str,
     functions: list[NativeFunction],

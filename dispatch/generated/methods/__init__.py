@@ -8,101 +8,59 @@ from __future__ import annotations
 from ...core.function_docstrings import take_docstrings
 from .. import functions
 from .activation import ActivationMethods
-from .attention import AttentionMethods
-from .batch_statistics import BatchStatisticsMethods
 from .comparison import ComparisonMethods
 from .contraction import ContractionMethods
-from .convolution import ConvolutionMethods
 from .copy import CopyMethods
-from .ctc import CtcMethods
-from .distance import DistanceMethods
-from .embedding_bag import EmbeddingBagMethods
 from .factories import FactoriesMethods
 from .factorization import FactorizationMethods
 from .fft import FftMethods
-from .fold import FoldMethods
-from .fractional_pooling import FractionalPoolingMethods
 from .functional_forms import FunctionalFormsMethods
-from .grid_sampler import GridSamplerMethods
 from .histogram import HistogramMethods
 from .indexing import IndexingMethods
 from .integration import IntegrationMethods
 from .linalg import LinalgMethods
-from .loss import LossMethods
 from .matrix_functions import MatrixFunctionsMethods
 from .memory import MemoryMethods
-from .metadata import MetadataMethods
 from .norm import NormMethods
-from .normalization import NormalizationMethods
-from .optimizers import OptimizersMethods
-from .packing import PackingMethods
-from .padding import PaddingMethods
 from .pointwise import PointwiseMethods
-from .pooling import PoolingMethods
-from .quantization import QuantizationMethods
 from .random import RandomMethods
-from .recurrent import RecurrentMethods
 from .reduction import ReductionMethods
-from .scaled_mm import ScaledMmMethods
 from .searching import SearchingMethods
-from .segments import SegmentsMethods
 from .shapes import ShapesMethods
 from .softmax import SoftmaxMethods
 from .sorting import SortingMethods
 from .special import SpecialMethods
 from .statistics import StatisticsMethods
 from .storage import StorageMethods
-from .upsampling import UpsamplingMethods
 from .views import ViewsMethods
 
 
 class TensorMethods(
     ActivationMethods,
-    AttentionMethods,
-    BatchStatisticsMethods,
     ComparisonMethods,
     ContractionMethods,
-    ConvolutionMethods,
     CopyMethods,
-    CtcMethods,
-    DistanceMethods,
-    EmbeddingBagMethods,
     FactoriesMethods,
     FactorizationMethods,
     FftMethods,
-    FoldMethods,
-    FractionalPoolingMethods,
     FunctionalFormsMethods,
-    GridSamplerMethods,
     HistogramMethods,
     IndexingMethods,
     IntegrationMethods,
     LinalgMethods,
-    LossMethods,
     MatrixFunctionsMethods,
     MemoryMethods,
-    MetadataMethods,
     NormMethods,
-    NormalizationMethods,
-    OptimizersMethods,
-    PackingMethods,
-    PaddingMethods,
     PointwiseMethods,
-    PoolingMethods,
-    QuantizationMethods,
     RandomMethods,
-    RecurrentMethods,
     ReductionMethods,
-    ScaledMmMethods,
     SearchingMethods,
-    SegmentsMethods,
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,
     SpecialMethods,
     StatisticsMethods,
     StorageMethods,
-    UpsamplingMethods,
     ViewsMethods,
 ):
     """Every family's methods."""
