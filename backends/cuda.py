@@ -114,8 +114,8 @@ matmul = cuBLASModule()
 
 
 def is_built() -> bool:
-    """Whether what CUDA needs is installed, CuPy or the interpreter; a device may still be missing."""
-    return _drivers.wants_interpreter() or importlib.util.find_spec("cupy") is not None
+    """Whether what CUDA needs is installed, CuPy or a simulation; a device may still be missing."""
+    return _drivers.is_simulated() or importlib.util.find_spec("cupy") is not None
 
 
 class cuFFTPlanCache:

@@ -117,8 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise RefusalError(f"--example {arguments.example}: no such file; the measurement runs in a checkout")
     tt = importlib.import_module("..", __package__)
     drivers = importlib.import_module("..runtime.cuda.driver", __package__)
-    if drivers.wants_interpreter() or not tt.cuda.is_available():
-        raise RefusalError("needs a GPU; Triton's interpreter has no times to compare")
+    if drivers.is_simulated() or not tt.cuda.is_available():
+        raise RefusalError("needs a GPU; simulated devices have no times to compare")
     step = training_step(tt, load_example(arguments.example), arguments.batch_size)
     replay, loss = captured(tt, step)
     replay()

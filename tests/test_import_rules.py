@@ -56,7 +56,8 @@ ROOMS = {
         ("cuda",),
         ("cuda.triton",),
         ("cuda.cupy",),
-        ("cuda.interpreter",),
+        ("cuda.simulated",),
+        ("cuda.interpreter", "cuda.emulator"),
         ("cuda.choose", "cuda.__init__"),
     ),
 }

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable
 from types import ModuleType
 
-from ...runtime.cuda.driver import is_available, wants_interpreter
+from ...runtime.cuda.driver import is_available, is_simulated
 from ...runtime.device import META
 from .recording import RecordedCall, materialised
 from .timing import node_seconds, seconds_of_call, undisturbed
@@ -47,9 +47,9 @@ def backward_node_seconds() -> float:
 def launch_seconds() -> float | None:
     """Seconds from plan to driver of a kernel with three pointers and a number; None where no driver takes launches.
 
-    Triton's interpreter is none: it computes where a driver enqueues.
+    Simulated devices have none: they compute where a driver enqueues.
     """
-    if wants_interpreter() or not is_available():
+    if is_simulated() or not is_available():
         return None
     launch: ModuleType = importlib.import_module("..launch", __package__)
     work: Callable[[int], float] = launch.launch_slices(4)["plan to driver"]

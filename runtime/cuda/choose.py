@@ -1,4 +1,4 @@
-"""The choice of the driver: CuPy's on a GPU, or Triton's interpreter where the environment asks for it.
+"""The choice of the driver: CuPy's on a GPU, or one without a GPU where the environment asks for it.
 
 An implementation is imported when it is chosen, so that neither CuPy nor Triton is before the first use of a device.
 """
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 _NO_GPU = (
     "No CUDA GPUs are available ({reason}). Set TRITEN_CUDA=interpret in the environment before the first "
-    "use of a CUDA device to run kernels in Triton's interpreter instead."
+    "use of a CUDA device to run kernels in Triton's interpreter instead, or TRITEN_CUDA=emulate to execute what they "
+    "are compiled to."
 )
 
 
 def choose() -> Driver:
     """The driver that the environment asks for; raises as `driver.driver` says."""
-    from .driver import wants_interpreter
+    from .driver import wanted
 
-    return _interpreter() if wants_interpreter() else _cupy()
+    return {"interpret": _interpreter, "emulate": _emulator}.get(wanted(), _cupy)()
 
 
 def is_available() -> bool:
     """Whether `choose` would give a driver; raises only for a malformed environment."""
-    from .driver import wants_interpreter
+    from .driver import is_simulated
 
-    if wants_interpreter():
+    if is_simulated():
         return importlib.util.find_spec("triton") is not None
     if importlib.util.find_spec("cupy") is None:
         return False
@@ -69,6 +70,14 @@ def _interpreter() -> Driver:
     from .interpreter.driver import InterpreterDriver
 
     return InterpreterDriver()
+
+
+def _emulator() -> Driver:
+    if importlib.util.find_spec("triton") is None:
+        raise RuntimeError("TRITEN_CUDA=emulate needs Triton: pip install 'triton >= 3.9'")
+    from .emulator.driver import EmulatorDriver
+
+    return EmulatorDriver()
 
 
 def _cupy() -> Driver:

@@ -457,7 +457,8 @@ _driver_lock = threading.Lock()
 def driver() -> Driver:
     """The process's one driver, chosen at the first call.
 
-    ``TRITEN_CUDA=interpret`` in the environment chooses Triton's interpreter; otherwise CuPy is taken.
+    ``TRITEN_CUDA=interpret`` in the environment chooses Triton's interpreter, ``TRITEN_CUDA=emulate`` the emulator of
+    compiled kernels; otherwise CuPy is taken.
 
     Raises:
         RuntimeError: if CuPy is missing or finds no device; if the interpreter was asked for after Triton had
@@ -481,12 +482,22 @@ def _choose() -> Driver:
         return _driver
 
 
+def wanted() -> str:
+    """The driver that the environment names, or nothing. Raises RuntimeError for an unknown one."""
+    found = os.environ.get("TRITEN_CUDA", "")
+    if found not in ("", "interpret", "emulate", "cupy"):
+        raise RuntimeError(f"TRITEN_CUDA: expected 'interpret', 'emulate', 'cupy' or nothing, got {found!r}")
+    return found
+
+
 def wants_interpreter() -> bool:
-    """Whether the environment asks for the interpreter. Raises RuntimeError for an unknown value."""
-    wanted = os.environ.get("TRITEN_CUDA", "")
-    if wanted not in ("", "interpret", "cupy"):
-        raise RuntimeError(f"TRITEN_CUDA: expected 'interpret', 'cupy' or nothing, got {wanted!r}")
-    return wanted == "interpret"
+    """Whether the environment asks for Triton's interpreter. Raises RuntimeError for an unknown value."""
+    return wanted() == "interpret"
+
+
+def is_simulated() -> bool:
+    """Whether the environment asks for devices that are no GPUs. Raises RuntimeError for an unknown value."""
+    return wanted() in ("interpret", "emulate")
 
 
 def is_available() -> bool:

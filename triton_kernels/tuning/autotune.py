@@ -69,9 +69,9 @@ def autotune(function: Callable[..., object], /, *args: Any, **kwargs: Any) -> R
         raise RuntimeError(
             "autotune: there is no CUDA device to time on; kernels take the shipped and the declared configurations"
         )
-    if drivers.wants_interpreter():
+    if drivers.is_simulated():
         raise RuntimeError(
-            "autotune: TRITEN_CUDA=interpret runs kernels in Triton's interpreter, whose times say nothing of a device"
+            "autotune: TRITEN_CUDA asks for simulated devices, whose times say nothing of a real one"
         )
     return tune(partial(function, *args, **kwargs), (args, kwargs), EventTimer)
 

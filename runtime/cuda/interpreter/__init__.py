@@ -1,5 +1,5 @@
-"""The driver without a GPU: simulated devices, memory, streams and graphs, and Triton's interpreter made strict.
+"""Kernels without a GPU and without a compiler: Triton's interpreter made strict, on simulated devices.
 
-`driver` fills the interface of `runtime/cuda/driver.py`; `semantics` is the one place where Triton's interpreter is
-mended.
+`driver` fills the interface of `runtime/cuda/driver.py` with the devices of `runtime/cuda/simulated`; `semantics` is
+the one place where Triton's interpreter is mended.
 """

@@ -1,40 +1,21 @@
-"""The CUDA driver without a GPU: kernels run in Triton's interpreter over simulated memory and streams.
+"""Kernels in Triton's interpreter, on simulated devices.
 
-It is stricter than a GPU where it can be: work runs only when something waits for it, memory outside live
-blocks cannot be touched, uninitialised memory and masked-off lanes hold poison, and a kernel cannot reach the
-memory of another device. ``CUDA_LAUNCH_BLOCKING=1`` runs every launch at once, so that a failing one is found
-in the traceback of its caller. `hold`, `release` and `step` are for tests that decide themselves when a stream runs.
+Masked-off lanes hold poison, and every access is held against the live blocks.
 """
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-import math
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from ..driver import CompiledKernel, DeviceProperties, Driver, Grid, HostArray, check_grid, kernel_name
-from ..fourier import FourierTransform, NoPlans, PlanCache
-from ..solver import Solver
+from ..device_properties import DeviceProperties
+from ..driver import CompiledKernel, Grid, check_grid, kernel_name
+from ..simulated.driver import DEVICE_COUNT, SimulatedDriver, check_divisible, check_tensor_map
 from ..tensor_map import DescribedTensor, descriptor_type
 from ..triton.real_triton import real, real_constants
-from .capture import CapturedRecord, refuse_waiting
-from .graph import InterpreterCapture
-from .memory import DeviceMemory, HostMemory
 from .semantics import ProgramRunner, argument_type, described, scalar_or_pointer
-from .solver import InterpreterSolver
-from .stream import Event, EventRecord, Scheduler, Stream, most_urgent
 
-DEVICE_COUNT = 2
-DIVISIBILITY = 16
-MAX_RANK, MAX_EXTENT, MAX_PITCH = 5, 2**32, 2**40
-"""What a tensor map can describe: dimensions, elements along one, bytes from one to the next."""
 PROPERTIES = DeviceProperties(
     name="Triton interpreter",
     major=9,
@@ -49,9 +30,6 @@ PROPERTIES = DeviceProperties(
     L2_cache_size=50 * 2**20,
 )
 """An sm_90 device with few multiprocessors, so that persistent kernels stay small."""
-PRIORITIES = (0, -5)
-OF_ONE_PROCESS = "CUDA error: operation not supported: the interpreter's devices belong to one process"
-"""The least and the greatest priority of a stream, as on a GPU of that kind."""
 
 
 class InterpretedKernel(CompiledKernel):
@@ -99,11 +77,8 @@ class InterpretedKernel(CompiledKernel):
             )
         arguments = dict(self._constexprs)
         for name, type_, value in zip(self._names, self._types, values, strict=True):
-            if name in self._divisible and int(value) % DIVISIBILITY:
-                raise RuntimeError(
-                    f"CUDA error: misaligned address: kernel '{self.name}': argument '{name}' was declared "
-                    f"divisible by {DIVISIBILITY}, got {int(value):#x}"
-                )
+            if name in self._divisible:
+                check_divisible(self.name, name, int(value))
             try:
                 arguments[name] = scalar_or_pointer(type_, value)
             except (OverflowError, TypeError, ValueError) as error:
@@ -112,15 +87,13 @@ class InterpretedKernel(CompiledKernel):
                 ) from error
             if name in self._descriptors:
                 arguments[name] = self._described(name, arguments[name], int(value), tensors)
-        if self._driver.launch_observer is None:
-            self._enqueue(grid, stream, arguments)
-        else:
-            self._driver.launch_observer(
-                self.name,
-                (grid[0], grid[1], grid[2]),
-                stream,
-                partial(self._enqueue, grid, stream, arguments),
-            )
+        driver = self._driver
+        driver.launch_kernel(
+            self.name,
+            grid,
+            stream,
+            lambda blocks: driver.runner.run(self._kernel, self.name, arguments, grid, blocks),
+        )
 
     def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:
         """A descriptor as the kernel sees it. What `cuTensorMapEncodeTiled` refuses is refused."""
@@ -130,430 +103,16 @@ class InterpretedKernel(CompiledKernel):
                 f"kernel '{self.name}': tensor descriptor '{name}' was given no sizes and strides"
             )
         itemsize = base.dtype.element_ty.primitive_bitwidth // 8
-        pitches = [stride * itemsize for stride in tensor.strides[:-1]]
-        if (
-            not (len(tensor.sizes) == len(tensor.strides) == len(type_.block) <= MAX_RANK)
-            or tensor.strides[-1] != 1
-            or any(pitch % DIVISIBILITY or not 0 <= pitch < MAX_PITCH for pitch in pitches)
-            or any(not 0 < size <= MAX_EXTENT for size in tensor.sizes)
-            or address % DIVISIBILITY
-        ):
-            raise RuntimeError(
-                f"CUDA error: invalid argument: kernel '{self.name}': tensor descriptor '{name}' of {tensor}, block "
-                f"{type_.block}, {itemsize} bytes an element, at {address:#x}"
-            )
+        check_tensor_map(self.name, name, tensor, type_.block, itemsize, address)
         return described(base, tensor, type_.block)
 
-    def _enqueue(self, grid: Grid, stream: int, arguments: dict[str, Any]) -> None:
-        driver = self._driver
-        on = driver.stream(stream)
-        if on.device != driver.current_device():
-            raise RuntimeError(
-                f"CUDA error: invalid resource handle: kernel '{self.name}' on device {driver.current_device()} was "
-                f"launched on {on}"
-            )
-        blocks = driver.memory(on.device).blocks
-        if on.is_full:
-            on.run()
-        on.enqueue(
-            lambda: driver.runner.run(self._kernel, self.name, arguments, grid, blocks), "kernel", self.name
-        )
-        driver.launches += 1
-        if driver.launch_blocking and on.capture is None:
-            on.run()
 
-
-class InterpreterDriver(Driver, InterpreterCapture):
-    """Simulated sm_90 devices. Only the interpreter's one lock lets work run, in one thread at a time."""
-
-    guard_bytes = 256
+class InterpreterDriver(SimulatedDriver):
+    """Simulated sm_90 devices whose kernels are interpreted."""
 
     def __init__(self, device_count: int = DEVICE_COUNT) -> None:
-        super().__init__()
+        super().__init__(PROPERTIES, device_count)
         self.runner = ProgramRunner()
-        self.launch_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
-        self.scheduler = Scheduler()
-        self._lock = self.scheduler.lock
-        self._memories = [DeviceMemory(PROPERTIES.total_memory) for _ in range(device_count)]
-        self._plans: dict[int, NoPlans] = {}
-        self.host_memory = HostMemory(PROPERTIES.total_memory)
-        self._default_streams = [Stream(device, self.scheduler) for device in range(device_count)]
-        self._streams: dict[int, Stream] = {}
-        self._destroyed: list[Stream] = []
-        """Streams that were destroyed before their work was done."""
-        self.peers = {(a, b) for a in range(device_count) for b in range(device_count) if a != b}
-        """The pairs of devices of which the first can reach the second one's memory."""
-        self._peer_access: set[tuple[int, int]] = set()
-        self._events: dict[int, Event] = {}
-        self._handles = itertools.count(0x1000)
-
-    def device_count(self) -> int:
-        return len(self._memories)
-
-    def properties(self, device: int) -> DeviceProperties:
-        self.check_device(device)
-        return PROPERTIES
-
-    def memory(self, device: int) -> DeviceMemory:
-        """The memory of a device."""
-        self.check_device(device)
-        return self._memories[device]
-
-    def stream(self, handle: int, device: int | None = None) -> Stream:
-        """The stream behind a handle; 0 is the default stream of `device`, or of the current one."""
-        if handle == 0:
-            return self._default_streams[self._thread.device if device is None else device]
-        found = self._streams.get(handle)
-        if found is None:
-            raise RuntimeError(f"CUDA error: invalid resource handle: stream {handle:#x}")
-        return found
-
-    def new_handle(self) -> int:
-        return next(self._handles)
-
-    def _streams_of(self, device: int) -> list[Stream]:
-        self._destroyed = [s for s in self._destroyed if not s.is_idle]
-        others = [s for s in (*list(self._streams.values()), *self._destroyed) if s.device == device]
-        return [self._default_streams[device], *others]
-
-    def hold(self, stream: int, device: int | None = None, releaser: threading.Thread | None = None) -> None:
-        """Let nothing of a stream run until `release`, as if its work took that long.
-
-        A thread that waits for the stream meanwhile waits for `releaser`, the calling thread unless another is named,
-        to release it. Where that cannot happen (it waits itself, directly or through other holds, or has ended, or
-        takes longer than ``scheduler.patience`` seconds) the wait raises RuntimeError. Queries find the stream busy.
-        """
-        self.scheduler.hold(self.stream(stream, device), releaser or threading.current_thread())
-
-    def release(self, stream: int, device: int | None = None) -> None:
-        """End a hold; any thread may. The stream's work runs when something waits for it."""
-        self.scheduler.release(self.stream(stream, device))
-
-    def step(self, stream: int | None = None, device: int | None = None) -> bool:
-        """Run one piece of work: the oldest of a stream, held or not, or the most urgent of a device.
-
-        Returns whether there was any that waits for no other stream.
-        """
-        if stream is not None:
-            return self.scheduler.step(self.stream(stream, device))
-        with self._lock:
-            found = most_urgent(self._streams_of(self._thread.device if device is None else device))
-            return found is not None and self.scheduler.step(found)
-
-    def malloc(self, device: int, nbytes: int) -> int:
-        self.refuse_unsafe(f"memory of {nbytes} bytes is taken from device {device}")
-        with self._lock:
-            return self.memory(device).malloc(nbytes)
-
-    def free(self, device: int, address: int) -> None:
-        self.refuse_unsafe(f"memory is given back to device {device}")
-        with self._lock:
-            self.scheduler.run_all(self._streams_of(device))
-            self.memory(device).free(address)
-
-    def memory_info(self, device: int) -> tuple[int, int]:
-        memory = self.memory(device)
-        return memory.total - memory.reserved, memory.total
-
-    def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:
-        blocks = self._memories[device].blocks
-        on = self.stream(stream, device)
-        capture = on.capture
-        if capture is not None:
-            capture.note(on, blocks, address, nbytes)
-        else:
-            on.enqueue_now(lambda: blocks.add(address, nbytes))
-
-    def note_freed(self, address: int, device: int, stream: int) -> None:
-        blocks = self._memories[device].blocks
-        on = self._default_streams[device] if stream == 0 else self._streams.get(stream)
-        if on is None:
-            on = next((s for s in self._destroyed if s.handle == stream), self._default_streams[device])
-        capture = on.capture
-        if capture is not None:
-            capture.note(on, blocks, address, None)
-        else:
-            on.enqueue_now(lambda: blocks.give_back(address))
-
-    def check_range(self, what: str, address: int, nbytes: int) -> None:
-        """Raise RuntimeError for memory that no live block of a device holds."""
-        if not any(memory.blocks.holds(address, nbytes) for memory in self._memories):
-            places = "; ".join(
-                f"device {i}: {memory.blocks.describe(address)}" for i, memory in enumerate(self._memories)
-            )
-            raise RuntimeError(
-                "CUDA error: an illegal memory access was encountered: "
-                f"{what} of {nbytes} bytes at {address:#x}: {places}"
-            )
-
-    def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        def copy() -> None:
-            self.check_range("copy from host to device", dst, src.nbytes)
-            ctypes.memmove(dst, src.__array_interface__["data"][0], src.nbytes)
-
-        _check_contiguous("copy_host_to_device", src)
-        on = self.stream(stream)
-        address, nbytes = src.__array_interface__["data"][0], src.nbytes
-        if self.host_memory.holds(address, nbytes):
-            # By its address: whoever gives page-locked memory back too early is to be found out.
-            copy_page_locked = partial(self._copy_page_locked, dst, address, address, nbytes)
-            on.enqueue(copy_page_locked, "copy", "from host to device")
-        elif nbytes:
-            on.enqueue(copy, "copy", "from host to device")
-
-    def _copy_page_locked(self, dst: int, src: int, host: int, nbytes: int) -> None:
-        what = "copy from host to device" if host == src else "copy from device to host"
-        self.check_range(what, dst if host == src else src, nbytes)
-        if not self.host_memory.holds(host, nbytes):
-            raise RuntimeError(
-                f"CUDA error: an illegal memory access was encountered: {what} of {nbytes} bytes: page-locked memory "
-                f"at {host:#x} was given back before"
-            )
-        ctypes.memmove(dst, src, nbytes)
-
-    def stage_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        self.copy_host_to_device(dst, src.copy(order="K"), stream)
-
-    def copy_device_to_host_async(self, dst: HostArray, src: int, stream: int) -> None:
-        _check_contiguous("copy_device_to_host_async", dst)
-        on = self.stream(stream)
-        address, nbytes = dst.__array_interface__["data"][0], dst.nbytes
-        if nbytes == 0:
-            return
-        if not self.host_memory.holds(address, nbytes):
-            raise RuntimeError(
-                f"copy_device_to_host_async(): expected page-locked host memory, got {address:#x} of {nbytes} bytes"
-            )
-        copy = partial(self._copy_page_locked, address, src, address, nbytes)
-        on.enqueue(copy, "copy", "from device to host")
-
-    def malloc_host(self, nbytes: int) -> int:
-        self.refuse_unsafe(f"{nbytes} bytes of page-locked memory are taken")
-        with self._lock:
-            return self.host_memory.malloc(nbytes)
-
-    def free_host(self, address: int) -> None:
-        self.refuse_unsafe("page-locked memory is given back")
-        with self._lock:
-            self.host_memory.free(address)
-
-    def register_host(self, address: int, nbytes: int, flags: int) -> None:
-        with self._lock:
-            self.host_memory.register(address, nbytes)
-
-    def unregister_host(self, address: int) -> None:
-        with self._lock:
-            self.host_memory.unregister(address)
-
-    def is_page_locked(self, address: int) -> bool:
-        return self.host_memory.holds(address, 1)
-
-    def device_of_address(self, address: int) -> int:
-        for device, memory in enumerate(self._memories):
-            if memory.owns(address):
-                return device
-        raise RuntimeError(f"CUDA error: invalid argument: {address:#x} is no address of device memory")
-
-    def can_access_peer(self, device: int, peer: int) -> bool:
-        self.check_device(device)
-        self.check_device(peer)
-        return (device, peer) in self.peers
-
-    def enable_peer_access(self, device: int, peer: int) -> None:
-        if not self.can_access_peer(device, peer):
-            raise RuntimeError(
-                f"CUDA error: peer access is not supported between these two devices: {device} and {peer}"
-            )
-        self._peer_access.add((device, peer))
-
-    def library_handle(self, name: str) -> int:
-        if name not in ("cublas", "cusolver", "cusparse"):
-            raise ValueError(f"library_handle(): expected 'cublas', 'cusolver' or 'cusparse', got {name!r}")
-        raise RuntimeError(f"library_handle(): Triton's interpreter has no {name}; it needs a GPU")
-
-    def solver(self) -> Solver:
-        return InterpreterSolver(self)
-
-    def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
-        def copy() -> None:
-            self.check_range("copy from device to host", src, dst.nbytes)
-            ctypes.memmove(dst.__array_interface__["data"][0], src, dst.nbytes)
-
-        _check_contiguous("copy_device_to_host", dst)
-        on = self.stream(stream)
-        refuse_waiting(on, "a copy from device to host waits for the stream")
-        if dst.nbytes:
-            on.enqueue(copy, "copy", "from device to host")
-        on.run()
-
-    def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
-        def copy() -> None:
-            self.check_range("copy into device", dst, nbytes)
-            self.check_range("copy from device", src, nbytes)
-            ctypes.memmove(dst, src, nbytes)
-
-        if nbytes:
-            self.stream(stream).enqueue(copy, "copy", "from device to device")
-
-    def fourier_plans(self, device: int) -> PlanCache:
-        """A cache that stays empty: transforms on the host need no plans."""
-        self.check_device(device)
-        return self._plans.setdefault(device, NoPlans())
-
-    def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
-        """As the base class says, by `scipy.fft` on the host."""
-        from scipy import fft
-
-        def run() -> None:
-            data = _array_at(src, transform.sizes, transform.dtype)
-            self.check_range("Fourier transform of device memory", src, data.nbytes)
-            target = _array_at(dst, transform.out_sizes, transform.out_dtype)
-            self.check_range("Fourier transform into device memory", dst, target.nbytes)
-            target[...] = transform.compute(fft, data)
-
-        self.stream(stream).enqueue(run, "library", "Fourier transform")
-
-    def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:
-        def fill() -> None:
-            self.check_range("memset", dst, nbytes)
-            ctypes.memset(dst, value, nbytes)
-
-        if nbytes:
-            self.stream(stream).enqueue(fill, "memset")
-
-    def create_stream(self, device: int, priority: int = 0) -> int:
-        self.check_device(device)
-        handle = next(self._handles)
-        least, greatest = PRIORITIES
-        clamped = min(max(priority, greatest), least)
-        self._streams[handle] = Stream(device, self.scheduler, handle, clamped)
-        return handle
-
-    def destroy_stream(self, stream: int) -> None:
-        if stream == 0:
-            raise RuntimeError("CUDA error: invalid resource handle: the default stream cannot be destroyed")
-        on = self.stream(stream)
-        if not on.is_idle:
-            self._destroyed.append(on)
-        del self._streams[stream]
-
-    def check_stream(self, device: int, stream: int) -> None:
-        self.check_device(device)
-        on = self.stream(stream, device)
-        if on.device != device:
-            raise RuntimeError(f"CUDA error: invalid resource handle: {on} was given for device {device}")
-
-    def stream_priority_range(self) -> tuple[int, int]:
-        return PRIORITIES
-
-    def stream_priority(self, stream: int) -> int:
-        return self.stream(stream).priority
-
-    def query_stream(self, stream: int) -> bool:
-        """As the base class says; a query lets the stream make one step, so that polling comes to an end."""
-        on = self.stream(stream)
-        refuse_waiting(on, "the stream is queried")
-        if on.is_idle:
-            return True
-        self.scheduler.poll(on)
-        return False
-
-    def synchronize_stream(self, stream: int) -> None:
-        on = self.stream(stream)
-        refuse_waiting(on, "the stream is waited for")
-        on.run()
-
-    def synchronize(self, device: int | None = None) -> None:
-        if device is None:
-            device = self._thread.device
-        self.check_device(device)
-        self.refuse_on_device(device, f"device {device} is waited for")
-        self.scheduler.run_all(self._streams_of(device))
-
-    def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
-        if timing and interprocess:
-            raise RuntimeError("CUDA error: invalid argument: an interprocess event has no timing")
-        handle = next(self._handles)
-        self._events[handle] = Event(timing, self._thread.device)
-        return handle
-
-    def export_event(self, event: int) -> bytes:
-        self._event(event)
-        raise RuntimeError(OF_ONE_PROCESS)
-
-    def import_event(self, name: bytes) -> int:
-        raise RuntimeError(OF_ONE_PROCESS)
-
-    def export_memory(self, device: int, address: int) -> bytes:
-        raise RuntimeError(OF_ONE_PROCESS)
-
-    def import_memory(self, device: int, name: bytes) -> int:
-        raise RuntimeError(OF_ONE_PROCESS)
-
-    def close_memory(self, device: int, address: int) -> None:
-        raise RuntimeError(OF_ONE_PROCESS)
-
-    def _event(self, handle: int) -> Event:
-        found = self._events.get(handle)
-        if found is None:
-            raise RuntimeError(f"CUDA error: invalid resource handle: event {handle:#x}")
-        return found
-
-    def record_event(self, event: int, stream: int) -> None:
-        found, on = self._event(event), self.stream(stream)
-        if found.device != on.device:
-            raise RuntimeError(
-                f"CUDA error: invalid resource handle: event {event:#x} of device {found.device} was recorded on {on}"
-            )
-        found.record = on.record()
-
-    def wait_event(self, stream: int, event: int) -> None:
-        record, on = self._event(event).record, self.stream(stream)
-        if record is not None:
-            on.wait_for(record)
-
-    def query_event(self, event: int) -> bool:
-        """As the base class says; a query lets the stream make one step, so that polling comes to an end."""
-        record = self._event(event).record
-        if isinstance(record, CapturedRecord):
-            raise record.refuse("the event is queried")
-        self.refuse_unsafe("an event is queried")
-        if record is None or record.done:
-            return True
-        self.scheduler.poll(record.stream)
-        return False
-
-    def synchronize_event(self, event: int) -> None:
-        record = self._event(event).record
-        if isinstance(record, CapturedRecord):
-            raise record.refuse("the event is waited for")
-        self.refuse_unsafe("an event is waited for")
-        if record is not None:
-            record.wait()
-
-    def elapsed(self, start: int, end: int) -> float:
-        first, last = self._event(start), self._event(end)
-        if first.device != last.device:
-            raise RuntimeError(
-                f"CUDA error: invalid resource handle: events of devices {first.device} and {last.device} have no time "
-                "between them"
-            )
-        if not (first.timing and last.timing):
-            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        begin, finish = first.record, last.record
-        for record in (begin, finish):
-            if isinstance(record, CapturedRecord):
-                raise record.refuse("the time of an event is asked for")
-        if begin is None or finish is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        assert isinstance(begin, EventRecord) and isinstance(finish, EventRecord)
-        if not (begin.done and finish.done):
-            raise RuntimeError("CUDA error: device not ready: both events must have happened")
-        return (finish.seconds - begin.seconds) * 1e3
-
-    def destroy_event(self, event: int) -> None:
-        self._event(event)
-        del self._events[event]
 
     def _compile(
         self,
@@ -564,16 +123,3 @@ class InterpreterDriver(Driver, InterpreterCapture):
         options: Mapping[str, object],
     ) -> CompiledKernel:
         return InterpretedKernel(self, real(kernel), signature, real_constants(constexprs), divisible)
-
-
-def _array_at(address: int, sizes: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """Device memory as an array."""
-    count = math.prod(sizes) * np.dtype(dtype).itemsize
-    memory: Any = (ctypes.c_char * count).from_address(address)
-    made: np.ndarray[Any, Any] = np.frombuffer(memory, dtype)
-    return made.reshape(sizes)
-
-
-def _check_contiguous(operation: str, array: HostArray) -> None:
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise ValueError(f"{operation}(): expected a contiguous array, got strides {array.strides}")

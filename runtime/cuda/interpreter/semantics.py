@@ -30,6 +30,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
 
 from ..driver import Grid
+from ..simulated.memory import LiveBlocks
 from ..triton.compile import WARP_SIZE, format_of
 from . import reductions, shapes
 from .formats import (
@@ -44,7 +45,6 @@ from .formats import (
     storage_type,
 )
 from .libdevice import function_of, instruction
-from .memory import LiveBlocks
 from .syntax import NAMESPACE, BooleanTransformer
 
 CAPABILITY = 90

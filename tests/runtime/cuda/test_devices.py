@@ -112,7 +112,7 @@ def test_bad_devices_are_refused_and_all_goes_on(call, error, message):
 
 @pytest.mark.interpreter
 def test_the_interpreter_has_no_blas():
-    with pytest.raises(RuntimeError, match="interpreter has no cublas"):
+    with pytest.raises(RuntimeError, match="simulated devices have no cublas"):
         tt.cuda.current_blas_handle()
 
 

@@ -76,9 +76,9 @@ def test_an_empty_storage_has_no_name(opened):
     assert storage.nbytes() == 0 and storage.device.type == "cuda"
 
 
-def test_the_devices_of_the_interpreter_belong_to_one_process():
+def test_simulated_devices_belong_to_one_process():
     if type(driver()).__name__ != "InterpreterDriver":
         pytest.skip("a GPU exports its memory")
-    with pytest.raises(RuntimeError, match="the interpreter's devices belong to one process"):
+    with pytest.raises(RuntimeError, match="simulated devices belong to one process"):
         sharing.export_storage(tt.ones(4, device="cuda").untyped_storage())
     assert sharing.leases() == []

@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from triten.runtime.cuda.driver import DeviceProperties, Driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
-from triten.runtime.cuda.interpreter.memory import DeviceMemory
 from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
 from triten.runtime.cuda.memory.inspection import nested_stats, snapshot_segments
 from triten.runtime.cuda.memory.options import AllocatorOptions
+from triten.runtime.cuda.simulated.memory import DeviceMemory
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 

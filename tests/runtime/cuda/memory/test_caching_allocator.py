@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
-from triten.runtime.cuda.interpreter.memory import DeviceMemory
 from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from triten.runtime.cuda.memory.inspection import device_stats, nested_stats, reset_peaks
+from triten.runtime.cuda.simulated.memory import DeviceMemory
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 from triten.tests.shared.threads import join

@@ -153,7 +153,7 @@ def test_without_a_gpu_the_error_says_what_to_do():
 @pytest.mark.parametrize("value", ["interpreter", "1"])
 def test_an_unknown_choice_is_refused(value):
     done = run("from triten.runtime.cuda.driver import driver; driver()", TRITEN_CUDA=value)
-    assert f"TRITEN_CUDA: expected 'interpret', 'cupy' or nothing, got '{value}'" in done.stderr
+    assert f"TRITEN_CUDA: expected 'interpret', 'emulate', 'cupy' or nothing, got '{value}'" in done.stderr
 
 
 def test_the_interpreter_is_switched_on_before_triton_is_imported():

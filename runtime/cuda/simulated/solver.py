@@ -1,6 +1,6 @@
-"""The interpreter's library of linear algebra: the host's LAPACK over simulated device memory.
+"""The library of linear algebra of simulated devices: the host's LAPACK over their memory.
 
-As Triton's interpreter stands for the compiler, LAPACK stands for cuSOLVER: the same routines, enqueued on the same
+LAPACK stands for cuSOLVER: the same routines, enqueued on the same
 streams, over memory that is checked against live allocations when they run.
 """
 
@@ -16,13 +16,13 @@ from ... import lapack
 from ..solver import Operand
 
 if TYPE_CHECKING:
-    from .driver import InterpreterDriver
+    from .driver import SimulatedDriver
 
 
-class InterpreterSolver:
+class SimulatedSolver:
     """Each routine of `lapack` on a stream of a simulated device."""
 
-    def __init__(self, driver: InterpreterDriver) -> None:
+    def __init__(self, driver: SimulatedDriver) -> None:
         self._driver = driver
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -34,6 +34,9 @@ class InterpreterSolver:
             def work() -> None:
                 with np.errstate(all="ignore"):
                     routine(*[self._array(name, value) for value in operands])
+                for value in operands:
+                    if isinstance(value, Operand) and value.nbytes:
+                        driver.note_written(value.address, value.nbytes)
 
             stream = driver.current_stream(driver.current_device())
             driver.stream(stream).enqueue(work, "library", name)

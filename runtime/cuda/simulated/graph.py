@@ -130,8 +130,8 @@ def run_order(nodes: Sequence[Node]) -> list[Node]:
     return order
 
 
-class InterpreterCapture(StreamCapture):
-    """Capture and graphs of the interpreter's driver."""
+class SimulatedCapture(StreamCapture):
+    """Capture and graphs of simulated devices."""
 
     launches: int
     _lock: threading.RLock

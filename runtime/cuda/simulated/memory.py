@@ -156,6 +156,9 @@ class DeviceMemory:
         self.reserved += nbytes
         return int(address)
 
+    def note_written(self, address: int, nbytes: int) -> None:
+        """Something other than a kernel wrote there; a memory that keeps account of it overrides this."""
+
     def owns(self, address: int) -> bool:
         """Whether an address lies in a segment."""
         return any(start <= address < start + nbytes for start, (_, nbytes) in list(self._buffers.items()))
