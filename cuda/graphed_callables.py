@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dispatch.autograd.function import Function
 from ..dispatch.autograd.gradients import grad
-from ..dispatch.generated.functions import empty_like
+from ..dispatch.generated.functions import empty_like, zeros_like
 from ..dispatch.layers.autocast.state import is_autocast_cache_enabled, is_autocast_enabled
 from ..dispatch.layers.pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 from ..dispatch.tensor import Tensor
@@ -142,9 +142,9 @@ def gradients(
     return tuple(next(found) if i.requires_grad else None for i in inputs)
 
 
-def grads_like(outputs: Sequence[Any]) -> tuple[Any, ...]:
+def grads_like(outputs: Sequence[Any], make: Callable[[Any], Any] = empty_like) -> tuple[Any, ...]:
     """Memory for the gradient of each output that requires one."""
-    return tuple(empty_like(o) if isinstance(o, Tensor) and o.requires_grad else None for o in outputs)
+    return tuple(make(o) if isinstance(o, Tensor) and o.requires_grad else None for o in outputs)
 
 
 def warm_up(
@@ -157,7 +157,7 @@ def warm_up(
         for function, args, surface in zip(functions, samples, surfaces, strict=True):
             for _ in range(times):
                 outputs = tree_leaves(function(*args))
-                gradients(outputs, surface, grads_like(outputs), allow_unused)
+                gradients(outputs, surface, grads_like(outputs, zeros_like), allow_unused)
     cuda.synchronize()
 
 

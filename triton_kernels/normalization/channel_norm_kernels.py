@@ -17,16 +17,23 @@ from .row_norm_kernels import not_negative
 
 @triton.jit
 def moments(a, a_squares, a_count, b, b_squares, b_count):
-    """Mean, sum of squared deviations and count (Chan, Golub, LeVeque, 1979)."""
+    """Mean, sum of squared deviations and count (Chan, Golub, LeVeque, 1979).
+
+    The part with more elements comes first, so that the result is the same to the bit either way round: two threads
+    that exchange their parts both store it.
+    """
+    swapped = (b_count > a_count) | ((b_count == a_count) & (b > a))
+    base, other = tl.where(swapped, b, a), tl.where(swapped, a, b)
+    most, least = tl.maximum(a_count, b_count), tl.minimum(a_count, b_count)
     count = a_count + b_count
-    share = divide(b_count, tl.where(count == 0, 1.0, count).to(a.dtype))
-    gap = b - a
-    mean = a + gap * share
-    squares = a_squares + b_squares + gap * gap * (a_count * share)
+    share = divide(least, tl.where(count == 0, 1.0, count).to(a.dtype))
+    gap = other - base
+    mean = base + gap * share
+    squares = a_squares + b_squares + gap * gap * (most * share)
     # An infinite mean stays one, and lanes that saw nothing change nothing.
     mean = tl.where(gap - gap == 0, mean, a + b)
-    mean = tl.where(b_count == 0, a, tl.where(a_count == 0, b, mean))
-    squares = tl.where(b_count == 0, a_squares, tl.where(a_count == 0, b_squares, squares))
+    mean = tl.where(least == 0, base, mean)
+    squares = tl.where(least == 0, tl.where(swapped, b_squares, a_squares), squares)
     return mean, squares, count
 
 

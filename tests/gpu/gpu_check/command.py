@@ -55,6 +55,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--interpret", action="store_true", help="in Triton's interpreter, at small sizes: a rehearsal"
     )
+    parser.add_argument(
+        "--emulate",
+        action="store_true",
+        help="compiled kernels executed on the CPU, at small sizes: a rehearsal too",
+    )
     parser.add_argument("--list", action="store_true", help="print the names of checks and cases, run none")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--card-sizes", action="store_true", help=argparse.SUPPRESS)
@@ -120,12 +125,14 @@ def run(
     if given.interpret:
         os.environ["TRITEN_CUDA"], os.environ["TRITON_INTERPRET"] = "interpret", "1"
     seed = kept["seed"] if kept else given.seed if given.seed is not None else secrets.randbits(31)
-    interpreted = os.environ.get("TRITEN_CUDA") == "interpret"
-    if not interpreted:
+    if given.emulate:
+        os.environ["TRITEN_CUDA"] = "emulate"
+    simulated = os.environ.get("TRITEN_CUDA") in ("interpret", "emulate")
+    if os.environ.get("TRITEN_CUDA") != "interpret":
         os.environ.pop("TRITON_INTERPRET", None)  # left over from tests, it would interpret kernels on a card
-    options = ["--seed", str(seed), *([] if interpreted else ["--card-sizes"])]
+    options = ["--seed", str(seed), *([] if simulated else ["--card-sizes"])]
     options += ["--plant", given.plant] if given.plant else []
-    workers = given.workers or (1 if interpreted else min(MOST_WORKERS, len(os.sched_getaffinity(0))))
+    workers = given.workers or (1 if given.interpret else min(MOST_WORKERS, len(os.sched_getaffinity(0))))
     try:
         first = Worker(options)
     except WorkerDied as error:
@@ -140,7 +147,7 @@ def run(
         (
             key
             for key in ("device", "versions", "sizes")
-            if kept.get(key) != (about | sizes(interpreted)).get(key)
+            if kept.get(key) != (about | sizes(simulated)).get(key)
         ),
         None,
     )
@@ -152,7 +159,7 @@ def run(
     path = given.output or given.resume or result_path(about["device"])
     print(f"{about['device']}, {workers} workers, seed {seed}, {len(checks)} checks, {len(cases)} cases -> {path}",
           flush=True)  # fmt: skip
-    results = Results(path, about | sizes(interpreted) | {"seed": seed, "shard": given.shard}, kept)
+    results = Results(path, about | sizes(simulated) | {"seed": seed, "shard": given.shard}, kept)
     shards = Shards(options, workers, given.task_seconds, started + given.seconds if given.seconds else None)
     shards.adopt(first)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -176,9 +183,9 @@ def run(
     return 1 if results.failed or shards.failure else 0
 
 
-def sizes(interpreted: bool) -> dict[str, str]:
+def sizes(simulated: bool) -> dict[str, str]:
     """Which sizes the samples had."""
-    return {"sizes": "small" if interpreted else "card"}
+    return {"sizes": "small" if simulated else "card"}
 
 
 def run_stages(

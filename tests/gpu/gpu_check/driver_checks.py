@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import triten as tt
-from triten.runtime.cuda.driver import wants_interpreter
+from triten.runtime.cuda.driver import is_simulated
 
 from .device_memory import DeviceMemory, compiled, probes
 from .first_checks import NeedsACard, NotBuilt, agree, check, driver_function, fresh_numbers, require
@@ -24,7 +24,7 @@ def numbers(count: int = COUNT) -> np.ndarray[Any, Any]:
 def keep_busy(memory: DeviceMemory, stream: int) -> None:
     """Give a stream work that takes some milliseconds on a card."""
     kernel = compiled(probes.spin, {"out": "*fp32", "steps": "i32"}, {})
-    kernel.launch((1, 1, 1), stream, memory.put(np.ones(1, np.float32)), 5 if wants_interpreter() else LONG)
+    kernel.launch((1, 1, 1), stream, memory.put(np.ones(1, np.float32)), 5 if is_simulated() else LONG)
 
 
 @check("driver: copies between host and device, and on it")
@@ -83,7 +83,7 @@ def query() -> None:
         memory.cuda.synchronize_stream(stream)
         require(memory.cuda.query_stream(stream), "a stream is not done after waiting for it")
         memory.cuda.destroy_event(event)
-        if not wants_interpreter():
+        if not is_simulated():
             require(all(busy), f"long work on a stream was not seen: stream and event busy: {busy}")
 
 
@@ -115,7 +115,7 @@ def elapsed() -> str:
         memory.cuda.synchronize_event(end)
         milliseconds = memory.cuda.elapsed(start, end)
         require(milliseconds >= 0, f"{milliseconds} ms")
-        require(wants_interpreter() or milliseconds > 0.5, f"{LONG} dependent steps took {milliseconds} ms")
+        require(is_simulated() or milliseconds > 0.5, f"{LONG} dependent steps took {milliseconds} ms")
         return f"{milliseconds:.3f} ms for {LONG} dependent steps"
 
 
@@ -214,8 +214,8 @@ def priorities() -> str:
 @check("driver: library handles")
 def library_handles() -> str:
     handle = driver_function("library_handle")
-    if wants_interpreter():
-        raise NeedsACard("library calls go to the host under the interpreter")
+    if is_simulated():
+        raise NeedsACard("library calls go to the host on simulated devices")
     try:
         return f"cuBLAS {handle('cublas')}"
     except (ImportError, RuntimeError) as error:

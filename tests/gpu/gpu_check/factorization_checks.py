@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import triten as tt
-from triten.runtime.cuda.driver import wants_interpreter
+from triten.runtime.cuda.driver import is_simulated
 
 from .first_checks import check, require
 
@@ -19,7 +19,7 @@ DTYPES = ("float32", "complex128", "float64", "complex64")
 def matrices(square: bool = False) -> Iterator[tuple[str, Any]]:
     """Random matrices on the device, and what to call them; every other one is transposed in memory."""
     rng = np.random.default_rng(7)
-    for dtype in DTYPES[:2] if wants_interpreter() else DTYPES:
+    for dtype in DTYPES[:2] if is_simulated() else DTYPES:
         for number, shape in enumerate(SHAPES):
             if square and shape[-1] != shape[-2]:
                 continue

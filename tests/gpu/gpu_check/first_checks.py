@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from triten.runtime.cuda.driver import wants_interpreter
+from triten.runtime.cuda.driver import is_simulated
 
 from .forms import FAILED, NOT_BUILT, PASSED, is_fatal
 
@@ -37,8 +37,8 @@ def check(name: str, *, on_a_card: bool = False) -> Callable[[Check], Check]:
 
     def register(function: Check) -> Check:
         def run() -> str | None:
-            if on_a_card and wants_interpreter():
-                raise NeedsACard("it is about the driver API, which the interpreter does not call")
+            if on_a_card and is_simulated():
+                raise NeedsACard("it is about the driver API, which simulated devices do not call")
             return function()
 
         _checks[name] = run

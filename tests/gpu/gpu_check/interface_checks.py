@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import triten as tt
-from triten.runtime.cuda.driver import wants_interpreter
+from triten.runtime.cuda.driver import is_simulated
 
 from .device_memory import probes
 from .first_checks import NotBuilt, agree, check, fresh_numbers, public, require
@@ -90,7 +90,7 @@ def memory_fraction() -> str:
 
 @check("cuda: CuPy's arrays from the same pool")
 def cupy_allocator() -> str:
-    if wants_interpreter():
+    if is_simulated():
         from .first_checks import NeedsACard
 
         raise NeedsACard("CuPy has no memory without one")

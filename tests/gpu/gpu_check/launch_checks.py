@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import triten as tt
-from triten.runtime.cuda.driver import wants_interpreter
+from triten.runtime.cuda.driver import is_simulated
 
 from .device_memory import DeviceMemory, compiled, probes
 from .first_checks import NeedsACard, NotBuilt, agree, check, fresh_numbers, require
@@ -291,7 +291,7 @@ def cubins_load() -> str:
 
 def cost_of(call: Any) -> float:
     """Host microseconds of a call: the median over rounds, the device idle at the beginning of each."""
-    rounds, repetitions = (2, 3) if wants_interpreter() else (15, 200)
+    rounds, repetitions = (2, 3) if is_simulated() else (15, 200)
     times = []
     for _ in range(rounds):
         tt.cuda.synchronize()
@@ -317,7 +317,7 @@ def cost_of_a_launch() -> str:
 
         call()
         told = f"{cost_of(call):.2f} us of host time for 9 arguments by triten's driver"
-        if not wants_interpreter():
+        if not is_simulated():
             raw = Raw(probes.nine_arguments, signature, {"BLOCK": BLOCK})
 
             def bare() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import triten as tt
-from triten.runtime.cuda.driver import wants_interpreter
+from triten.runtime.cuda.driver import is_simulated
 
 from .first_checks import NeedsACard, check, fresh_numbers, require
 
@@ -40,7 +40,7 @@ def scaled_products() -> str:
     rng, checked = fresh_numbers(), 0
     sizes = (
         [(48, 64, 32), (17, 160, 48)]
-        if wants_interpreter()
+        if is_simulated()
         else [(1024, 4096, 512), (333, 1136, 272), (8, 4096, 4096)]
     )
     for element in (tt.float8_e4m3fn, tt.float8_e5m2):

@@ -56,11 +56,11 @@ def describe_device() -> dict[str, Any]:
     """The device and the versions that results belong to."""
     import triten as tt
     from triten.perf.result_file import installed_versions, source_version
-    from triten.runtime.cuda.driver import wants_interpreter
+    from triten.runtime.cuda.driver import is_simulated
 
     properties = tt.cuda.get_device_properties(0)
     versions = installed_versions() | {"triten": source_version(), "python": sys.version.split()[0]}
-    if not wants_interpreter():
+    if not is_simulated():
         from cupy.cuda import runtime
 
         versions["cuda"] = str(runtime.runtimeGetVersion())
@@ -71,7 +71,7 @@ def describe_device() -> dict[str, Any]:
         "memory": properties.total_memory,
         "multiprocessors": properties.multi_processor_count,
         "devices": tt.cuda.device_count(),
-        "interpreted": wants_interpreter(),
+        "interpreted": is_simulated(),
         "versions": versions,
     }
 

@@ -1,0 +1,80 @@
+"""The CUDA driver whose kernels are compiled as for a GPU and executed on the CPU, on simulated devices.
+
+It is for tests: what it runs is what a GPU would be given, and it looks at what hardware hides. Memory that a kernel
+reads before anything was written there is a fault too, unless ``TRITEN_EMULATE_UNINITIALISED=1`` allows it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ...data_ptr import DataPtr
+from ...device import device as Device
+from ..device_properties import DeviceProperties
+from ..driver import CompiledKernel, current_driver
+from ..memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
+from ..simulated.driver import DEVICE_COUNT, SimulatedDriver
+from ..triton.compile import compile_kernel
+from ..triton.real_triton import real
+from .global_memory import EmulatedMemory
+from .kernel import EmulatedKernel, arguments_of
+from .ptx import Module
+
+PROPERTIES = DeviceProperties(
+    name="PTX emulator",
+    major=8,
+    minor=0,
+    total_memory=4 * 2**30,
+    multi_processor_count=4,
+    warp_size=32,
+    max_shared_memory=166_912,
+    shared_memory_per_multiprocessor=167_936,
+    regs_per_multiprocessor=65_536,
+    max_threads_per_multi_processor=2048,
+    L2_cache_size=40 * 2**20,
+)
+"""An sm_80 device with few multiprocessors, so that persistent kernels stay small."""
+
+
+class EmulatorDriver(SimulatedDriver):
+    """Simulated sm_80 devices that execute PTX."""
+
+    def __init__(self, device_count: int = DEVICE_COUNT) -> None:
+        super().__init__(PROPERTIES, device_count)
+        self.strict = os.environ.get("TRITEN_EMULATE_UNINITIALISED") != "1"
+        self._scratch: CachingAllocator | None = None
+
+    def new_memory(self, total: int) -> EmulatedMemory:
+        return EmulatedMemory(total)
+
+    def scratch(self, nbytes: int, stream: int) -> DataPtr:
+        """Memory for one launch on the current device."""
+        if self._scratch is None:
+            self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
+        return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
+
+    def load_variables(self, module: Module) -> dict[str, int]:
+        """Put a module's variables into the current device's memory; their addresses."""
+        memory, places = self.memory(self.current_device()), {}
+        for name, variable in module.variables.items():
+            address = memory.malloc(max(len(variable.data), 1))
+            memory.blocks.add(address, len(variable.data))
+            ctypes.memmove(address, variable.data, len(variable.data))
+            memory.note_written(address, len(variable.data))
+            places[name] = address
+        return places
+
+    def _compile(
+        self,
+        kernel: Any,
+        signature: Mapping[str, str],
+        constexprs: Mapping[str, object],
+        divisible: frozenset[str],
+        options: Mapping[str, object],
+    ) -> CompiledKernel:
+        properties = self.properties(self.current_device())
+        binary = compile_kernel(kernel, signature, constexprs, divisible, properties.capability, options)
+        return EmulatedKernel(self, binary, arguments_of(real(kernel), signature), divisible, properties)

@@ -1,0 +1,162 @@
+"""A compiled kernel on an emulated device: loaded with the checks of a driver, launched with arguments in bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import ml_dtypes
+import numpy as np
+
+from ..device_properties import DeviceProperties
+from ..driver import CompiledKernel, Grid, check_grid
+from ..occupancy import WARP_SIZE
+from ..simulated.driver import check_divisible
+from ..simulated.memory import LiveBlocks
+from ..tensor_map import DescribedTensor
+from ..triton.compile import KernelBinary, ParameterLayout
+from .global_memory import EmulatedMemory
+from .machine import Launch, Program
+from .ptx import Module, parse
+
+if TYPE_CHECKING:
+    from .driver import EmulatorDriver
+
+REGISTERS = 65_536
+"""Of a multiprocessor; a block must fit into one."""
+
+
+class EmulatedKernel(CompiledKernel):
+    """A kernel's PTX, ready for launches on one device.
+
+    Raises, when it is made, RuntimeError if it asks for more than the device has, or takes its parameters otherwise
+    than a launch packs them; when it is launched, TypeError for values that do not fit the signature, and RuntimeError
+    for a grid beyond CUDA's limits. What it does wrong is raised as `EmulationError` by whatever waits for it.
+    """
+
+    __slots__ = ("_binary", "_divisible", "_driver", "_layout", "_names", "_program")
+
+    def __init__(
+        self,
+        driver: EmulatorDriver,
+        binary: KernelBinary,
+        names: Sequence[str],
+        divisible: frozenset[str],
+        properties: DeviceProperties,
+    ) -> None:
+        self.name = binary.name
+        self._driver, self._binary, self._names, self._divisible = driver, binary, list(names), divisible
+        self._layout = ParameterLayout(binary.parameter_types)
+        module = parse(binary.asm["ptx"])
+        self._check_resources(module, properties)
+        self._program = Program(module, binary.name, driver.load_variables(module))
+        self._check_layout()
+
+    def _check_resources(self, module: Module, properties: DeviceProperties) -> None:
+        binary = self._binary
+        threads = WARP_SIZE * binary.num_warps
+        shared = binary.shared + module.shared_size
+        if shared > properties.max_shared_memory:
+            raise RuntimeError(
+                f"kernel '{self.name}' needs {shared} bytes of shared memory, {properties.name} has "
+                f"{properties.max_shared_memory}: take smaller blocks or fewer stages"
+            )
+        registers = registers_of(binary.cubin, binary.name)
+        rounded = registers + -registers % 8
+        if rounded * threads > REGISTERS:
+            raise RuntimeError(
+                f"kernel '{self.name}' wants {threads} threads in a block, its {registers} registers allow "
+                f"{REGISTERS // rounded // WARP_SIZE * WARP_SIZE}: take fewer warps"
+            )
+        kernel = module.kernel(binary.name)
+        if kernel.threads and kernel.threads != threads:
+            raise RuntimeError(
+                f"kernel '{self.name}' was compiled for {kernel.threads} threads in a block, not for {threads}"
+            )
+
+    def _check_layout(self) -> None:
+        parameters = self._program.kernel.function.parameters
+        packed = self._layout.offsets
+        taken = tuple(parameter.offset for parameter in parameters)
+        # The compiler leaves out the scratch pointers where a kernel uses none.
+        if taken != packed[: len(taken)] or len(taken) not in (len(packed), len(packed) - 2):
+            raise RuntimeError(
+                f"kernel '{self.name}' takes its parameters at {taken} bytes, a launch packs them at {packed}"
+            )
+
+    def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
+        check_grid(self.name, grid)
+        if 0 in grid:
+            return
+        types = self._binary.parameter_types
+        if len(values) != len(types):
+            raise TypeError(
+                f"kernel '{self.name}': expected {len(types)} arguments {self._names}, got {len(values)}"
+            )
+        for name, value in zip(self._names, values, strict=True):
+            if name in self._divisible:
+                check_divisible(self.name, name, int(value))
+        given: list[int | float] = list(values)
+        for i in self._layout.bfloat16:
+            given[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
+        scratch = None
+        if self._binary.global_scratch_size:
+            programs = grid[0] * grid[1] * grid[2] * self._binary.num_ctas
+            scratch = self._driver.scratch(programs * self._binary.global_scratch_size, stream)
+        try:
+            packed = self._layout.struct.pack(*given, 0 if scratch is None else scratch.address, 0)
+        except (struct.error, OverflowError, TypeError) as error:
+            raise TypeError(
+                f"kernel '{self.name}': arguments {values} do not fit {types}: {error}"
+            ) from error
+        self._driver.launch_kernel(
+            self.name, grid, stream, partial(self._run, grid, packed, self._driver.current_device(), scratch)
+        )
+
+    def _run(self, grid: Grid, packed: bytes, device: int, scratch: object, blocks: LiveBlocks) -> None:
+        """Execute the kernel; `scratch` lives until then."""
+        del scratch, blocks
+        driver, binary = self._driver, self._binary
+        memory = cast(EmulatedMemory, driver.memory(device))
+        launch = Launch(
+            self._program,
+            (grid[0], grid[1], grid[2]),
+            WARP_SIZE * binary.num_warps,
+            binary.shared,
+            packed,
+            memory,
+            driver.host_memory,
+            driver.strict,
+        )
+        launch.run()
+
+    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
+        raise RuntimeError(f"kernel '{self.name}': tensor descriptors are not emulated")
+
+
+def registers_of(cubin: bytes, name: str) -> int:
+    """The registers of a thread of a kernel, which the compiler notes in its section of the ELF file.
+
+    Source: the layout of ``.text.NAME`` as `cuobjdump -elf` shows it: the upper byte of ``sh_info``.
+
+    Raises:
+        ValueError: if the file has no such section.
+    """
+    start, size, count, names_at = (
+        struct.unpack_from("<Q", cubin, 40)[0],
+        *struct.unpack_from("<HHH", cubin, 58),
+    )
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + i * size) for i in range(count)]
+    names = headers[names_at][4]
+    for header in headers:
+        begin = names + header[0]
+        if cubin[begin : cubin.index(b"\0", begin)] == b".text." + name.encode():
+            return int(header[7] >> 24)
+    raise ValueError(f"the code of kernel '{name}' is not in the cubin")
+
+
+def arguments_of(kernel: Any, signature: Mapping[str, str]) -> list[str]:
+    """The names of the parameters that are passed at launch, in order."""
+    return [name for name in kernel.arg_names if name in signature]

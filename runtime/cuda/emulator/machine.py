@@ -1,0 +1,762 @@
+"""Runs a kernel's blocks: many at a time, a lane of the arrays for each thread.
+
+Threads that stand at the same instruction go together. Of those that do not, the ones at the lowest instruction go
+first, so that the sides of a branch meet again where they join. A thread that comes to a barrier waits until all of
+its block have come that have not ended; where some never do, that is a fault.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import warp
+from .arithmetic import u4, u8
+from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
+from .global_memory import EmulatedMemory, GlobalAccess
+from .ptx import Instruction, Module, SourceLine
+from .shared_memory import SharedMemory
+from .translate import BasicBlock, Translation
+
+if TYPE_CHECKING:
+    from ..simulated.memory import HostMemory
+
+Array = np.ndarray[Any, Any]
+Mask = Array | None
+
+TOGETHER = 16_384
+"""About how many threads run at a time: enough to make a NumPy call worth its while, few enough for the cache."""
+WARP = 32
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_POISON = {
+    1: np.bool_(True),
+    8: np.uint8(0xCB),
+    16: np.uint16(0xCBCB),
+    32: u4(0xCBCBCBCB),
+    64: u8(0xCBCBCBCBCBCBCBCB),
+}
+
+
+class Frame:
+    """A call of a function: the parameters that it passes, the carry flag, and memory of each thread's own."""
+
+    __slots__ = ("carry", "local", "parameters", "translation")
+
+    def __init__(self, translation: Translation) -> None:
+        self.translation = translation
+        self.carry: Any = np.bool_(False)
+        self.parameters: dict[tuple[str, int], Any] = {}
+        self.local: Array | None = None
+
+
+class Program:
+    """A kernel of a module, ready for launches.
+
+    Args:
+        module: the PTX text, taken apart.
+        name: of the kernel.
+        addresses: where the module's variables lie in global memory.
+        files: the names of the source files for messages, by number.
+    """
+
+    def __init__(self, module: Module, name: str, addresses: dict[str, int]) -> None:
+        self.module = module
+        self.name = name
+        self._addresses = addresses
+        self._translations: dict[str, Translation] = {}
+        self.kernel = self.translation(name)
+        self.piece = self._least("global")
+        self.shared_piece = self._least("shared")
+
+    def translation(self, name: str) -> Translation:
+        """A function of the module, translated."""
+        found = self._translations.get(name)
+        if found is None:
+            found = self._translations[name] = Translation(
+                self.module, self.module.functions[name], self._addresses
+            )
+        return found
+
+    def _least(self, space: str) -> int:
+        """The least bytes that an access to a space has, 4 at most."""
+        least = 4
+        for function in self.module.functions.values():
+            for each in function.instructions:
+                if each.opcode in ("ld", "st", "atom", "red") and any(
+                    m.split("::")[0] == space for m in each.modifiers
+                ):
+                    least = min(least, int(each.modifiers[-1].lstrip("bsuf").removesuffix("x2")) // 8)
+        return least
+
+    def where(self, instruction: Instruction) -> str:
+        """The place of an instruction, for a message."""
+        text = f"PTX line {instruction.line} ({instruction.name})"
+        source = instruction.source
+        while source is not None and source.line:
+            text += f", {self._source(source)}"
+            source = source.caller
+        return text
+
+    def _source(self, source: SourceLine) -> str:
+        path = self.module.files.get(source.file, "?")
+        return f"{path.rpartition('/')[2]}:{source.line}"
+
+
+@dataclasses.dataclass
+class Launch:
+    """One launch of a program.
+
+    Args:
+        program: the kernel.
+        grid: blocks in each direction.
+        threads: of a block.
+        shared: bytes of dynamic shared memory of a block.
+        parameters: as the driver copies them into the constant bank.
+        memory, host: of the device, and what is page-locked of the host's.
+        strict: whether global memory that was never written must not be read.
+    """
+
+    program: Program
+    grid: tuple[int, int, int]
+    threads: int
+    shared: int
+    parameters: bytes
+    memory: EmulatedMemory
+    host: HostMemory
+    strict: bool = True
+
+    def run(self) -> None:
+        """Run all blocks. Raises EmulationError for what no kernel may do."""
+        gx, gy, gz = self.grid
+        count = gx * gy * gz
+        access = GlobalAccess(self.memory, self.host, count, self.program.piece, self.strict)
+        together = max(1, TOGETHER // self.threads)
+        with np.errstate(all="ignore"):
+            for first in range(0, count, together):
+                blocks = Blocks(self, access, first, min(count, first + together))
+                try:
+                    blocks.run()
+                except Fault as fault:
+                    raise self._reported(fault, blocks) from None
+        try:
+            access.finish()
+        except Fault as fault:
+            raise EmulationError(
+                f"CUDA error: {fault.what}: kernel '{self.program.name}'", fault.code
+            ) from None
+
+    def _reported(self, fault: Fault, blocks: Blocks) -> EmulationError:
+        where = f"kernel '{self.program.name}'"
+        found = blocks.at(fault)
+        if found is not None:
+            where += f", {self.program.where(found)}"
+        if fault.thread >= 0:
+            where += f", {blocks.thread_name(fault.thread)}"
+        return EmulationError(f"CUDA error: {fault.what}: {where}", fault.code)
+
+
+class Blocks:
+    """Some blocks of a launch, run together: the state that the translated instructions work on."""
+
+    def __init__(self, launch: Launch, access: GlobalAccess, first: int, last: int) -> None:
+        self.launch, self.access = launch, access
+        self.threads = launch.threads
+        self.count = last - first
+        self.n = self.count * launch.threads
+        number = np.arange(self.n)
+        self.all: Array = number
+        self.block: Array = number // launch.threads
+        """The place of each thread's block among those that run together."""
+        self.blocks: Array = self.block + first
+        """The number of each thread's block in the grid."""
+        self.thread: Array = (number % launch.threads).astype(u4)
+        program = launch.program
+        size = program.module.shared_size + launch.shared
+        self.shared = SharedMemory(size, self.count, launch.threads, program.shared_piece)
+        self.live: Array = np.ones(self.n, np.bool_)
+        self._specials: dict[str, Any] = {}
+        self._instruction: Instruction | None = None
+        self._clock = itertools.count(1)
+
+    # Control
+
+    def run(self) -> None:
+        """Run the kernel to its end."""
+        translation = self.launch.program.kernel
+        self._run(translation, Frame(translation), None)
+
+    def _run(self, translation: Translation, frame: Frame, mask: Mask) -> None:
+        """Run a function for the threads of a mask."""
+        registers: list[Any] = [_POISON[width] for width in translation.widths]
+        blocks, stop = translation.blocks, len(translation.blocks)
+        waiting: dict[int, Mask] = {0: mask}
+        parked: dict[int, Array] = {}
+        while waiting:
+            at = min(waiting)
+            active = waiting.pop(at)
+            if at >= stop:
+                continue
+            block = blocks[at]
+            translation.run_block(block, self, registers, active, frame)
+            end = block.end
+            if end.kind == "next":
+                self._join(waiting, block.next, active)
+            elif end.kind == "bra":
+                taken, others = self._split(end, registers, active)
+                if taken is not False:
+                    self._join(waiting, end.target, taken)
+                if others is not False:
+                    self._join(waiting, block.next, others)
+            elif end.kind == "ret":
+                taken, others = self._split(end, registers, active)
+                if translation.function.is_kernel and taken is not False:
+                    self.live = self.live & ~taken if taken is not None else np.zeros(self.n, np.bool_)
+                    self._release(parked, waiting, blocks)
+                if others is not False:
+                    self._join(waiting, block.next, others)
+            else:
+                self._arrive(block, registers, active, parked, waiting, blocks)
+        for place, mask_ in parked.items():
+            self._instruction = blocks[place].end.instruction
+            thread = int(np.flatnonzero(mask_)[0])
+            here = int((mask_ & (self.block == self.block[thread])).sum())
+            raise Fault(
+                f"{DIVERGENT}: {here} of {self.threads} threads of a block wait at a barrier to which the others never "
+                "come",
+                thread,
+            )
+
+    def _join(self, waiting: dict[int, Mask], at: int, mask: Mask) -> None:
+        if at in waiting:
+            there = waiting[at]
+            assert there is not None and mask is not None
+            mask = there | mask
+            if mask.all():
+                mask = None
+        waiting[at] = mask
+
+    def _split(self, end: Any, registers: list[Any], active: Mask) -> tuple[Any, Any]:
+        """The masks of who takes a branch and who does not; False for nobody, None for all threads."""
+        if end.guard < 0:
+            return active, False
+        predicate = registers[end.guard]
+        if end.negated:
+            predicate = ~predicate
+        if np.ndim(predicate) == 0:
+            return (active, False) if predicate else (False, active)
+        taken = predicate if active is None else predicate & active
+        if not taken.any():
+            return False, active
+        others = ~predicate if active is None else ~predicate & active
+        if not others.any():
+            return active, False
+        return taken, others
+
+    def _arrive(
+        self,
+        block: BasicBlock,
+        registers: list[Any],
+        active: Mask,
+        parked: dict[int, Array],
+        waiting: dict[int, Mask],
+        blocks: list[BasicBlock],
+    ) -> None:
+        """Threads come to the barrier of a block and go on behind the instruction when all have come."""
+        end = block.end
+        if end.guard >= 0:
+            taken, others = self._split(end, registers, active)
+            if others is not False:
+                self._join(waiting, block.next, others)
+            if taken is False:
+                return
+            active = taken
+        if active is None and not parked:
+            self.shared.barrier(slice(None))
+            self._join(waiting, block.next, None)
+            return
+        mask = np.ones(self.n, np.bool_) if active is None else active
+        place = block.index
+        parked[place] = parked[place] | mask if place in parked else mask
+        self._release(parked, waiting, blocks)
+
+    def _release(self, parked: dict[int, Array], waiting: dict[int, Mask], blocks: list[BasicBlock]) -> None:
+        """Let go on whoever waits at a barrier to which all of a block have come."""
+        for place, mask in list(parked.items()):
+            come = np.bincount(self.block[mask], minlength=self.count)
+            expected = np.bincount(self.block[self.live], minlength=self.count)
+            ready = (come > 0) & (come >= expected)
+            if not ready.any():
+                continue
+            self.shared.barrier(ready)
+            going = mask & ready[self.block]
+            rest = mask & ~going
+            if rest.any():
+                parked[place] = rest
+            else:
+                del parked[place]
+            self._join(waiting, blocks[place].next, None if going.all() else going)
+
+    def guarded(self, mask: Mask, predicate: Any) -> Any:
+        """The threads of a mask for which a predicate holds."""
+        if np.ndim(predicate) == 0:
+            predicate = np.full(self.n, bool(predicate))
+        return predicate if mask is None else mask & predicate
+
+    def call(
+        self, name: str, frame: Frame, results: tuple[str, ...], arguments: tuple[str, ...], mask: Mask
+    ) -> None:
+        """Call a function of the module."""
+        translation = self.launch.program.translation(name)
+        inner = Frame(translation)
+        for given, parameter in zip(arguments, translation.function.parameters, strict=True):
+            for (own, offset), value in list(frame.parameters.items()):
+                if own == given:
+                    inner.parameters[parameter.name, offset] = value
+        if mask is None or mask.any():
+            self._run(translation, inner, mask)
+        for taken, parameter in zip(results, translation.function.results, strict=True):
+            for (own, offset), value in inner.parameters.items():
+                if own == parameter.name:
+                    frame.parameters[taken, offset] = value
+
+    def at(self, fault: Fault) -> Instruction | None:
+        """The instruction at which a fault was raised."""
+        found = self._instruction
+        trace = fault.__traceback__
+        sources: dict[str, list[Instruction | None]] = {}
+        for translation in self.launch.program._translations.values():
+            sources |= translation.sources
+        while trace is not None:
+            lines = sources.get(trace.tb_frame.f_code.co_filename)
+            if lines is not None:
+                found = lines[trace.tb_lineno]
+            trace = trace.tb_next
+        return found
+
+    def thread_name(self, thread: int) -> str:
+        """A thread by its block and its number in it."""
+        gx, gy, _ = self.launch.grid
+        block = int(self.blocks[thread])
+        return f"block ({block % gx}, {block // gx % gy}, {block // gx // gy}), thread {int(self.thread[thread])}"
+
+    # Values
+
+    def full(self, value: Any) -> Array:
+        """A value with an element for each thread."""
+        return value if np.ndim(value) else np.broadcast_to(value, (self.n,))
+
+    def some(self, mask: Mask) -> Array:
+        """The numbers of the threads of a mask."""
+        return self.all if mask is None else np.flatnonzero(mask)
+
+    def special(self, name: str) -> Any:
+        """A special register."""
+        found = self._specials.get(name)
+        if found is None:
+            found = self._special(name)
+            if not name.startswith(("clock", "globaltimer")):
+                self._specials[name] = found
+        return found
+
+    def _special(self, name: str) -> Any:
+        gx, gy, gz = self.launch.grid
+        match name:
+            case "tid.x":
+                return self.thread
+            case "ctaid.x":
+                return (self.blocks % gx).astype(u4)
+            case "ctaid.y":
+                return (self.blocks // gx % gy).astype(u4)
+            case "ctaid.z":
+                return (self.blocks // gx // gy).astype(u4)
+            case "tid.y" | "tid.z" | "cluster_ctarank" | "cluster_ctaid.x":
+                return u4(0)
+            case "ntid.x":
+                return u4(self.threads)
+            case "ntid.y" | "ntid.z" | "cluster_nctarank" | "cluster_nctaid.x":
+                return u4(1)
+            case "nctaid.x" | "nctaid.y" | "nctaid.z":
+                return u4({"x": gx, "y": gy, "z": gz}[name[-1]])
+            case "laneid":
+                return self.thread % u4(WARP)
+            case "warpid":
+                return self.thread // u4(WARP)
+            case "nwarpid":
+                return u4(self.threads // WARP)
+            case "smid":
+                return self.blocks.astype(u4)
+            case "lanemask_lt":
+                return (u4(1) << (self.thread % u4(WARP))) - u4(1)
+            case "lanemask_eq":
+                return u4(1) << (self.thread % u4(WARP))
+            case "dynamic_smem_size":
+                return u4(self.launch.shared)
+            case "clock" | "clock_hi":
+                return u4(next(self._clock))
+            case "clock64" | "globaltimer":
+                return u8(next(self._clock))
+        raise Fault(f"special register %{name} is not emulated")
+
+    def parameter(self, offset: int, dtype: Any) -> Any:
+        """A parameter of the kernel."""
+        return np.frombuffer(self.launch.parameters, dtype, 1, offset)[0]
+
+    def store_parameter(self, frame: Frame, key: tuple[str, int], value: Any, mask: Mask) -> None:
+        """Set a parameter of a call, or a function's result."""
+        if mask is not None and key in frame.parameters:
+            value = np.where(mask, value, frame.parameters[key])
+        frame.parameters[key] = value
+
+    # Memory
+
+    def _gathered(self, rows: Array, count: int, mask: Mask, chosen: Array) -> tuple[Array, ...]:
+        """The columns of some threads' rows, with an element for each thread."""
+        columns = (rows,) if count == 1 else tuple(np.ascontiguousarray(rows.T))
+        if mask is None:
+            return columns
+        spread = []
+        for column in columns:
+            whole = np.zeros(self.n, column.dtype)
+            whole[chosen] = column
+            spread.append(whole)
+        return tuple(spread)
+
+    def _nothing(self, size: int, count: int) -> tuple[Array, ...]:
+        return (np.zeros(self.n, _UNSIGNED[size]),) * count
+
+    def load_global(self, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
+        """``ld.global``."""
+        chosen = self.some(mask)
+        if not chosen.size:
+            return self._nothing(size, count)
+        addresses = self.full(address)
+        if mask is not None:
+            addresses = addresses[chosen]
+        rows = self.access.load(addresses, size, count, chosen, self.blocks[chosen])
+        return self._gathered(rows, count, mask, chosen)
+
+    load_generic = load_global
+
+    def store_global(self, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
+        """``st.global``."""
+        chosen = self.some(mask)
+        if chosen.size:
+            addresses = self.full(address)
+            if mask is not None:
+                addresses = addresses[chosen]
+            self.access.store(
+                addresses, self._rows(values, mask, chosen), size * len(values), chosen, self.blocks[chosen]
+            )
+
+    store_generic = store_global
+
+    def _rows(self, values: tuple[Any, ...], mask: Mask, chosen: Array) -> Array:
+        """The values of some threads, a row for each."""
+        columns = [self.full(value) for value in values]
+        if mask is not None:
+            columns = [column[chosen] for column in columns]
+        return columns[0] if len(columns) == 1 else np.stack(columns, 1)
+
+    def load_shared(self, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
+        """``ld.shared``."""
+        chosen = self.some(mask)
+        if not chosen.size:
+            return self._nothing(size, count)
+        rows = self.shared.load(self.full(address)[chosen], size, count, chosen)
+        return self._gathered(rows, count, mask, chosen)
+
+    def store_shared(self, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
+        """``st.shared``."""
+        chosen = self.some(mask)
+        if chosen.size:
+            self.shared.store(
+                self.full(address)[chosen], self._rows(values, mask, chosen), chosen, size * len(values)
+            )
+
+    def _local(self, frame: Frame, address: Any, nbytes: int, chosen: Array) -> tuple[Array, Array]:
+        have = frame.translation.function.local
+        if frame.local is None:
+            frame.local = np.full((self.n, have), 0xCB, np.uint8)
+        places = self.full(address)[chosen].view(np.int64)
+        bad = (places < 0) | (places + nbytes > have) | (places % nbytes != 0)
+        if bad.any():
+            raise Fault(
+                f"{ILLEGAL}: {nbytes} bytes at {int(places[bad][0]):#x} of local memory, of which a thread has {have}",
+                int(chosen[bad][0]),
+                ILLEGAL_ADDRESS,
+            )
+        return frame.local, places[:, None] + np.arange(nbytes)
+
+    def load_local(self, frame: Frame, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
+        """``ld.local``."""
+        chosen = self.some(mask)
+        if not chosen.size:
+            return self._nothing(size, count)
+        memory, places = self._local(frame, address, size * count, chosen)
+        rows = np.ascontiguousarray(memory[chosen[:, None], places]).view(_UNSIGNED[size])
+        return self._gathered(rows[:, 0] if count == 1 else rows, count, mask, chosen)
+
+    def store_local(self, frame: Frame, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
+        """``st.local``."""
+        chosen = self.some(mask)
+        if chosen.size:
+            memory, places = self._local(frame, address, size * len(values), chosen)
+            rows = np.stack([self.full(value)[chosen] for value in values], 1)
+            memory[chosen[:, None], places] = rows.view(np.uint8)
+
+    def fence(self, mask: Mask) -> None:
+        """``membar``, ``fence``: what a thread did comes before what it does."""
+        self.access.synchronised(self.blocks[self.some(mask)], "release")
+
+    def copy_to_shared(self, target: Any, source: Any, size: int, filled: Any, mask: Mask) -> None:
+        """``cp.async``: the first `filled` bytes are copied, the rest of `size` is zero."""
+        chosen = self.some(mask)
+        if not chosen.size:
+            return
+        targets, sources = self.full(target)[chosen], self.full(source)[chosen]
+        lengths = self.full(filled)[chosen]
+        data = np.zeros((chosen.size, size // 4), u4)
+        for length in np.unique(lengths).tolist():
+            if length == 0:
+                continue
+            if length > size:
+                raise Fault(
+                    f"{ILLEGAL}: cp.async of {length} bytes among {size}", int(chosen[0]), ILLEGAL_ADDRESS
+                )
+            some = lengths == length
+            words = length // 4
+            if length == size:
+                found = self.access.load(sources[some], 4, words, chosen[some], self.blocks[chosen[some]])
+                data[some] = found.reshape(-1, words)
+            else:
+                raw = data[some].view(np.uint8)
+                for i in range(length):
+                    raw[:, i] = self.access.load(
+                        sources[some] + u8(i), 1, 1, chosen[some], self.blocks[chosen[some]]
+                    )
+                data[some] = raw.view(u4)
+        self.shared.begin_copy(targets, data, chosen)
+
+    def commit_copies(self, mask: Mask) -> None:
+        """``cp.async.commit_group``."""
+        self.shared.commit(self.some(mask))
+
+    def wait_for_copies(self, kept: int, mask: Mask, everything: bool = False) -> None:
+        """``cp.async.wait_group``."""
+        active = np.ones(self.n, np.bool_) if mask is None else mask
+        self.shared.wait(kept, active, everything)
+
+    def atomic_global(
+        self, address: Any, operation: str, values: tuple[Any, ...], order: str, mask: Mask
+    ) -> Array:
+        """``atom.global``, one thread after the other in the order of their numbers."""
+        chosen = self.some(mask)
+        dtype = values[0].dtype
+        result = np.zeros(self.n, dtype)
+        if not chosen.size:
+            return result
+        addresses = self.full(address)[chosen]
+        self.access.check(addresses, dtype.itemsize, "atomic operation", chosen)
+        given = [self.full(value)[chosen] for value in values]
+        if order in ("release", "acq_rel"):
+            self.access.synchronised(self.blocks[chosen], "release")
+
+        def put(where: Array, new: Array) -> None:
+            self.access.put_atomically(where, new)
+
+        result[chosen] = _in_order(addresses, operation, given, self.access.get_atomically, put)
+        if order in ("acquire", "acq_rel"):
+            self.access.synchronised(self.blocks[chosen], "acquire")
+        return result
+
+    def atomic_shared(
+        self, address: Any, operation: str, values: tuple[Any, ...], order: str, mask: Mask
+    ) -> Array:
+        """``atom.shared``."""
+        chosen = self.some(mask)
+        dtype = values[0].dtype
+        result = np.zeros(self.n, dtype)
+        if not chosen.size:
+            return result
+        size = dtype.itemsize
+        places = self.shared.places(self.full(address)[chosen], size, "atomic operation", chosen)
+        given = [self.full(value)[chosen] for value in values]
+
+        def get(where: Array, kind: Any) -> Array:
+            return self.shared.rows(where.view(np.int64), size, 1).view(kind)
+
+        def put(where: Array, new: Array) -> None:
+            self.shared.put_atomically(where.view(np.int64), new)
+
+        result[chosen] = _in_order(places.view(np.uint64), operation, given, get, put)
+        return result
+
+    def trap(self, mask: Mask) -> None:
+        """``trap``."""
+        chosen = self.some(mask)
+        if chosen.size:
+            raise Fault("device-side assert triggered", int(chosen[0]), ASSERT)
+
+    # Warps
+
+    def _warps(self, value: Any) -> Array:
+        return self.full(value).reshape(-1, WARP)
+
+    def _together(self, members: Any, mask: Mask, what: str) -> None:
+        """Raise Fault unless the threads that `members` names are here."""
+        if mask is None and np.ndim(members) == 0 and members == u4(0xFFFFFFFF):
+            return
+        here = np.ones(self.n, np.bool_) if mask is None else mask
+        bits = (here.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)[:, None]
+        missing = (self._warps(members) & ~bits) != 0
+        missing &= here.reshape(-1, WARP)
+        if missing.any():
+            thread = int(np.flatnonzero(missing.reshape(-1))[0])
+            raise Fault(f"{DIVERGENT}: {what} names threads of the warp that are not there", thread)
+
+    def shuffle(
+        self, mode: str, value: Any, lane: Any, clamp: Any, members: Any, mask: Mask
+    ) -> tuple[Array, Array]:
+        """``shfl.sync``: the value of another thread, and whether there is one."""
+        self._together(members, mask, "shfl.sync")
+        source, inside = warp.shuffle_source(mode, self._warps(lane), self._warps(clamp))
+        found = np.take_along_axis(self._warps(value), source, 1)
+        return found.reshape(-1), inside.reshape(-1)
+
+    def reduce(self, operation: str, value: Any, members: Any, mask: Mask) -> Array:
+        """``redux.sync``: a value of all threads of the warp."""
+        self._together(members, mask, "redux.sync")
+        values = self._warps(value)
+        named = self._warps(members) == u4(0xFFFFFFFF)
+        if mask is not None:
+            named = named | ~mask.reshape(-1, WARP)
+        if not named.all():
+            raise Fault("redux.sync of a part of a warp is not emulated")
+        return np.repeat(warp.REDUCTIONS[operation](values, 1, dtype=values.dtype), WARP)
+
+    def vote(self, mode: str, value: Any, members: Any, mask: Mask) -> Array:
+        """``vote.sync``."""
+        self._together(members, mask, "vote.sync")
+        named = ((self._warps(members) >> np.arange(WARP, dtype=u4)) & u4(1)) != 0
+        if mask is not None:
+            named = named & mask.reshape(-1, WARP)
+        values = self._warps(value)
+        if mode == "ballot":
+            bits = ((values & named).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
+            return np.repeat(bits, WARP)
+        found = {"any": (values & named).any(1), "all": (values | ~named).all(1)}.get(mode)
+        if found is None:
+            found = (values | ~named).all(1) | ~(values & named).any(1)
+        return np.repeat(found, WARP)
+
+    def active(self, mask: Mask) -> Array:
+        """``activemask``."""
+        here = np.ones(self.n, np.bool_) if mask is None else mask
+        bits = (here.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
+        return np.repeat(bits, WARP)
+
+    def synchronize_warp(self, members: Any, mask: Mask) -> None:
+        """``bar.warp.sync``."""
+        self._together(members, mask, "bar.warp.sync")
+
+    def _whole_warps(self, mask: Mask, what: str) -> Array:
+        """The warps of which all threads are there. Raises Fault for one of which some are."""
+        if mask is None:
+            return np.arange(self.n // WARP)
+        rows = mask.reshape(-1, WARP)
+        some, every = rows.any(1), rows.all(1)
+        if (some & ~every).any():
+            raise Fault(f"{DIVERGENT}: {what} by a part of a warp", int(np.flatnonzero(mask)[0]))
+        return np.flatnonzero(every)
+
+    def load_matrix(self, address: Any, count: int, transposed: bool, mask: Mask) -> list[Array]:
+        """``ldmatrix``: `count` tiles of 8 by 8 numbers of 16 bits, a row at the address of each thread."""
+        warps = self._whole_warps(mask, "ldmatrix")
+        threads = (warps[:, None] * WARP + np.arange(8 * count)).reshape(-1)
+        addresses = self.full(address)[threads]
+        rows = self.shared.load(addresses, 2, 8, threads) if threads.size else np.zeros((0, 8), np.uint16)
+        tiles = rows.reshape(-1, count, 8, 8)
+        results = []
+        for i in range(count):
+            values = np.zeros((self.n // WARP, WARP), u4)
+            values[warps] = warp.spread_rows(tiles[:, i], transposed)
+            results.append(values.reshape(-1))
+        return results
+
+    def store_matrix(self, address: Any, values: tuple[Any, ...], transposed: bool, mask: Mask) -> None:
+        """``stmatrix``."""
+        warps = self._whole_warps(mask, "stmatrix")
+        if not warps.size:
+            return
+        tiles = np.stack([warp.gathered_rows(self._warps(value)[warps], transposed) for value in values], 1)
+        threads = (warps[:, None] * WARP + np.arange(8 * len(values))).reshape(-1)
+        self.shared.store(self.full(address)[threads], tiles.reshape(-1, 8), threads, 16)
+
+    def multiply_matrices(
+        self, shape: str, types: tuple[str, ...], a: Any, b: Any, c: Any, mask: Mask
+    ) -> list[Array]:
+        """``mma.sync``."""
+        warps = self._whole_warps(mask, "mma.sync")
+        parts = [[self._warps(register)[warps] for register in each] for each in (a, b, c)]
+        results = []
+        for found in warp.multiply(shape, types, *parts):
+            values = np.zeros((self.n // WARP, WARP), found.dtype)
+            values[warps] = found
+            results.append(values.reshape(-1))
+        return results
+
+
+def _in_order(addresses: Array, operation: str, given: list[Array], get: Any, put: Any) -> Array:
+    """What each of several threads finds when they change memory one after the other."""
+    dtype = given[0].dtype
+    found = np.zeros(addresses.size, dtype)
+    order = np.argsort(addresses, kind="stable")
+    ordered = addresses[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    length = np.diff(np.r_[first, ordered.size])
+    rank = np.arange(ordered.size) - np.repeat(first, length)
+    if operation == "add" and dtype.kind in "iu" and length.max() > 1:
+        values = given[0][order]
+        sums = np.cumsum(values, dtype=dtype)
+        before = sums - values
+        before -= np.repeat(before[first], length)
+        start = get(ordered[first], dtype)
+        found[order] = np.repeat(start, length) + before
+        put(ordered[first], start + np.add.reduceat(values, first, dtype=dtype))
+        return found
+    for turn in range(int(length.max())):
+        now = order[rank == turn]
+        where = addresses[now]
+        old = get(where, dtype)
+        found[now] = old
+        put(where, _changed(operation, old, [value[now] for value in given]))
+    return found
+
+
+def _changed(operation: str, old: Array, given: list[Array]) -> Any:
+    value = given[0]
+    match operation:
+        case "add":
+            return old + value
+        case "min":
+            return np.minimum(old, value)
+        case "max":
+            return np.maximum(old, value)
+        case "and":
+            return old & value
+        case "or":
+            return old | value
+        case "xor":
+            return old ^ value
+        case "exch":
+            return value
+        case "cas":
+            bits = f"u{old.dtype.itemsize}"
+            return np.where(old.view(bits) == value.view(bits), given[1], old)
+        case "inc":
+            return np.where(old >= value, old.dtype.type(0), old + old.dtype.type(1))
+        case _:
+            return np.where((old == 0) | (old > value), value, old - old.dtype.type(1))

@@ -1,0 +1,426 @@
+"""PTX text taken apart: functions, their registers and parameters, and one `Instruction` for each statement.
+
+What the NVPTX back end of LLVM writes, and what Triton puts in between as inline assembly, is understood; the meaning
+of an instruction is for `translate.py`. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+WIDTHS = {"pred": 1, "8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
+
+
+class PTXSyntaxError(RuntimeError):
+    """The text is no PTX that is understood here."""
+
+
+class Register(NamedTuple):
+    """A register by its name; inside of a scope in braces the name has the scope's number before it."""
+
+    name: str
+
+
+class Special(NamedTuple):
+    """A special register, without the per cent sign: ``tid.x``."""
+
+    name: str
+
+
+class Immediate(NamedTuple):
+    """A constant: an integer, or the bits of a float of `width` bits (0 for an integer, which has no width)."""
+
+    value: int
+    width: int = 0
+
+
+class Symbol(NamedTuple):
+    """A variable's or a function's name."""
+
+    name: str
+
+
+class Vector(NamedTuple):
+    """Operands in braces or parentheses."""
+
+    items: tuple[Operand, ...]
+
+
+class Pair(NamedTuple):
+    """Two destinations with a bar between them; None stands for the sink, ``_``."""
+
+    first: Operand | None
+    second: Operand | None
+
+
+class Address(NamedTuple):
+    """What stands in brackets: a base, a distance in bytes, and coordinates where the base is a tensor map."""
+
+    base: Operand
+    offset: int = 0
+    coordinates: Vector | None = None
+
+
+class Not(NamedTuple):
+    """A predicate with an exclamation mark before it."""
+
+    operand: Operand
+
+
+Operand = Register | Special | Immediate | Symbol | Vector | Pair | Address | Not
+
+
+class SourceLine(NamedTuple):
+    """A line of a kernel's Python source, and the one that called it where the compiler inlined the call."""
+
+    file: int
+    line: int
+    caller: SourceLine | None = None
+
+
+class Instruction(NamedTuple):
+    """One statement.
+
+    Args:
+        opcode: its name up to the first dot; `modifiers` are the rest: ``add``, ``("rn", "f32")``.
+        guard: the predicate under which it happens, and whether that is negated.
+        line: in the PTX text, from 1 on.
+        source: the line of Python that it was compiled from.
+    """
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    guard: tuple[Register, bool] | None
+    operands: tuple[Operand, ...]
+    line: int
+    source: SourceLine | None
+
+    @property
+    def name(self) -> str:
+        """As it is written: ``add.rn.f32``."""
+        return ".".join((self.opcode, *self.modifiers))
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function and where it begins among all of them, in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass
+class Function:
+    """A kernel, or a function that kernels call.
+
+    `registers` has the width in bits of each (1 for a predicate), `local` the bytes that a thread has of its own and
+    where its variables begin in them, `labels` the index of the instruction that follows each.
+    """
+
+    name: str
+    is_kernel: bool
+    parameters: list[Parameter]
+    results: list[Parameter]
+    max_registers: int = 0
+    threads: int = 0
+    registers: dict[str, int] = field(default_factory=dict)
+    local: int = 0
+    locals: dict[str, int] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def bytes_of_parameters(self) -> int:
+        """How many bytes the parameters take together."""
+        last = self.parameters[-1] if self.parameters else Parameter("", 0, 0)
+        return last.offset + last.size
+
+
+class Variable(NamedTuple):
+    """A variable of a module in global memory."""
+
+    alignment: int
+    data: bytes
+
+
+@dataclass
+class Module:
+    """A PTX text: its functions and variables; `shared` has where variables in shared memory begin."""
+
+    target: str = ""
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
+    shared_size: int = 0
+    files: dict[int, str] = field(default_factory=dict)
+
+    def kernel(self, name: str) -> Function:
+        """A kernel by its name. Raises KeyError."""
+        found = self.functions[name]
+        if not found.is_kernel:
+            raise KeyError(name)
+        return found
+
+
+_COMMENT = re.compile(r"//[^\n]*")
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr)?(?:\s+\.\w+)*?(?:\s+\.align\s+\d+)?\s+([\w$]+)(?:\[(\d+)\])?"
+)
+_GLOBAL = re.compile(
+    r"^(?:\.visible\s+|\.extern\s+|\.weak\s+)*\.(global|const)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?\s*"
+    r"(?:=\s*(\{[^}]*\}|[^;]+))?;",
+    re.M,
+)
+_SHARED = re.compile(
+    r"^(?:\.visible\s+|\.extern\s+)*\.shared\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?;", re.M
+)
+_FUNCTION = re.compile(r"^(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(entry|func)\b", re.M)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M)
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:[^\n]*inlined_at\s+(\d+)\s+(\d+))?[^\n]*")
+_REG = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
+_LOCAL = re.compile(r"\.local\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?\s*;")
+_SKIPPED = re.compile(r"\.(?:pragma|param|branchtargets|callprototype)\b[^;]*;|\.(?:section|file)\b[^\n]*")
+_LABEL = re.compile(r"([$\w]+):(?!:)")
+_GUARD = re.compile(r"@(!?)([%\w]+)\s+")
+_OPCODE = re.compile(r"[a-z][\w.:]*")
+_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
+
+
+def bytes_of(type_name: str) -> int:
+    """The size in bytes of a type such as ``b32``.
+
+    Example:
+        >>> bytes_of("f64")
+        8
+    """
+    return WIDTHS[type_name.lstrip("bsuf")] // 8
+
+
+def parse(text: str) -> Module:
+    """Take a module apart.
+
+    Raises:
+        PTXSyntaxError: for a statement that is not understood; the message has its line.
+
+    Example:
+        >>> text = '''.version 8.8
+        ... .target sm_80
+        ... .visible .entry nothing(
+        ...     .param .u64 nothing_param_0
+        ... )
+        ... {
+        ...     .reg .b32 %r<3>;
+        ...     mov.u32 %r1, %tid.x;
+        ...     add.s32 %r2, %r1, -1;
+        ...     ret;
+        ... }
+        ... '''
+        >>> kernel = parse(text).kernel("nothing")
+        >>> [instruction.name for instruction in kernel.instructions], kernel.registers["%r2"]
+        (['mov.u32', 'add.s32', 'ret'], 32)
+        >>> kernel.instructions[1].operands
+        (Register(name='%r2'), Register(name='%r1'), Immediate(value=-1, width=0))
+    """
+    module = Module()
+    module.files = {int(number): path for number, path in _FILE.findall(text)}
+    text = _COMMENT.sub("", text)
+    target = re.search(r"^\.target\s+(\w+)", text, re.M)
+    module.target = target[1] if target else ""
+    _read_variables(module, text)
+    at = 0
+    while found := _FUNCTION.search(text, at):
+        at = _read_function(module, text, found)
+    return module
+
+
+def _read_variables(module: Module, text: str) -> None:
+    for _, alignment, type_name, name, count, data in _GLOBAL.findall(text):
+        size = bytes_of(type_name)
+        items = [int(item, 0) for item in data.strip("{} \n").split(",") if item.strip()] if data else []
+        content = b"".join((item % (1 << 8 * size)).to_bytes(size, "little") for item in items)
+        module.variables[name] = Variable(
+            int(alignment or size), content.ljust((int(count) if count else 1) * size, b"\0")
+        )
+    for alignment, type_name, name, count in _SHARED.findall(text):
+        begin = module.shared_size + -module.shared_size % int(alignment or 1)
+        module.shared[name] = begin
+        module.shared_size = begin + bytes_of(type_name) * int(count or 0)
+
+
+def _read_function(module: Module, text: str, found: re.Match[str]) -> int:
+    """Read one function, or pass a declaration; where the text goes on."""
+    brace, semicolon = text.find("{", found.end()), text.find(";", found.end())
+    if brace < 0 or 0 <= semicolon < brace:
+        return semicolon + 1
+    head = text[found.end() : brace]
+    is_kernel = found[1] == "entry"
+    results: list[Parameter] = []
+    if not is_kernel and head.lstrip().startswith("("):
+        inside, head = head.lstrip()[1:].split(")", 1)
+        results = _parameters(inside)
+    named = re.match(r"\s*([\w$]+)\s*(?:\(([^)]*)\))?", head)
+    if named is None:
+        raise PTXSyntaxError(f"PTX line {_line(text, found.start())}: a function without a name")
+    function = Function(named[1], is_kernel, _parameters(named[2] or ""), results)
+    for directive, value in re.findall(r"\.(maxnreg|reqntid|maxntid)\s+([\d, ]+)", head):
+        first = int(value.split(",")[0])
+        if directive == "maxnreg":
+            function.max_registers = first
+        else:
+            function.threads = first
+    module.functions[function.name] = function
+    return _Body(function, text, brace + 1).read()
+
+
+def _parameters(text: str) -> list[Parameter]:
+    found, end = [], 0
+    for alignment, type_name, name, count in _PARAMETER.findall(text):
+        size = bytes_of(type_name)
+        begin = end + -end % int(alignment or size)
+        end = begin + size * int(count or 1)
+        found.append(Parameter(name, begin, end - begin))
+    return found
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+class _Body:
+    """Reads the statements of one function."""
+
+    def __init__(self, function: Function, text: str, at: int) -> None:
+        self.function, self.text, self.at = function, text, at
+        self.line, self.counted = _line(text, at), at
+        self.scopes: list[tuple[int, set[str]]] = []
+        self.numbered = 0
+
+    def read(self) -> int:
+        """Where the text goes on after the function."""
+        function, text = self.function, self.text
+        source: SourceLine | None = None
+        while True:
+            while text[self.at].isspace() or text[self.at] == ";":
+                self.at += 1
+            here = text[self.at]
+            if here == "{":
+                self.numbered += 1
+                self.scopes.append((self.numbered, set()))
+                self.at += 1
+            elif here == "}":
+                self.at += 1
+                if not self.scopes:
+                    return self.at
+                self.scopes.pop()
+            elif here == ".":
+                if found := _LOC.match(text, self.at):
+                    caller = SourceLine(int(found[3]), int(found[4])) if found[3] else None
+                    source = SourceLine(int(found[1]), int(found[2]), caller)
+                elif found := _REG.match(text, self.at):
+                    self._declare(found[1], found[2])
+                elif found := _LOCAL.match(text, self.at):
+                    begin = function.local + -function.local % int(found[1] or 1)
+                    function.locals[found[3]] = begin
+                    function.local = begin + bytes_of(found[2]) * int(found[4] or 1)
+                elif not (found := _SKIPPED.match(text, self.at)):
+                    raise self._unknown()
+                self.at = found.end()
+            elif found := _LABEL.match(text, self.at):
+                function.labels[found[1]] = len(function.instructions)
+                self.at = found.end()
+            else:
+                self._statement(source)
+
+    def _unknown(self) -> PTXSyntaxError:
+        end = self.text.find("\n", self.at)
+        return PTXSyntaxError(f"PTX line {self._line()}: not understood: {self.text[self.at : end]!r}")
+
+    def _line(self) -> int:
+        self.line += self.text.count("\n", self.counted, self.at)
+        self.counted = self.at
+        return self.line
+
+    def _declare(self, type_name: str, names: str) -> None:
+        width = 1 if type_name == "pred" else 8 * bytes_of(type_name)
+        for name in (part.strip() for part in names.split(",")):
+            many = re.fullmatch(r"(%?\w+)<(\d+)>", name)
+            for each in [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [name]:
+                if self.scopes:
+                    number, own = self.scopes[-1]
+                    own.add(each)
+                    self.function.registers[f"{number}:{each}"] = width
+                else:
+                    self.function.registers[each] = width
+
+    def _statement(self, source: SourceLine | None) -> None:
+        text, line = self.text, self._line()
+        end = text.index(";", self.at)
+        statement = text[self.at : end]
+        guard = None
+        if guarded := _GUARD.match(statement):
+            register = self._operand(guarded[2])
+            assert isinstance(register, Register)
+            guard = register, bool(guarded[1])
+            statement = statement[guarded.end() :]
+        opcode = _OPCODE.match(statement)
+        if opcode is None:
+            raise self._unknown()
+        head, *modifiers = opcode[0].split(".")
+        operands = tuple(self._operand(part) for part in _parts(statement[opcode.end() :]))
+        self.function.instructions.append(Instruction(head, tuple(modifiers), guard, operands, line, source))
+        self.at = end + 1
+
+    def _operand(self, text: str) -> Operand:
+        first = text[0]
+        if first in "{(":
+            return Vector(tuple(self._operand(part) for part in _parts(text[1:-1])))
+        if first == "[":
+            return self._address(text[1:-1])
+        if first == "!":
+            return Not(self._operand(text[1:].strip()))
+        if "|" in text:
+            parts = [part.strip() for part in text.split("|")]
+            return Pair(*(None if part == "_" else self._operand(part) for part in parts))
+        for number, own in reversed(self.scopes):
+            if text in own:
+                return Register(f"{number}:{text}")
+        if text in self.function.registers:
+            return Register(text)
+        if first == "%":
+            return Special(text[1:])
+        if text[:2] in ("0f", "0F", "0d", "0D"):
+            return Immediate(int(text[2:], 16), 32 if text[1] in "fF" else 64)
+        if _INTEGER.match(text):
+            return Immediate(int(text.rstrip("U"), 0))
+        if text in ("true", "false"):
+            return Immediate(int(text == "true"))
+        if re.fullmatch(r"[\w$]+", text):
+            return Symbol(text)
+        raise PTXSyntaxError(f"PTX line {self.line}: operand {text!r} is not understood")
+
+    def _address(self, text: str) -> Address:
+        base, *coordinates = _parts(text)
+        found = re.fullmatch(r"([^+]+?)\s*(?:\+\s*(-?\w+))?", base.strip())
+        if found is None:
+            raise PTXSyntaxError(f"PTX line {self.line}: address {text!r} is not understood")
+        tail = self._operand(coordinates[0]) if coordinates else None
+        assert tail is None or isinstance(tail, Vector)
+        return Address(self._operand(found[1].strip()), int(found[2] or "0", 0), tail)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The operands between commas that stand in no brackets."""
+    depth, begin = 0, 0
+    for i, character in enumerate(text):
+        if character in "{[(":
+            depth += 1
+        elif character in "}])":
+            depth -= 1
+        elif character == "," and not depth:
+            yield text[begin:i].strip()
+            begin = i + 1
+    last = text[begin:].strip()
+    if last:
+        yield last

@@ -1,0 +1,237 @@
+"""Shared memory of thread blocks that run together, with asynchronous copies into it.
+
+Each piece has two tags: who wrote it last and who read it last, each a warp in an *epoch*, which is the time between
+two barriers of the block. Two warps that touch a piece in one epoch, one of them writing, are a race; the threads of
+one warp go together. What an asynchronous copy brings is there when its thread has waited for it, never before, and
+until then the piece belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .fault import ILLEGAL, ILLEGAL_ADDRESS, MISALIGNED, MISALIGNED_ADDRESS, RACE, UNINITIALISED, Fault
+
+Array = np.ndarray[Any, Any]
+
+POISON = 0xCB
+NEVER, PENDING = -1, -2
+"""Tags of what was never written, and of what a copy has not brought yet."""
+WARPS, SEVERAL = 64, 63
+"""Room for a warp's number in a tag, and the number that stands for more than one."""
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Pending(NamedTuple):
+    """A copy that is on its way: rows of bytes for some threads, and the group to which each belongs."""
+
+    threads: Array
+    places: Array
+    data: Array
+    group: Array
+
+
+class SharedMemory:
+    """The shared memory of some blocks.
+
+    Args:
+        nbytes: of one block.
+        blocks: how many.
+        threads: of one block.
+        piece: the least bytes that an access of the kernel has, or a divisor of it.
+    """
+
+    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int) -> None:
+        self.nbytes, self.piece = nbytes, piece
+        self.stride = nbytes + -nbytes % 16 + 16
+        self.data: Array = np.full(self.stride * blocks, POISON, np.uint8)
+        self.writer: Array = np.full(self.data.size // piece + 1, NEVER, np.int32)
+        self.reader: Array = np.full(self.data.size // piece + 1, NEVER, np.int32)
+        number = np.arange(blocks * threads)
+        self.block: Array = number // threads
+        self.base: Array = self.block * self.stride
+        self.warp: Array = (number % threads // 32).astype(np.int32)
+        self.epoch: Array = np.zeros(blocks, np.int32)
+        self.committed: Array = np.zeros(blocks * threads, np.int32)
+        self.pending: list[Pending] = []
+
+    def barrier(self, blocks: Any) -> None:
+        """All threads of these blocks have met."""
+        self.epoch[blocks] += 1
+
+    def places(self, addresses: Array, nbytes: int, what: str, threads: Array, alignment: int = 0) -> Array:
+        """Where accesses of these threads lie in `data`. Raises Fault outside of a block's memory."""
+        alignment = alignment or nbytes
+        astray = addresses & np.uint64(alignment - 1)
+        if astray.any():
+            i = int(np.flatnonzero(astray)[0])
+            raise Fault(
+                f"{MISALIGNED}: {what} of {nbytes} bytes at {int(addresses[i]):#x} of shared memory",
+                int(threads[i]),
+                MISALIGNED_ADDRESS,
+            )
+        outside = (
+            addresses > np.uint64(self.nbytes - nbytes) if self.nbytes >= nbytes else addresses == addresses
+        )
+        if outside.any():
+            i = int(np.flatnonzero(outside)[0])
+            raise Fault(
+                f"{ILLEGAL}: {what} of {nbytes} bytes at {int(addresses[i]):#x} of shared memory, of which a block "
+                f"has {self.nbytes} bytes",
+                int(threads[i]),
+                ILLEGAL_ADDRESS,
+            )
+        return addresses.view(np.int64) + self.base[threads]
+
+    def _pieces(self, places: Array, nbytes: int) -> Array:
+        return (places // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
+
+    def _tags(self, threads: Array) -> tuple[Array, Array]:
+        epoch = self.epoch[self.block[threads]]
+        return epoch[:, None], self.warp[threads][:, None]
+
+    def note_read(self, places: Array, nbytes: int, threads: Array) -> None:
+        """Raise Fault if what is read is not there yet, or may be another's."""
+        pieces = self._pieces(places, nbytes)
+        epoch, warp = self._tags(threads)
+        wrote = self.writer[pieces]
+        bad = (wrote < 0) | ((wrote // WARPS == epoch) & (wrote % WARPS != warp))
+        if bad.any():
+            i, j = (int(k[0]) for k in np.nonzero(bad))
+            where = f"{int(places[i] - self.base[threads[i]]):#x} of shared memory"
+            thread, by = int(threads[i]), int(wrote[i, j])
+            if by == NEVER:
+                raise Fault(f"{UNINITIALISED}: {nbytes} bytes at {where}", thread)
+            if by == PENDING:
+                raise Fault(
+                    f"{RACE}: {nbytes} bytes at {where} are read before their asynchronous copy is done",
+                    thread,
+                )
+            raise Fault(
+                f"{RACE}: {nbytes} bytes at {where} are read by warp {int(warp[i, 0])} and were written by warp "
+                f"{by % WARPS} without a barrier in between",
+                thread,
+            )
+        read = self.reader[pieces]
+        tag = epoch * WARPS + warp
+        several = (read // WARPS == epoch) & (read % WARPS != warp)
+        tag = np.where(several, epoch * WARPS + SEVERAL, tag)
+        self.reader[pieces] = tag
+        other = self.reader[pieces] != tag
+        if other.any():
+            self.reader[pieces[other]] = np.broadcast_to(epoch * WARPS + SEVERAL, tag.shape)[other]
+
+    def note_write(
+        self, places: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
+    ) -> None:
+        """Raise Fault if others read or write there; `same` says which values lie there already."""
+        pieces = self._pieces(places, nbytes)
+        epoch, warp = self._tags(threads)
+        wrote, read = self.writer[pieces], self.reader[pieces]
+        twice = (wrote == PENDING) | ((wrote >= 0) & (wrote // WARPS == epoch) & (wrote % WARPS != warp))
+        if same is not None:
+            twice &= ~same[:, None]
+        crossed = (read >= 0) & (read // WARPS == epoch) & (read % WARPS != warp)
+        bad = twice | crossed
+        if bad.any():
+            i, j = (int(k[0]) for k in np.nonzero(bad))
+            where = f"{int(places[i] - self.base[threads[i]]):#x} of shared memory"
+            thread, mine = int(threads[i]), int(warp[i, 0])
+            if crossed[i, j]:
+                by = int(read[i, j]) % WARPS
+                whose = "other warps" if by == SEVERAL else f"warp {by}"
+                raise Fault(
+                    f"{RACE}: {nbytes} bytes at {where} are written by warp {mine} and were read by {whose} without "
+                    "a barrier in between",
+                    thread,
+                )
+            if wrote[i, j] == PENDING:
+                raise Fault(
+                    f"{RACE}: {nbytes} bytes at {where} are written while a copy to there is on its way",
+                    thread,
+                )
+            raise Fault(
+                f"{RACE}: {nbytes} bytes at {where} are written by warp {mine} and by warp {int(wrote[i, j]) % WARPS} "
+                "without a barrier in between",
+                thread,
+            )
+        self.writer[pieces] = epoch * WARPS + warp if tag is None else tag
+
+    def load(self, addresses: Array, size: int, count: int, threads: Array) -> Array:
+        """What lies at these addresses, a row for each."""
+        nbytes = size * count
+        places = self.places(addresses, nbytes, "load", threads)
+        self.note_read(places, nbytes, threads)
+        return self.rows(places, size, count)
+
+    def rows(self, places: Array, size: int, count: int) -> Array:
+        """The contents, a row for each place."""
+        return np.take(self._view(size, count), places // (size * count), axis=0)
+
+    def _view(self, size: int, count: int) -> Array:
+        whole = self.data.size // (size * count) * size * count
+        view: Array = self.data[:whole].view(_UNSIGNED[size])
+        return view if count == 1 else view.reshape(-1, count)
+
+    def store(self, addresses: Array, values: Array, threads: Array, nbytes: int) -> None:
+        """Write a row of `values` to each address."""
+        places = self.places(addresses, nbytes, "store", threads)
+        self.write(places, values, threads, nbytes)
+
+    def write(self, places: Array, values: Array, threads: Array, nbytes: int) -> None:
+        """Write a row to each place. Raises Fault where two warps write something different to one."""
+        count = 1 if values.ndim == 1 else values.shape[1]
+        view, rows = self._view(values.dtype.itemsize, count), places // nbytes
+        same = np.take(view, rows, axis=0) == values
+        self.note_write(places, nbytes, threads, same if count == 1 else same.all(1), None)
+        view[rows] = values
+        other = np.take(view, rows, axis=0) != values
+        if other.any():
+            other = other if count == 1 else other.any(1)
+            i = int(np.flatnonzero(other)[0])
+            raise Fault(
+                f"{RACE}: two threads store different values of {nbytes} bytes at "
+                f"{int(places[i] - self.base[threads[i]]):#x} of shared memory",
+                int(threads[i]),
+            )
+
+    def put_atomically(self, places: Array, values: Array) -> None:
+        """Change what lies there; atomic operations of several warps are no race among themselves."""
+        nbytes = values.dtype.itemsize
+        self._view(nbytes, 1)[places // nbytes] = values.view(_UNSIGNED[nbytes])
+
+    # Asynchronous copies
+
+    def begin_copy(self, addresses: Array, data: Array, threads: Array) -> None:
+        """Rows of 32-bit words are on their way to these addresses."""
+        nbytes = 4 * data.shape[1]
+        places = self.places(addresses, nbytes, "cp.async", threads)
+        self.note_write(places, nbytes, threads, None, PENDING)
+        self.pending.append(Pending(threads, places, data, self.committed[threads].copy()))
+
+    def commit(self, threads: Array) -> None:
+        """The copies that these threads have begun are a group."""
+        self.committed[threads] += 1
+
+    def wait(self, kept: int, active: Array, everything: bool) -> None:
+        """Let the copies of `active` threads (a mask) arrive, all but the last `kept` groups."""
+        left = []
+        for copy in self.pending:
+            due = active[copy.threads]
+            if not everything:
+                due = due & (copy.group < self.committed[copy.threads] - kept)
+            if due.any():
+                self._arrive(copy, due)
+            if not due.all():
+                stay = ~due
+                left.append(Pending(*(part[stay] for part in copy)))
+        self.pending = left
+
+    def _arrive(self, copy: Pending, due: Array) -> None:
+        places, data, threads = copy.places[due], copy.data[due], copy.threads[due]
+        nbytes = 4 * data.shape[1]
+        self._view(4, data.shape[1])[places // nbytes] = data if data.shape[1] > 1 else data[:, 0]
+        epoch, warp = self._tags(threads)
+        self.writer[self._pieces(places, nbytes)] = epoch * WARPS + warp
