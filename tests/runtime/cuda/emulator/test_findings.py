@@ -1,0 +1,180 @@
+"""What the emulator finds: each fault planted by hand, next to the form that is right."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from triten.runtime.cuda.emulator.fault import EmulationError
+
+THREAD = "mov.u32 %r0, %tid.x; mul.wide.u32 %d10, %r0, 4; mov.b32 %r9, global_smem; shl.b32 %r8, %r0, 2;"
+OWN = "add.s32 %r7, %r9, %r8;"
+NEXT = "xor.b32 %r6, %r8, 128; add.s32 %r6, %r9, %r6;"
+"""The place in shared memory of the thread in the other warp."""
+
+
+def refused(machine: Any, match: str, body: str, *arguments: int, **options: Any) -> str:
+    with pytest.raises(EmulationError, match=match) as caught:
+        machine.run(body, *arguments, **options)
+    message = str(caught.value)
+    assert "kernel 'kernel'" in message
+    return message
+
+
+def test_an_access_behind_a_block_names_thread_line_and_place(machine: Any) -> None:
+    out = machine.put(np.zeros(40, np.uint32))
+    body = "mov.u32 %r0, %tid.x;\nmul.wide.u32 %d1, %r0, 4;\nadd.s64 %d1, %d0, %d1;\nst.global.b32 [%d1], %r0;"
+    machine.run(body, out, threads=32)
+    message = refused(machine, "illegal memory access", body, out, threads=64)
+    assert f"at {out + 160:#x}" in message and "0 bytes past the end of the block" in message
+    assert "block (0, 0, 0), thread 40" in message and "(st.global.b32)" in message and "PTX line" in message
+
+
+def test_memory_that_was_given_back(machine: Any) -> None:
+    out = machine.put(np.zeros(32, np.uint32))
+    machine.memory.blocks.remove(out)
+    refused(machine, "illegal memory access", "ld.global.b32 %r1, [%d0];", out)
+
+
+def test_an_address_that_its_width_does_not_divide(machine: Any) -> None:
+    out = machine.put(np.zeros(32, np.uint32))
+    machine.run("ld.global.v2.b32 {%r1, %r2}, [%d0];", out)
+    refused(machine, "misaligned address", "ld.global.v2.b32 {%r1, %r2}, [%d0+4];", out)
+    refused(machine, "misaligned address", "ld.shared.b32 %r1, [global_smem+2];", out, shared=16)
+
+
+def test_masked_threads_touch_nothing(machine: Any) -> None:
+    body = "mov.b32 %r1, 0; setp.ne.b32 %p1, %r1, 0; @%p1 ld.global.b32 %r2, [%d0]; @%p1 st.global.b32 [%d0], %r2;"
+    machine.run(body, 64)
+
+
+def test_global_memory_that_was_never_written(machine: Any) -> None:
+    out = machine.empty(128)
+    refused(machine, "never written", "ld.global.b32 %r1, [%d0];", out)
+    machine.run("ld.global.b32 %r1, [%d0];", out, strict=False)
+    machine.run(THREAD + "add.s64 %d1, %d0, %d10; st.global.b32 [%d1], %r0; ld.global.b32 %r1, [%d1];", out)
+
+
+def test_shared_memory_that_was_never_written(machine: Any) -> None:
+    refused(machine, "never written", "ld.shared.b32 %r1, [global_smem];", shared=16)
+
+
+def test_shared_memory_beyond_what_the_launch_gives(machine: Any) -> None:
+    body = THREAD + OWN + "st.shared.b32 [%r7], %r0;"
+    machine.run(body, shared=128)
+    refused(machine, "of which a block has 124 bytes", body, shared=124)
+
+
+def test_a_missing_barrier_between_a_write_and_a_read(machine: Any) -> None:
+    body = THREAD + OWN + NEXT + "st.shared.b32 [%r7], %r0; {0} ld.shared.b32 %r1, [%r6];"
+    machine.run(body.format("bar.sync 0;"), threads=64, shared=256)
+    message = refused(machine, "race", body.format(""), threads=64, shared=256)
+    assert "read by warp" in message and "without a barrier" in message
+    # The threads of one warp go together.
+    machine.run(THREAD + OWN + "st.shared.b32 [%r7], %r0; xor.b32 %r6, %r7, 4; ld.shared.b32 %r1, [%r6];", shared=128)
+
+
+def test_a_missing_barrier_between_a_read_and_a_write(machine: Any) -> None:
+    body = THREAD + OWN + NEXT
+    body += "st.shared.b32 [%r7], %r0; bar.sync 0; ld.shared.b32 %r1, [%r6]; {0} st.shared.b32 [%r7], %r1;"
+    machine.run(body.format("bar.sync 0;"), threads=64, shared=256)
+    assert "were read by" in refused(machine, "race", body.format(""), threads=64, shared=256)
+
+
+def test_two_warps_that_write_to_one_place(machine: Any) -> None:
+    refused(machine, "race", THREAD + "st.shared.b32 [global_smem], %r0;", threads=64, shared=16)
+    machine.run(THREAD + "st.shared.b32 [global_smem], 7;", threads=64, shared=16)
+
+
+COPY = THREAD + """
+    shl.b32 %r5, %r0, 4; add.s32 %r7, %r9, %r5; xor.b32 %r6, %r5, 512; add.s32 %r6, %r9, %r6;
+    mul.wide.u32 %d2, %r0, 16; add.s64 %d3, %d0, %d2;
+    cp.async.cg.shared.global [%r7], [%d3], 16; cp.async.commit_group;
+"""
+
+
+def test_a_copy_that_is_not_waited_for(machine: Any) -> None:
+    source = machine.put(np.arange(256, dtype=np.uint32))
+    read = "ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [%r7];"
+    machine.run(COPY + "cp.async.wait_group 0;" + read, source, threads=64, shared=1024)
+    refused(machine, "asynchronous copy is done", COPY + read, source, threads=64, shared=1024)
+    refused(
+        machine, "asynchronous copy is done", COPY + "cp.async.wait_group 1;" + read, source, threads=64, shared=1024
+    )
+
+
+def test_what_a_copy_brought_is_for_its_own_thread_until_a_barrier(machine: Any) -> None:
+    source = machine.put(np.arange(256, dtype=np.uint32))
+    read = "cp.async.wait_group 0; {0} ld.shared.v4.b32 {{%r1, %r2, %r3, %r4}}, [%r6];"
+    machine.run(COPY + read.format("bar.sync 0;"), source, threads=64, shared=1024)
+    refused(machine, "race", COPY + read.format(""), source, threads=64, shared=1024)
+
+
+def test_a_copy_into_what_others_still_read(machine: Any) -> None:
+    source = machine.put(np.arange(256, dtype=np.uint32))
+    again = "cp.async.wait_group 0; bar.sync 0; ld.shared.b32 %r1, [%r6]; {0}"
+    again += "cp.async.cg.shared.global [%r7], [%d3], 16; cp.async.wait_all;"
+    machine.run(COPY + again.format("bar.sync 0;"), source, threads=64, shared=1024)
+    refused(machine, "race", COPY + again.format(""), source, threads=64, shared=1024)
+
+
+def test_a_barrier_that_a_part_of_a_block_reaches(machine: Any) -> None:
+    """Threads that have ended are not waited for (CUDA C++ Programming Guide, 10.6), all others are."""
+    body = THREAD + "setp.lt.u32 %p1, %r0, 32; @%p1 bra $skip; bar.sync 0; bra.uni $end; $skip: {0} $end: ret;"
+    machine.run(body.format("mov.b32 %r1, 0;"), threads=128)
+    message = refused(machine, "do not go together", body.format("bar.sync 1;"), threads=128)
+    assert "of 128 threads" in message and "bar.sync" in message
+
+
+def test_an_exchange_with_threads_that_are_elsewhere(machine: Any) -> None:
+    body = THREAD + "setp.lt.u32 %p1, %r0, 7; @%p1 shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1;"
+    refused(machine, "shfl.sync names threads", body)
+
+
+def test_blocks_that_write_to_one_place(machine: Any) -> None:
+    out = machine.put(np.zeros(4, np.uint32))
+    body = "mov.u32 %r1, %ctaid.x; mov.u32 %r0, %tid.x; setp.eq.b32 %p1, %r0, 0; @%p1 st.global.b32 [%d0], {0};"
+    machine.run(body.format("7"), out, grid=(3, 1, 1))
+    machine.run(body.format("%r1"), out, grid=(1, 1, 1))
+    refused(machine, "race", body.format("%r1"), out, grid=(3, 1, 1))
+
+
+def test_blocks_that_read_what_others_write(machine: Any) -> None:
+    """Found whichever of them runs first, and where all run together."""
+    out = machine.put(np.zeros(64, np.uint32))
+    body = """
+        mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d0, %d1;
+        add.s32 %r3, %r1, {0}; rem.u32 %r3, %r3, %r2; mul.wide.u32 %d2, %r3, 4; add.s64 %d2, %d0, %d2;
+        ld.global.b32 %r4, [%d2]; bar.sync 0; add.s32 %r4, %r4, 1; st.global.b32 [%d1], %r4;
+    """
+    machine.run(body.format(0), out, grid=(64, 1, 1))
+    for distance in (1, 63):
+        message = refused(machine, "race", body.format(distance), out, grid=(64, 1, 1))
+        assert "in no order" in message
+    wide = machine.put(np.zeros(2048, np.uint32))
+    refused(machine, "race", body.format(1), wide, grid=(2048, 1, 1))
+
+
+def test_a_release_and_an_acquire_put_blocks_in_order(machine: Any) -> None:
+    out, count = machine.put(np.zeros(64, np.uint32)), machine.put(np.zeros(1, np.uint32))
+    body = """
+        mov.u32 %r1, %ctaid.x; mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d0, %d2; mov.u32 %r0, %tid.x;
+        setp.eq.b32 %p1, %r0, 0; @%p1 st.global.b32 [%d2], %r1;
+        @%p1 atom.global.gpu.{0}.add.u32 %r2, [%d1], 1;
+        setp.eq.b32 %p2, %r2, 3; and.pred %p2, %p1, %p2;
+        @%p2 ld.global.v4.b32 {{%r3, %r4, %r5, %r6}}, [%d0];
+    """
+    machine.run(body.format("acq_rel"), out, count, grid=(4, 1, 1))
+    machine.get(count, 1, np.uint32)
+    machine.bytes_at(count, 4)[:] = 0
+    refused(machine, "race", body.format("relaxed"), out, count, grid=(4, 1, 1))
+
+
+def test_a_trap(machine: Any) -> None:
+    body = THREAD + "setp.eq.b32 %p1, %r0, 3; @%p1 trap;"
+    assert "thread 3" in refused(machine, "device-side assert", body)
+
+
+def test_what_is_not_emulated_is_named(machine: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"PTX line \d+: 'sad.u32' is not emulated"):
+        machine.run("sad.u32 %r1, %r2, %r3, %r4;")
