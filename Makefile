@@ -17,6 +17,7 @@
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
+#   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
 #   make clean        remove what these targets made
 
@@ -29,6 +30,7 @@ DEMO_ARGS ?=
 TESTS ?=
 SEED ?=
 AOT_ARGS ?=
+EMULATE_ARGS ?=
 DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
@@ -63,7 +65,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check gpu-bench conformance programs triton-matrix clean
+	gpu-check emulate gpu-bench conformance programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -149,6 +151,9 @@ AS_PACKAGE = set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; ln -s "$(C
 
 gpu-check:
 	@$(AS_PACKAGE) tests/gpu/check.py $(GPU_ARGS)
+
+emulate: $(TEST_READY)
+	$(RUN) tests/gpu/check.py --emulate $(EMULATE_ARGS)
 
 gpu-bench:
 	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)

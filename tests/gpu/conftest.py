@@ -42,7 +42,8 @@ def check(tmp_path: Path, seed: int) -> Callable[..., Run]:
 
     def run(*arguments: str, file: str = "results.json", interpret: bool = True) -> Run:
         path = tmp_path / file
-        command = [sys.executable, "-P", str(HERE / "check.py"), "--workers", "1", *arguments]
+        workers = [] if "--workers" in arguments else ["--workers", "1"]
+        command = [sys.executable, "-P", str(HERE / "check.py"), *workers, *arguments]
         if "--resume" not in arguments:
             command += ["--output", str(path)]
         if "--resume" not in arguments and "--seed" not in arguments:

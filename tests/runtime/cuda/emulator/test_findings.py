@@ -23,7 +23,9 @@ def refused(machine: Any, match: str, body: str, *arguments: int, **options: Any
 
 def test_an_access_behind_a_block_names_thread_line_and_place(machine: Any) -> None:
     out = machine.put(np.zeros(40, np.uint32))
-    body = "mov.u32 %r0, %tid.x;\nmul.wide.u32 %d1, %r0, 4;\nadd.s64 %d1, %d0, %d1;\nst.global.b32 [%d1], %r0;"
+    body = (
+        "mov.u32 %r0, %tid.x;\nmul.wide.u32 %d1, %r0, 4;\nadd.s64 %d1, %d0, %d1;\nst.global.b32 [%d1], %r0;"
+    )
     machine.run(body, out, threads=32)
     message = refused(machine, "illegal memory access", body, out, threads=64)
     assert f"at {out + 160:#x}" in message and "0 bytes past the end of the block" in message
@@ -71,7 +73,9 @@ def test_a_missing_barrier_between_a_write_and_a_read(machine: Any) -> None:
     message = refused(machine, "race", body.format(""), threads=64, shared=256)
     assert "read by warp" in message and "without a barrier" in message
     # The threads of one warp go together.
-    machine.run(THREAD + OWN + "st.shared.b32 [%r7], %r0; xor.b32 %r6, %r7, 4; ld.shared.b32 %r1, [%r6];", shared=128)
+    machine.run(
+        THREAD + OWN + "st.shared.b32 [%r7], %r0; xor.b32 %r6, %r7, 4; ld.shared.b32 %r1, [%r6];", shared=128
+    )
 
 
 def test_a_missing_barrier_between_a_read_and_a_write(machine: Any) -> None:
@@ -86,11 +90,14 @@ def test_two_warps_that_write_to_one_place(machine: Any) -> None:
     machine.run(THREAD + "st.shared.b32 [global_smem], 7;", threads=64, shared=16)
 
 
-COPY = THREAD + """
+COPY = (
+    THREAD
+    + """
     shl.b32 %r5, %r0, 4; add.s32 %r7, %r9, %r5; xor.b32 %r6, %r5, 512; add.s32 %r6, %r9, %r6;
     mul.wide.u32 %d2, %r0, 16; add.s64 %d3, %d0, %d2;
     cp.async.cg.shared.global [%r7], [%d3], 16; cp.async.commit_group;
 """
+)
 
 
 def test_a_copy_that_is_not_waited_for(machine: Any) -> None:
@@ -99,7 +106,12 @@ def test_a_copy_that_is_not_waited_for(machine: Any) -> None:
     machine.run(COPY + "cp.async.wait_group 0;" + read, source, threads=64, shared=1024)
     refused(machine, "asynchronous copy is done", COPY + read, source, threads=64, shared=1024)
     refused(
-        machine, "asynchronous copy is done", COPY + "cp.async.wait_group 1;" + read, source, threads=64, shared=1024
+        machine,
+        "asynchronous copy is done",
+        COPY + "cp.async.wait_group 1;" + read,
+        source,
+        threads=64,
+        shared=1024,
     )
 
 
@@ -120,7 +132,9 @@ def test_a_copy_into_what_others_still_read(machine: Any) -> None:
 
 def test_a_barrier_that_a_part_of_a_block_reaches(machine: Any) -> None:
     """Threads that have ended are not waited for (CUDA C++ Programming Guide, 10.6), all others are."""
-    body = THREAD + "setp.lt.u32 %p1, %r0, 32; @%p1 bra $skip; bar.sync 0; bra.uni $end; $skip: {0} $end: ret;"
+    body = (
+        THREAD + "setp.lt.u32 %p1, %r0, 32; @%p1 bra $skip; bar.sync 0; bra.uni $end; $skip: {0} $end: ret;"
+    )
     machine.run(body.format("mov.b32 %r1, 0;"), threads=128)
     message = refused(machine, "do not go together", body.format("bar.sync 1;"), threads=128)
     assert "of 128 threads" in message and "bar.sync" in message
@@ -133,7 +147,9 @@ def test_an_exchange_with_threads_that_are_elsewhere(machine: Any) -> None:
 
 def test_blocks_that_write_to_one_place(machine: Any) -> None:
     out = machine.put(np.zeros(4, np.uint32))
-    body = "mov.u32 %r1, %ctaid.x; mov.u32 %r0, %tid.x; setp.eq.b32 %p1, %r0, 0; @%p1 st.global.b32 [%d0], {0};"
+    body = (
+        "mov.u32 %r1, %ctaid.x; mov.u32 %r0, %tid.x; setp.eq.b32 %p1, %r0, 0; @%p1 st.global.b32 [%d0], {0};"
+    )
     machine.run(body.format("7"), out, grid=(3, 1, 1))
     machine.run(body.format("%r1"), out, grid=(1, 1, 1))
     refused(machine, "race", body.format("%r1"), out, grid=(3, 1, 1))

@@ -1,0 +1,135 @@
+"""Kernels that only larger tensors reach, at the least sizes that do: against the CPU, on a card and emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import triten as tt
+from triten.runtime.cuda.driver import wants_interpreter
+
+from .first_checks import NeedsACard, check, fresh_numbers, require
+
+F = tt.nn.functional
+
+
+def numbers(*sizes: int) -> Any:
+    """Normal numbers, on the host."""
+    return tt.from_numpy(fresh_numbers().standard_normal(sizes).astype(np.float32))
+
+
+def with_gradients(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """A function that gives its result and the gradient of each argument."""
+
+    def run(*arguments: Any) -> tuple[Any, ...]:
+        leaves = [a.detach().requires_grad_() for a in arguments]
+        result = function(*leaves)
+        weights = tt.linspace(-1, 1, result.numel()).to(result.device).reshape(result.shape)
+        return (result.detach(), *tt.autograd.grad((result * weights).sum(), leaves))
+
+    return run
+
+
+def segments(data: Any) -> Any:
+    lengths = tt.tensor([0, 700, 1, 299], device=data.device)
+    return tt.segment_reduce(data, "mean", lengths=lengths)
+
+
+CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]] = {
+    "sort of 20,000 keys": (
+        lambda x: tt.sort(x, stable=True),
+        lambda: (numbers(20_000).round(decimals=2),),
+        0,
+    ),
+    "topk among 70,000": (lambda x: tt.topk(x, 12).values, lambda: (numbers(2, 70_000),), 0),
+    "kthvalue among 30,000": (lambda x: tt.kthvalue(x, 777).values, lambda: (numbers(30_000),), 0),
+    "var of 300,000": (lambda x: tt.var_mean(x), lambda: (numbers(300_000) + 3,), 2e-6),
+    "sum of 300,000": (lambda x: x.sum(), lambda: (numbers(300_000),), 1e-3),
+    "a product whose inner size is the large one": (
+        tt.mm,
+        lambda: (numbers(16, 6000), numbers(6000, 16)),
+        1e-3,
+    ),
+    "layer_norm and its gradients over 3,000 rows": (
+        with_gradients(lambda x, w, b: F.layer_norm(x, (40,), w, b)),
+        lambda: (numbers(3000, 40), numbers(40), numbers(40)),
+        2e-3,
+    ),
+    "layer_norm and its gradients over rows of 9,000": (
+        with_gradients(lambda x, w, b: F.layer_norm(x, (9000,), w, b)),
+        lambda: (numbers(7, 9000), numbers(9000), numbers(9000)),
+        2e-3,
+    ),
+    "group_norm and its gradients": (
+        with_gradients(lambda x, w, b: F.group_norm(x, 3, w, b)),
+        lambda: (numbers(2, 6, 300), numbers(6), numbers(6)),
+        1e-3,
+    ),
+    "batch_norm and its gradients": (
+        with_gradients(lambda x, w, b: F.batch_norm(x, None, None, w, b, True)),
+        lambda: (numbers(4, 5, 900), numbers(5), numbers(5)),
+        2e-3,
+    ),
+    "a convolution of each channel by itself, and its gradients": (
+        with_gradients(lambda x, w: F.conv2d(x, w, padding=1, groups=5)),
+        lambda: (numbers(2, 5, 9, 11), numbers(5, 1, 3, 3)),
+        1e-3,
+    ),
+    "attention of one query to 3,000 keys": (
+        F.scaled_dot_product_attention,
+        lambda: (numbers(1, 2, 1, 32), numbers(1, 2, 3000, 32), numbers(1, 2, 3000, 32)),
+        1e-4,
+    ),
+    "segments and their gradient": (with_gradients(segments), lambda: (numbers(1000, 3),), 1e-4),
+    "fractional_max_pool2d": (
+        lambda x, s: F.fractional_max_pool2d(x, 2, output_size=(5, 4), _random_samples=s),
+        lambda: (numbers(2, 3, 12, 11), tt.rand(2, 3, 2)),
+        0,
+    ),
+    "rows of a table": (
+        lambda table, i: F.embedding(i, table),
+        lambda: (numbers(50, 700), tt.from_numpy(fresh_numbers().integers(0, 50, 90))),
+        0,
+    ),
+}
+
+
+def compare(name: str) -> str:
+    """One call on both devices; raises unless they agree."""
+    if wants_interpreter():
+        raise NeedsACard("the interpreter takes too long for it; the emulator does not")
+    function, draw, allowed = CALLS[name]
+    arguments = draw()
+    kernels: list[str] = []
+
+    def seen(kernel: str, grid: Any, stream: int, launch: Callable[[], None]) -> None:
+        kernels.append(kernel)
+        launch()
+
+    cuda = tt.library.driver()
+    before = cuda.observe_launches(seen)
+    try:
+        got = function(*(a.cuda() for a in arguments))
+    finally:
+        cuda.observe_launches(before)
+    expected = function(*arguments)
+    pairs = zip(got, expected, strict=True) if isinstance(got, tuple) else [(got, expected)]
+    for one, other in pairs:
+        mine, right = one.cpu().numpy(), other.numpy()
+        agreed = np.array_equal(np.isnan(mine), np.isnan(right)) and mine.shape == right.shape
+        require(agreed, "shapes differ, or where there is nan")
+        distance = np.nanmax(np.abs(mine.astype(np.float64) - right.astype(np.float64)), initial=0)
+        require(distance <= allowed, f"{distance} apart, allowed are {allowed}")
+    return ", ".join(dict.fromkeys(kernels))
+
+
+def _register(name: str) -> None:
+    @check(f"sizes: {name}")
+    def run() -> str:
+        return compare(name)
+
+
+for _name in CALLS:
+    _register(_name)

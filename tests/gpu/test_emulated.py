@@ -1,0 +1,41 @@
+"""The check of a GPU, rehearsed on compiled kernels: every operator once, which reaches every kernel of sm_80."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpu_check.command import KERNELS_CHECK
+from gpu_check.kernels import WITH_TENSOR_MAPS, unreached
+
+EMULATED = ("--emulate", "--task-seconds", "600", "--seed", "7")
+
+
+def test_every_operator_and_every_kernel(check: Callable[..., Any]) -> None:
+    run = check(*EMULATED, "--first-pass", "--workers", "2", interpret=False)
+    assert run.status == 0, run.output
+    section = run.section
+    assert section["complete"] is True and section["device"] == "PTX emulator"
+    assert section["counts"]["passed"] > 1000, run.output
+    assert run.checks[KERNELS_CHECK]["status"] == "passed"
+
+
+def test_kernels_of_newer_devices_are_known_by_name() -> None:
+    assert {name.rpartition(" ")[2] for name in unreached(set(), 9)} >= set(WITH_TENSOR_MAPS)
+    assert not {name.rpartition(" ")[2] for name in unreached(set(), 8)} & set(WITH_TENSOR_MAPS)
+
+
+DTYPES = r"^(add|mul|div|where\.self|sum\.dim_IntList|cumsum|mm|max\.dim|sort|gather|index_add|copy|_softmax|bitwise_and)"
+
+
+def test_dtypes_and_layouts(check: Callable[..., Any]) -> None:
+    """Elements of every size, at offsets and strides that no vector fits."""
+    run = check(
+        *EMULATED,
+        "--only",
+        DTYPES + r"(\.Tensor)?#0/",
+        "--layouts",
+        "contiguous,unaligned,transposed",
+        interpret=False,
+    )
+    assert run.status == 0, run.output
+    dtypes = {name.split("/")[1] for name in run.checks if "#0/" in name}
+    assert {"bool", "uint8", "int16", "int64", "float16", "bfloat16", "float64", "complex64"} <= dtypes
