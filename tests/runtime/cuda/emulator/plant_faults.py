@@ -1,7 +1,7 @@
 """Plants faults into compiled kernels and their launches, and prints a line for each: found, or not.
 
-Run in a process of its own with ``TRITEN_CUDA=emulate``. A fault counts as found where the emulator raises, or where the
-result is not the CPU's any more.
+Run in a process of its own with ``TRITEN_CUDA=emulate``. A fault counts as found where the emulator raises, or where
+the result is not the CPU's any more.
 """
 
 from __future__ import annotations
@@ -66,18 +66,19 @@ def nth(pattern: str, change: Callable[[re.Match[str]], str], number: int) -> Mu
     return mutate
 
 
+WIDE = r"(mad|mul)\.wide\.(s32|u32) \t(%rd\d+, %r\d+), (\d+)"
+WAIT = r"cp\.async\.wait_group \t(\d+)"
 TEXT: dict[str, list[Mutant]] = {
     "missing barrier": [nth(r"bar\.sync \t0;", lambda m: "", i) for i in (-1, 0)],
     "missing mask of a load": [nth(r"@%p\d+ (ld\.global|cp\.async\.c[ag])", lambda m: m[1], -1)],
     "missing mask of a store": [nth(r"@%p\d+ (st\.global)", lambda m: m[1], -1)],
-    "wrong stride": [nth(r"(mad|mul)\.wide\.(s32|u32) \t(%rd\d+, %r\d+), (\d+)",
-                         lambda m: f"{m[1]}.wide.{m[2]} \t{m[3]}, {int(m[4]) * 2}", 0)],  # fmt: skip
+    "wrong stride": [nth(WIDE, lambda m: f"{m[1]}.wide.{m[2]} \t{m[3]}, {int(m[4]) * 2}", 0)],
     "wrong offset of a store": [nth(r"(st\.global\.\S+ \[ %rd\d+) \+ 0", lambda m: f"{m[1]} + 8", 0)],
     "wrong place in shared memory": [nth(r"(ld\.shared\.\S+ \t[^;]*\[%r\d+)\]", lambda m: f"{m[1]}+128]", 0)],
     "bounds off by one": [lambda text: re.sub(r"setp\.lt\.s(32|64)", r"setp.le.s\1", text)],
-    "wait for too few copies": [nth(r"cp\.async\.wait_group \t(\d+)", lambda m: f"cp.async.wait_group \t{int(m[1]) + 2}", 0)],
+    "wait for too few copies": [nth(WAIT, lambda m: f"cp.async.wait_group \t{int(m[1]) + 2}", 0)],
     "wrong partner": [nth(r"(shfl\.sync\.bfly\.b32 \t[^;]*?), 16, 31", lambda m: f"{m[1]}, 8, 31", 0)],
-}  # fmt: skip
+}
 
 
 def changed_launches() -> dict[str, Callable[[Any, Any, bytes], tuple[Any, bytes]]]:
