@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...dispatch.structured.meta.fft import result_order, strides_in
 from ...dispatch.structured.stub import (
     HostKernel,
     HostKernelFactory,
@@ -16,6 +17,7 @@ from ...dispatch.structured.stub import (
 )
 from ...runtime.device import CPU
 from ...runtime.float_errors import quietly
+from ...runtime.memory_format import strides_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
@@ -35,10 +37,14 @@ def transform(call: StructuredCall) -> PlannedKernel:
     halved = spec.sizes != out.sizes
     to_real = not out.dtype.is_complex
     sizes = tuple(out.sizes[d] for d in dims)
+    order = call.extra["order"]
+    dims = tuple(order.index(d) for d in dims)
 
     def into(target: Any, array: Any) -> None:
         if empty:
             return
+        # The library makes a gapless result: in the order in which it is to lie.
+        target, array = target.transpose(order), array.transpose(order)
         if not dims:
             made = array
         elif to_real:
@@ -62,6 +68,8 @@ class Transform(NamedTuple):
     takes_real: bool = False
     from_half: bool = False
     to_half: bool = False
+    half_first: bool = False
+    """Whether the dimension of the half is transformed before the others, on its own."""
 
 
 TRANSFORMS = {
@@ -70,7 +78,7 @@ TRANSFORMS = {
     "rfft": Transform(takes_real=True, to_half=True),
     "irfft": Transform(from_half=True),
     "hfft": Transform(from_half=True),
-    "ihfft": Transform(takes_real=True, to_half=True),
+    "ihfft": Transform(takes_real=True, to_half=True, half_first=True),
 }
 
 
@@ -103,10 +111,41 @@ def _planned(
     if kind.to_half:
         made[dims[-1]] = half
     real = self.dtype.to_real() if self.dtype.is_complex else self.dtype
-    spec = TensorSpec.contiguous(tuple(made), real if kind.from_half else real.to_complex(), CPU)
     # Cut here: the library converts what it is given before it cuts.
     cut = None if tuple(read) == self.sizes else tuple([slice(0, n) for n in read])
-    return _call(_library(f"{name}n" if len(dims) > 1 else name), spec, cut, sizes, dims, norm)
+    order = _order(kind, several, self, read, sizes, dims)
+    if order is None:
+        return None
+    spec = TensorSpec.of(
+        tuple(made), strides_in(order, made), real if kind.from_half else real.to_complex(), CPU
+    )
+    return _call(_library(f"{name}n" if len(dims) > 1 else name), spec, cut, sizes, dims, norm, order)
+
+
+def _order(
+    kind: Transform,
+    several: bool,
+    self: TensorSpec,
+    read: Sequence[int],
+    sizes: Sequence[int],
+    dims: Sequence[int],
+) -> tuple[int, ...] | None:
+    """The order of the result's dimensions in memory, by what the operator of the transform would be given."""
+    strides, filled = self.strides, list(self.sizes)
+    for d, n in zip(dims, sizes, strict=True):
+        filled[d] = n
+    if kind.from_half:
+        filled[dims[-1]] = sizes[-1] // 2 + 1
+    if any(have < want for have, want in zip(read, filled, strict=True)):
+        strides = strides_for(self.suggest_memory_format(), filled)  # constant_pad_nd
+    elif not self.is_dense:
+        return None  # conversions on the way give it other strides
+    if kind.half_first and len(dims) > 1:
+        halves = [n // 2 + 1 if d == dims[-1] else n for d, n in enumerate(filled)]
+        first = strides_in(result_order(filled, strides, dims[-1:], "r2c"), halves)
+        return result_order(halves, first, dims[:-1], "c2c")
+    to_half = kind.to_half or (not kind.from_half and not several and not self.dtype.is_complex)
+    return result_order(filled, strides, dims, "c2r" if kind.from_half else "r2c" if to_half else "c2c")
 
 
 def _call(
@@ -116,14 +155,39 @@ def _call(
     sizes: Sequence[int],
     dims: Sequence[int],
     norm: str | None,
+    order: Sequence[int],
 ) -> HostKernel:
     n, axes = (sizes, dims) if len(dims) > 1 else (sizes[0], dims[0])
+    if not spec.is_contiguous:
+        return _call_in_order(function, spec, cut, n, [order.index(d) for d in dims], norm, order)
 
     def compute(x: Any) -> Any:
         return function(x if cut is None else x[cut], n, axes, norm)
 
     def into(out: Any, x: Any) -> None:
         np.copyto(out, function(x if cut is None else x[cut], n, axes, norm))
+
+    return HostKernel((spec,), compute, into)
+
+
+def _call_in_order(
+    function: Callable[..., Any],
+    spec: TensorSpec,
+    cut: tuple[slice, ...] | None,
+    n: Any,
+    axes: Sequence[int],
+    norm: str | None,
+    order: Sequence[int],
+) -> HostKernel:
+    """A call over the dimensions in the order in which the result is to lie: the library makes it gapless."""
+    back = [order.index(d) for d in range(len(order))]
+    along = axes if isinstance(n, Sequence) else axes[0]
+
+    def compute(x: Any) -> Any:
+        return function((x if cut is None else x[cut]).transpose(order), n, along, norm).transpose(back)
+
+    def into(out: Any, x: Any) -> None:
+        np.copyto(out, compute(x))
 
     return HostKernel((spec,), compute, into)
 

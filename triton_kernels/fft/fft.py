@@ -13,7 +13,10 @@ from ..launch import launch_nothing
 
 
 def transform(call: StructuredCall) -> PlannedKernel:
-    """One library call over a contiguous copy. Raises RuntimeError for float16, which CuPy's cuFFT has not here."""
+    """One library call, over a copy in the order of the result where the operand lies in another.
+
+    Raises RuntimeError for float16, which CuPy's cuFFT has not here.
+    """
     spec, out = call.args["self"], call.outputs[0]
     if spec.dtype.name not in ("float32", "float64", "complex64", "complex128"):
         raise RuntimeError(f"Unsupported dtype {spec.dtype.scalar_name}")
@@ -22,13 +25,17 @@ def transform(call: StructuredCall) -> PlannedKernel:
     dims = call.extra["dims"]
     if not dims:
         return PlannedKernel(copy_kernel(out, spec))
-    flat, copied = contiguous_copy(spec)
+    # In the order in which the result lies in memory, which makes both sides gapless.
+    order = call.extra["order"]
+    flat, copied = contiguous_copy(
+        spec.replace(sizes=tuple(spec.sizes[d] for d in order), strides=tuple(spec.strides[d] for d in order))
+    )
     asked = FourierTransform(
         flat.sizes,
         flat.dtype.np.name,
-        out.sizes,
+        tuple(out.sizes[d] for d in order),
         out.dtype.np.name,
-        dims,
+        tuple(order.index(d) for d in dims),
         call.extra["inverse"],
         call.extra["norm"],
     )
