@@ -270,6 +270,8 @@ def _linalg_solve_ex(
         _check(info, "torch.linalg.solve_ex")
     if vector:
         result = owned(result.squeeze(-1))
+        if left and result._spec.ndim > 1:
+            result = in_columns(result)  # by its last two dimensions, though the first of them is a batch
     results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
         "_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info
     )

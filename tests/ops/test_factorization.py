@@ -54,6 +54,24 @@ def test_factors_multiply_to_the_matrix(shape, dtype, device):
     close(Vh @ Vh.mH, eye(Vh))
 
 
+@pytest.mark.parametrize(
+    ("batch", "right", "strides"),
+    [
+        ((), (5,), (1,)),
+        ((2,), (2, 5), (1, 2)),
+        ((2,), (5,), (1, 2)),
+        ((2, 3), (2, 3, 5), (15, 1, 3)),
+        ((), (5, 3), (1, 5)),
+    ],
+)
+def test_solutions_lie_in_columns_of_their_last_two_dimensions(batch, right, strides, device):
+    """PyTorch's strides, for vectors too, whose last two dimensions are a batch and the vector."""
+    A, B = tt.eye(5, device=device).expand(*batch, 5, 5), tt.ones(right, device=device)
+    X = tt.linalg.solve(A, B)
+    assert X.stride() == strides
+    close(X, B.expand(X.shape))
+
+
 @pytest.mark.parametrize(("shape", "dtype", "device"), SQUARE_EVERYWHERE)
 def test_square_matrices_are_solved_with(shape, dtype, device):
     A = matrices(shape, dtype).to(device)
