@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from ..runtime.cuda.device_properties import design_of
 from ..runtime.cuda.occupancy import TARGETS, register_budget
 from ..runtime.cuda.tensor_map import descriptor_type
 
@@ -181,20 +182,21 @@ def register_limit(
 ) -> int | None:
     """The registers of a thread that a launch tells the compiler to keep to; None where it decides by itself.
 
-    They are those that the declared blocks leave, for configurations with `all_registers` on targets that are known.
+    They are those that the declared blocks leave on the target that the device is like, for configurations with
+    `all_registers`.
     """
     declaration = DECLARATIONS.get(name_of(kernel))
-    target = TARGETS.get(capability)
-    if declaration is None or target is None:
+    if declaration is None:
         return None
+    design = design_of(capability)
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, warps, stages)  # type: ignore[arg-type]
-    meant = declaration.covering(declaration.dtype_of(signature), found, capability)
+    meant = declaration.covering(declaration.dtype_of(signature), found, design)
     if meant is None or not meant.all_registers:
         return None
     functions = [value.fn.__name__ for value in constants.values() if hasattr(value, "fn")]
     aligned = declaration.is_aligned(signature, divisible)
-    return register_budget(target, declaration.blocks(meant, capability, aligned, functions), warps)
+    return register_budget(TARGETS[design], declaration.blocks(meant, design, aligned, functions), warps)
 
 
 def declare(

@@ -48,6 +48,32 @@ class DeviceProperties:
         return 10 * self.major + self.minor
 
     @property
+    def design(self) -> int:
+        """The data-centre target whose kernels suit the device: 80, 90 or 100.
+
+        It says which instructions multiply matrices: those of a warp (``mma.sync``: sm_80 to sm_89, and again sm_120
+        and sm_121), of a group of warps (``wgmma``: sm_90) or of tensor memory (``tcgen05``: sm_100, sm_103, sm_110).
+
+        Example:
+            >>> from triten.runtime.cuda.device_properties import DeviceProperties
+            >>> [DeviceProperties("", major, minor, 0, 1, 32, 0).design for major, minor in ((8, 9), (10, 3), (12, 0))]
+            [80, 100, 80]
+        """
+        return design_of(self.capability)
+
+    @property
     def shared_memory_per_block_optin(self) -> int:
         """The most shared memory that one block can have when the kernel asks for it."""
         return self.max_shared_memory
+
+
+def design_of(capability: int) -> int:
+    """`DeviceProperties.design` of a compute capability, major times 10 plus minor.
+
+    Example:
+        >>> [design_of(capability) for capability in (75, 80, 89, 90, 100, 103, 120)]
+        [80, 80, 80, 90, 100, 100, 80]
+    """
+    if capability // 10 == 9:
+        return 90
+    return 100 if capability // 10 in (10, 11) else 80

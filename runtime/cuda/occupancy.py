@@ -83,6 +83,17 @@ TARGETS: dict[int, Target] = {
 }
 """The targets that kernels are compiled for ahead of time."""
 
+RELATIVES: dict[int, Target] = {
+    target.capability: target
+    for target in (
+        Target(86, "RTX A6000", 84, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=16),
+        Target(89, "L40S", 142, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=24),
+        Target(103, "B300", 148, 228 * KIB, 227 * KIB, TARGETS[100].matrix, tensor_memory=512),
+        Target(120, "RTX 5090", 170, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=24),
+    )
+}
+"""Devices that take the kernels of one of `TARGETS` (`DeviceProperties.design`), with less room or other places."""
+
 
 def rounded_down(value: int, unit: int) -> int:
     """The largest multiple of `unit` that is not above `value`."""

@@ -10,7 +10,7 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.tensor_spec import TensorSpec
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
-from ..products.bulk import FIRST_CAPABILITY, MAX_PITCH
+from ..products.bulk import FIRST_DESIGN, MAX_PITCH
 from ..tuning.choice import configuration
 from .bulk_kernels import attention_bulk
 from .operands import LARGEST_TILE, Sizes, padded
@@ -48,7 +48,7 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
     There is no mask and no dropout, the scale is positive, and all addresses are multiples of 16.
     """
     query, out, device = given[0], call.outputs[0], call.device
-    if query.itemsize != 2 or driver().properties(device.resolved_index).major < FIRST_CAPABILITY:
+    if query.itemsize != 2 or driver().properties(device.resolved_index).design < FIRST_DESIGN:
         return refused("{} has 4 bytes or more, or the device has none", query.dtype.name)
     tensors = [described(spec) for spec in (*given, out)]
     if None in tensors:

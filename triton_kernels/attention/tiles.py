@@ -92,8 +92,17 @@ def _interpreted(head: int, rows: int, columns: int) -> Configuration:
     return Configuration((block_m, block_n, head, head), 4, 1)
 
 
-def _major(device: Device) -> int:
-    return driver().properties(device.resolved_index).major
+def _design(device: Device) -> int:
+    return driver().properties(device.resolved_index).design
+
+
+ROOM = 104 * 1024
+"""Bytes of shared memory that the larger tiles of a head of 256 take. Of devices that give a block less (99 KiB on
+sm_86, sm_89 and sm_120) they are those that leave room for what is beside the scores."""
+
+
+def _has_room(device: Device) -> bool:
+    return driver().properties(device.resolved_index).max_shared_memory >= ROOM
 
 
 def forward_tile(
@@ -117,8 +126,8 @@ def forward_tile(
     if beside:
         return BESIDE_HEAD if head <= 128 else BESIDE_WIDE
     if head > 128:
-        return WIDE
-    is_ampere = _major(device) < 9
+        return WIDE if _has_room(device) else BESIDE_WIDE
+    is_ampere = _design(device) < 90
     if rows <= (16 if is_ampere else 64):
         return FEW_AMPERE if is_ampere else BESIDE_NARROW if head <= 64 else FEW_HEAD
     if head <= 64:
@@ -134,7 +143,7 @@ def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: boo
         return _interpreted(head, rows, columns)
     if head > 128:
         return BULK_WIDE
-    is_hopper = _major(device) == 9
+    is_hopper = _design(device) == 90
     if rows <= 64 and (is_hopper or head > 64):
         return BULK_FEW_NARROW if head <= 64 else BULK_FEW
     if head <= 64:
@@ -152,12 +161,12 @@ def keys_tile(
         narrow = KEYS_SINGLE_BESIDE if beside else KEYS_SINGLE_NARROW
         return narrow if head <= 64 else KEYS_SINGLE if head <= 128 else KEYS_SINGLE_WIDE
     if head > 128:
-        return KEYS_WIDE_BESIDE if beside else KEYS_WIDE
+        return KEYS_WIDE_BESIDE if beside or not _has_room(device) else KEYS_WIDE
     if beside:
         return KEYS_BESIDE
     if head > 64:
         return KEYS_HEAD
-    return KEYS_NARROW if _major(device) >= 9 else KEYS_NARROW_AMPERE
+    return KEYS_NARROW if _design(device) >= 90 else KEYS_NARROW_AMPERE
 
 
 def queries_tile(
@@ -170,7 +179,8 @@ def queries_tile(
         return QUERIES_SINGLE_NARROW if head <= 64 else QUERIES_SINGLE if head <= 128 else QUERIES_SINGLE_WIDE
     if head > 128:
         # The compiler for sm_100 spills a few values of the smaller tile to stay at 128 registers.
-        return QUERIES_WIDE_BESIDE if beside and _major(device) < 10 else QUERIES_WIDE
+        smaller = beside or not _has_room(device)
+        return QUERIES_WIDE_BESIDE if smaller and _design(device) < 100 else QUERIES_WIDE
     if beside:
         return QUERIES_BESIDE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD

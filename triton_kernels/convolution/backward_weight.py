@@ -67,7 +67,7 @@ def default_configuration(
     elif few:
         candidates = FEW
     else:
-        candidates = HALF[:2] if properties.major >= 9 else HALF[2:]
+        candidates = HALF[:2] if properties.design >= 90 else HALF[2:]
     is_large = outputs > candidates[-1].tile[0] and columns * (taps if few else 1) > candidates[-1].tile[1]
     return candidates[0] if is_large else candidates[-1]
 

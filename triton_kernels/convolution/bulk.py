@@ -13,7 +13,7 @@ from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
-from ..products.bulk import FIRST_CAPABILITY, MAX_PITCH, cost, in_halves, resident
+from ..products.bulk import FIRST_DESIGN, MAX_PITCH, cost, in_halves, resident
 from ..products.problem import multiprocessors
 from ..tuning.choice import configuration
 from .bulk_kernels import NARROW, TF32, convolve_bulk
@@ -131,7 +131,7 @@ def plan_bulk(
     is_narrow = source.itemsize == 2
     if not (is_narrow or sums.precision == "tf32") or problem.groups > 1 or window.stride != (1, 1, 1):
         return refused("its dtype is exact, it has several groups, or strides are not 1")
-    if driver().properties(out.device.resolved_index).major < FIRST_CAPABILITY:
+    if driver().properties(out.device.resolved_index).design < FIRST_DESIGN:
         return refused("the device has none")
     if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1 or problem.channels == 0:
         return refused("it is over volumes, or there are no channels")

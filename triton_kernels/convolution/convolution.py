@@ -73,10 +73,9 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
     elif is_flat or unit_of_spec(problem.source) * itemsize < BYTES:
         candidates = FEW
     else:
-        capability = properties.capability
-        known = max((c for c in (80, 90, 100) if c <= capability), default=80)
-        candidates = tuple(one for one in HALF if one.is_for(known))
-        if columns > 128 and columns % 256 == 0 and WIDE.is_for(known) and fills(WIDE):
+        design = properties.design
+        candidates = tuple(one for one in HALF if one.is_for(design))
+        if columns > 128 and columns % 256 == 0 and WIDE.is_for(design) and fills(WIDE):
             return WIDE
         if columns <= 64:
             candidates = tuple(one for one in candidates if one.tile[1] <= 64)

@@ -24,8 +24,8 @@ from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_pa
 from .product import bounded, stride_arguments
 from .split_k import in_parts
 
-FIRST_CAPABILITY = 9
-"""The first major compute capability with a tensor memory accelerator."""
+FIRST_DESIGN = 90
+"""The first design of devices whose matrix instructions take what a tensor map loads (`DeviceProperties.design`)."""
 MAX_PITCH = 1 << 40
 """Bytes from one line to the next that a tensor map can hold."""
 LOAD_COST = 40.0
@@ -133,8 +133,8 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     if not multiplied_by_tensor_cores(problem) or problem.k == 0:
         return refused("its dtype and precision are not for tensor cores")
     properties = driver().properties(problem.device.resolved_index)
-    if properties.major < FIRST_CAPABILITY:
-        return refused("the device has none")
+    if properties.design < FIRST_DESIGN:
+        return refused("the device multiplies what lies in registers")
     if max(problem.shape) > INT32_MAX:
         return refused("a side is longer than 32 bits count")
     left, right = describe(problem.left), describe(problem.right)
@@ -154,7 +154,7 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
     places = multiprocessors(problem.device)
     plain = out is not None and beside is None
     large, crowded = (
-        tuple(one for one in table if one.is_for(properties.capability)) for table in tables_for(problem)
+        tuple(one for one in table if one.is_for(properties.design)) for table in tables_for(problem)
     )
     candidates = large if plain else crowded
     if interpreted():

@@ -180,8 +180,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
 def has_few_rows(problem: Problem) -> bool:
     """Whether `FEW_ROWS` is the tile on this device: in decoding a row for each sequence, and large matrices."""
     rows, columns, inner = FEW_ROWS.tile
-    major = driver().properties(problem.device.resolved_index).major
-    return major < 9 and problem.m <= rows and problem.n >= columns and problem.k >= inner
+    design = driver().properties(problem.device.resolved_index).design
+    return design < 90 and problem.m <= rows and problem.n >= columns and problem.k >= inner
 
 
 def tiling_tf32(problem: Problem) -> Tiling:

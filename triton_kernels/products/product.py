@@ -117,7 +117,7 @@ def tiling(
             large = Tiling(128, 64, 16, 8, 3)
     elif gathered:
         large, small = Tiling(128, 64, 32, 8, 3), Tiling(64, 64, 32, 4, 3)
-    elif properties.major < 9:
+    elif properties.design < 90:
         # HMMA takes its operands from registers: a deeper tile spills where addresses are not aligned.
         large, small = Tiling(128, 128, 32, 8, 4), Tiling(64, 64, 32, 4, 4)
     else:

@@ -42,7 +42,7 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     if bias is not None:
         line = bias.replace(sizes=(bias.numel,), strides=(bias.strides[-1] if bias.ndim else 1,))
         addend = expanded(line, out)
-    exact = EXACT_AFTER if properties.major == 9 and not call.args["use_fast_accum"] else None
+    exact = EXACT_AFTER if properties.design == 90 and not call.args["use_fast_accum"] else None
     problem = Problem(
         call.device,
         Accumulation(tl.float32, True),

@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ...errors import OutOfMemoryError
-from ..driver import Driver, HostArray
+from ..driver import Driver, HostArray, ThreadState
 from .errors import runtime
 
 INVALID_VALUE = 1
 MEMORY_ALLOCATION = 2
+NOT_READY = 600
 
 
 class CuPyCopies(Driver):
     """The part of the CuPy driver that moves bytes."""
 
+    def __init__(self, thread_state: ThreadState | None = None) -> None:
+        super().__init__(thread_state)
+        self._reads_pageable: dict[int, bool] = {}
+        self._held: deque[tuple[int, HostArray]] = deque()
+        """Copies of arrays that a device reads where they are, and the event after which it no longer does."""
+
     def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
         address = src.__array_interface__["data"][0]
         runtime.memcpyAsync(dst, address, src.nbytes, runtime.memcpyHostToDevice, stream)
 
-    # CUDA stages pageable memory itself, before the call returns (CUDA Runtime API, "API synchronization behavior").
-    stage_host_to_device = copy_host_to_device
+    def stage_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
+        """As the base class says. CUDA stages pageable memory itself, before the call returns (CUDA Runtime API, "API
+        synchronization behavior"); a device that reads it where it lies is given a copy, held until it was read."""
+        self._give_back_read()
+        device = self.current_device()
+        direct = self._reads_pageable.get(device)
+        if direct is None:
+            number = runtime.cudaDevAttrPageableMemoryAccess
+            direct = self._reads_pageable[device] = bool(runtime.deviceGetAttribute(number, device))
+        if not direct:
+            self.copy_host_to_device(dst, src, stream)
+            return
+        own = src.copy(order="K")
+        self.copy_host_to_device(dst, own, stream)
+        if self.captures_underway and self.is_capturing(stream):
+            return
+        event = int(runtime.eventCreateWithFlags(runtime.eventDisableTiming))
+        runtime.eventRecord(event, stream)
+        self._held.append((event, own))
+
+    def _give_back_read(self) -> None:
+        """Let go of the oldest copies that have been read."""
+        while self._held:
+            try:
+                oldest = self._held.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if runtime.eventQuery(oldest[0]) == NOT_READY:
+                self._held.appendleft(oldest)
+                return
+            runtime.eventDestroy(oldest[0])
 
     def copy_device_to_host_async(self, dst: HostArray, src: int, stream: int) -> None:
         address = dst.__array_interface__["data"][0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
+from typing import Any
 
 from ..capture import (
     ILLEGAL_STATE,
@@ -34,12 +35,18 @@ def _libcuda() -> ctypes.CDLL:
     """libcuda with the types of what is called here."""
     library = ctypes.CDLL("libcuda.so.1")
     pointer = ctypes.c_void_p
-    # Its later arguments are outputs that may be null; the first version of the function ignores them.
-    library.cuStreamGetCaptureInfo_v2.argtypes = [pointer] * 6
+    function, unwanted = _capture_function(library)
+    function.argtypes = [pointer] * (3 + unwanted)
     library.cuThreadExchangeStreamCaptureMode.argtypes = [pointer]
     library.cuGraphGetNodes.argtypes = [pointer] * 3
     library.cuGraphNodeGetType.argtypes = [pointer] * 2
     return library
+
+
+def _capture_function(library: ctypes.CDLL) -> tuple[Any, int]:
+    """`cuStreamGetCaptureInfo`, and how many of its outputs may be null: a driver may have the third version alone."""
+    second = getattr(library, "cuStreamGetCaptureInfo_v2", None)
+    return (second, 3) if second is not None else (library.cuStreamGetCaptureInfo_v3, 4)
 
 
 def _check(status: int) -> None:
@@ -52,9 +59,8 @@ def capture_info(stream: int) -> tuple[CaptureStatus, int]:
     if stream == 0:
         return "none", 0
     status, number = ctypes.c_int(0), ctypes.c_uint64(0)
-    code = _libcuda().cuStreamGetCaptureInfo_v2(
-        stream, ctypes.addressof(status), ctypes.addressof(number), None, None, None
-    )
+    function, unwanted = _capture_function(_libcuda())
+    code = function(stream, ctypes.addressof(status), ctypes.addressof(number), *[None] * unwanted)
     _check(code)
     found = STATUSES[status.value]
     return found, number.value if found == "active" else 0

@@ -34,6 +34,7 @@ class FakeRuntime(types.ModuleType):
         self.peers = set()
         self.pointers = {}
         self.host_memory = 1 << 20
+        self.pageable = 0
 
     def _alive(self, stream):
         assert stream == 0 or stream in self.priorities, "CUDA may crash here"
@@ -148,7 +149,7 @@ class FakeRuntime(types.ModuleType):
         return {"name": b"Fake", "major": 9, "minor": 0, "warpSize": 32, "uuid": bytes(range(16)), **fields}
 
     def deviceGetAttribute(self, attribute, device):
-        return attribute
+        return self.pageable if attribute == self.cudaDevAttrPageableMemoryAccess else attribute
 
     def __getattr__(self, name):
         if name.startswith("cudaDevAttr"):

@@ -106,6 +106,25 @@ def fake(monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_captures_are_told_apart_by_either_version_of_the_call(fake, monkeypatch):
+    """A driver may have the third version of cuStreamGetCaptureInfo alone, which has one output more."""
+    cuda, seen = fake
+    before = type(seen).cuStreamGetCaptureInfo_v2
+
+    def third(self, stream, status, number, *outputs):
+        assert outputs == (None,) * 4
+        return before(self, stream, status, number, *outputs[1:])
+
+    stream = cuda.create_stream(0)
+    cuda.begin_capture(stream)
+    wanted = cuda.capture_status(stream), cuda.capture_id(stream)
+    monkeypatch.delattr(type(seen), "cuStreamGetCaptureInfo_v2")
+    monkeypatch.setattr(type(seen), "cuStreamGetCaptureInfo_v3", third, raising=False)
+    assert (cuda.capture_status(stream), cuda.capture_id(stream)) == wanted == ("active", wanted[1])
+    cuda.end_capture(stream)
+    assert cuda.capture_status(stream) == "none"
+
+
 @pytest.mark.parametrize(("mode", "number"), [("global", 0), ("thread_local", 1), ("relaxed", 2)])
 def test_a_graph_from_capture_to_launch(fake, mode, number):
     cuda, seen = fake

@@ -137,6 +137,25 @@ def test_copies_wait_only_where_they_should(fake):
     assert runtime.log[4:] == [("streamSynchronize", 0)]
 
 
+def test_a_device_that_reads_pageable_memory_is_given_a_copy_until_it_has(fake):
+    cuda, runtime = fake
+    runtime.pageable = 1
+    array = np.arange(4, dtype=np.float32)
+    address = array.__array_interface__["data"][0]
+    cuda.stage_host_to_device(0x100, array, 0)
+    (_, _, source, nbytes, *_), (what, *_) = runtime.log
+    assert source != address and nbytes == 16 and what == "eventRecord"
+    [(event, held)] = cuda._held
+    assert held.__array_interface__["data"][0] == source and held.tolist() == array.tolist()
+    ready = runtime.events[event]
+    runtime.events[event] = 0  # the device has not come so far
+    cuda.stage_host_to_device(0x200, array, 0)
+    assert len(cuda._held) == 2 and cuda._held[0] == (event, held)
+    runtime.events[event] = ready
+    cuda.stage_host_to_device(0x300, array, 0)
+    assert event not in runtime.events and all(kept[0] != event for kept in cuda._held)
+
+
 def test_peers_and_addresses(fake):
     cuda, runtime = fake
     assert cuda.can_access_peer(0, 1) and not cuda.can_access_peer(1, 1)
