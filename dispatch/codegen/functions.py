@@ -327,6 +327,7 @@ class _Body:
         if variadic:
             rare_names = [self.name_of(p) for p in self.parameters if p.role == "rare"]
             given: list[str] = []
+            by_dtype = ""
             if len(rare_names) == 1 and not (self.has_out or named or self.signature.is_factory):
                 # One comparison asks whether both are None. The call after it asks for `modes` alone.
                 lines[0] = "if modes:"
@@ -336,6 +337,8 @@ class _Body:
                     f"elif {rare_names[0]} is not None:",
                     f"    return {packet}.call{self.suffix}_parameters({arguments})",
                 ]
+                if rare_names == ["dtype"]:  # given in the place of sizes, too
+                    by_dtype = " or sizes[0].__class__ is ScalarType"
             lines = [
                 f"if {variadic} is {rare_names[0] if given else None}:",
                 f"    {variadic} = sizes",
@@ -343,7 +346,7 @@ class _Body:
                 "        if not sizes:",
                 f"            {variadic} = REQUIRED",
                 "        elif sizes[0].__class__ is not int:",
-                "            if sizes[0].__class__ is tuple:",
+                f"            if sizes[0].__class__ is tuple{by_dtype}:",
                 f"                {variadic} = sizes[0]",
                 "            elif sizes[0].__class__ is list:",
                 f"                {variadic} = tuple(sizes[0])",
@@ -678,6 +681,8 @@ def imports_for(code: str, family: str, packet: bool = True) -> str:
     dtypes = sorted(names & {"int64", "float32"})
     if dtypes:
         lines.append(f"from ....runtime.scalar_type import {', '.join(dtypes)}")
+    if "ScalarType" in names:
+        lines.append("from ....runtime.scalar_type import dtype as ScalarType")
     if "hide_inner_frames" in names:
         lines.append("from ....runtime.traceback_filter import hide_inner_frames")
     absent = [each for each in ("NOT_GIVEN", "REQUIRED") if each in names]

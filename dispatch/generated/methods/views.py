@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ....runtime.scalar_type import dtype as ScalarType
 from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
@@ -168,7 +169,7 @@ class ViewsMethods:
                 if not sizes:
                     size = REQUIRED
                 elif sizes[0].__class__ is not int:
-                    if sizes[0].__class__ is tuple:
+                    if sizes[0].__class__ is tuple or sizes[0].__class__ is ScalarType:
                         size = sizes[0]
                     elif sizes[0].__class__ is list:
                         size = tuple(sizes[0])
