@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from inspect import getattr_static
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _C, jit, library, overrides
 from .dispatch.core.tensor_function import disabled_tensor_function, other_handlers
@@ -15,7 +15,12 @@ from .dispatch.methods import typed_storage
 from .dispatch.tensor import Tensor
 from .nn.modules.parameter import Buffer, Parameter
 from .runtime import public_name
+from .runtime.grad_mode import is_grad_enabled
+from .runtime.traceback_filter import api_boundary
 from .utils import _python_dispatch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class TorchFunctionMode(TensorFunctionMode):
@@ -74,6 +79,18 @@ def of_root() -> dict[str, Any]:
     return {**scripts, **typed_storage.legacy, "TypedStorage": typed_storage.TypedStorage}
 
 
+_numpy = Tensor.numpy
+
+
+@api_boundary
+def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
+    """`Tensor.numpy`, which refuses dtypes that NumPy itself does not have."""
+    dtype = self.dtype
+    if self._spec.np_dtype.isbuiltin != 1 and (force or not (self.requires_grad and is_grad_enabled())):
+        raise TypeError(f"Got unsupported ScalarType {dtype.scalar_name}")
+    return _numpy(self, force=force)
+
+
 def add() -> None:
     """Give the modules, classes and texts of this process PyTorch's names too."""
     for module in (overrides, _C):
@@ -83,6 +100,7 @@ def add() -> None:
             )
             vars(module).setdefault(theirs, value)
     vars(sys.modules[__package__]).update(of_root())
+    Tensor.numpy = numpy  # type: ignore[assignment, method-assign]
     vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
     vars(library)["register_torch_dispatch"] = library.register_tensor_dispatch
     vars(_python_dispatch)["TorchDispatchMode"] = TorchDispatchMode

@@ -304,7 +304,7 @@ class _Export:
         if found is None:
             tensor = self.known[node]
             label = self.labels.get(id(tensor), node.name)
-            found = self.values[node] = self.builder.constant(tensor.detach().cpu().numpy(), label)
+            found = self.values[node] = self.builder.constant(tensor.detach().cpu()._data, label)
         return found
 
     def _named_value(self, node: Node) -> Any:

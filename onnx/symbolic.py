@@ -158,7 +158,7 @@ class GraphContext:
         if isinstance(value, str):
             return value
         if isinstance(value, Tensor):
-            return self._builder.constant(value.detach().cpu().numpy())
+            return self._builder.constant(value.detach().cpu()._data)
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             raise UnsupportedOperatorError(
@@ -178,7 +178,7 @@ class GraphContext:
         return base, [read(each) for each in value] if many else read(value)
 
     def _tensor(self, value: Any) -> Any:
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = value.detach().cpu()._data if isinstance(value, Tensor) else np.asarray(value)
         return self._builder.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
 
 

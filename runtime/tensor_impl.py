@@ -4,7 +4,7 @@
 first element elsewhere. `_spec` is the interned rest. `_version_cell` is a one-element list shared by a tensor
 and its views, made at the first view or write. `_autograd` is None until autograd has something to keep;
 `_view_base` the tensor of which this one is a differentiable view, `_creation`, of views alone, what autograd
-must know of how it was made.
+must know of how it was made. The dict holds attributes that a program gives a tensor; Python makes it at the first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,16 @@ class TensorImpl:
     Built by `dispatch.tensor.blank_tensor` and five stores on the call path; `TensorImpl.from_data` elsewhere.
     """
 
-    __slots__ = ("__weakref__", "_autograd", "_creation", "_data", "_spec", "_version_cell", "_view_base")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_autograd",
+        "_creation",
+        "_data",
+        "_spec",
+        "_version_cell",
+        "_view_base",
+    )
 
     _data: Any
     _spec: TensorSpec

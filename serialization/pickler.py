@@ -83,14 +83,14 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         owner = next(each for each in kind.__mro__ if "__reduce_ex__" in vars(each))
         if issubclass(owner, Tensor) and owner not in (Tensor, Parameter):
             return NotImplemented
-        state: dict[str, Any] = getattr(obj, "__dict__", {})
+        state: dict[str, Any] = vars(obj)
         if kind is Parameter:
             args: tuple[Any, ...] = obj.detach().as_subclass(Tensor), obj.requires_grad, OrderedDict()
             if not state:
                 return _Name("torch._utils._rebuild_parameter"), args
             return _Name("torch._utils._rebuild_parameter_with_state"), (*args, dict(state))
         function, call = self._reduced(obj)
-        if kind is Tensor:
+        if kind is Tensor and not state:
             return function, call
         if kind is Buffer:
             kind, state = Tensor, {"persistent": state.get("persistent", True), "_is_buffer": True}

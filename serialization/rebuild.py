@@ -8,7 +8,6 @@ that is negative, does not fit 64 bits or reaches outside its storage RuntimeErr
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pickle import UnpicklingError
 from typing import Any
@@ -233,8 +232,8 @@ def rebuild_from_type(load: Load, args: tuple[Any, ...]) -> Tensor:
     if not any(function is each for each in PLAIN_TENSORS):
         raise UnpicklingError(f"{name}: argument 'func' must be a function that rebuilds a tensor")
     made: Tensor = function(load, of_kind(name, "args", call, tuple))
-    if kind is Tensor:
-        return _plain_with_attributes(made, state)
+    if kind is Tensor and isinstance(state, Mapping) and state.get("_is_buffer") is True:
+        return Buffer(made, persistent=state.get("persistent") is not False)
     if type(made) is not kind:
         made = _of_class(load, name, made, kind)
     own = getattr(kind, "__setstate__", None)
@@ -242,18 +241,6 @@ def rebuild_from_type(load: Load, args: tuple[Any, ...]) -> Tensor:
         own(made, state)
     else:
         set_attributes(load, made, state)
-    return made
-
-
-def _plain_with_attributes(made: Tensor, state: Any) -> Tensor:
-    if not isinstance(state, Mapping) or not state:
-        return made
-    if state.get("_is_buffer") is True:
-        return Buffer(made, persistent=state.get("persistent") is not False)
-    warnings.warn(
-        "load: attributes that the file gives to a plain Tensor are left out, as it can have none",
-        stacklevel=2,
-    )
     return made
 
 

@@ -253,6 +253,32 @@ def test_names_in_texts_are_pytorch_s(tmp_path: Path) -> None:
     assert printed == "torch.float32 torch.Size([2]) torch.FloatTensor torch.strided torch.channels_last\n"
 
 
+def test_numpy_refuses_what_numpy_does_not_have(tmp_path: Path) -> None:
+    """Where this package by its own name gives arrays of ml_dtypes' dtypes."""
+    program = """
+import torch
+for dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.complex32, torch.float16, torch.uint16):
+    try:
+        print(torch.zeros(2, dtype=dtype).numpy().dtype)
+    except TypeError as error:
+        print(error)
+try:
+    torch.zeros(2, dtype=torch.bfloat16, requires_grad=True).numpy()
+except RuntimeError as error:
+    print(error)
+print(repr(torch.zeros(1, dtype=torch.bfloat16)))
+"""
+    assert as_torch(program, tmp_path).splitlines() == [
+        "Got unsupported ScalarType BFloat16",
+        "Got unsupported ScalarType Float8_e4m3fn",
+        "Got unsupported ScalarType ComplexHalf",
+        "float16",
+        "uint16",
+        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+        "tensor([0.], dtype=torch.bfloat16)",
+    ]
+
+
 @pytest.mark.parametrize("name", ["__torch_function__", "__torch_dispatch__"])
 def test_a_subclass_with_pytorch_s_name_of_a_handler_alone_is_refused(name: str) -> None:
     def handler(cls: type, func: object, types: object, args: object = (), kwargs: object = None) -> None:

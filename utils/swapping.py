@@ -51,8 +51,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
             accumulator.register_prehook(_refuse)
     for name in slots:
         _exchange(t1, t2, name)
-    if hasattr(t1, "__dict__") and hasattr(t2, "__dict__"):
-        t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
     for tensor, accumulator in ((t2, accumulators[0]), (t1, accumulators[1])):
         if accumulator is not None:
             tensor._autograd.edge = (_moved(accumulator, tensor), 0)
@@ -60,7 +59,8 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
 
 def _slots(tensor: Tensor) -> list[str]:
     slots: list[str] = copyreg._slotnames(type(tensor))  # type: ignore[attr-defined]
-    return [*TensorImpl.__slots__[1:], *(name for name in slots if name not in TensorImpl.__slots__)]
+    own = [name for name in TensorImpl.__slots__ if not name.startswith("__")]
+    return [*own, *(name for name in slots if name not in TensorImpl.__slots__)]
 
 
 def _exchange(a: Any, b: Any, name: str) -> None:

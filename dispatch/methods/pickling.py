@@ -51,7 +51,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         made.requires_grad_()
     if tensor._autograd is not None and tensor._autograd.grad is not None:
         made.grad = copy.deepcopy(tensor._autograd.grad, memo)
-    attributes = getattr(tensor, "__dict__", None)
+    attributes = vars(tensor)
     if attributes:
         made.__dict__.update(copy.deepcopy(attributes, memo))
     return made
@@ -63,7 +63,7 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
     names = spec.names if spec.unnamed is not spec else None
     storage = spec.device if spec.is_meta else tensor.untyped_storage()
     geometry = (0 if spec.is_meta else _byte_offset(tensor), spec.sizes, spec.strides)
-    attributes = getattr(tensor, "__dict__", None)
+    attributes = vars(tensor)
     return (
         _rebuilt,
         (type(tensor), storage, geometry, spec.dtype, spec.requires_grad, names),

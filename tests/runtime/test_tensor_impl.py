@@ -1,6 +1,9 @@
 """`TensorImpl`: what a tensor costs, knows and shares."""
 
+import copy
 import gc
+import io
+import pickle
 import tracemalloc
 import weakref
 
@@ -37,10 +40,38 @@ def test_a_small_recorded_tensor_and_its_node_take_at_most_a_kilobyte() -> None:
     assert (after - before) / len(kept) <= 1024
 
 
-def test_no_dict() -> None:
+def test_attributes_cost_nothing_before_they_are_given() -> None:
+    """The dict is made at the first of them."""
     x = tt.ones(2)
+    assert not any(type(each) is dict for each in gc.get_referents(x))
+    x.something = 1
+    assert x.something == 1
+    assert vars(x) == {"something": 1}
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'another'"):
+        x.another  # noqa: B018
     with pytest.raises(AttributeError):
-        x.something = 1
+        x.shape = (3,)
+
+
+def test_attributes_are_the_tensors_own() -> None:
+    """Neither a view nor a result has them; a copy and a pickle do (`torch.Tensor`)."""
+    x = tt.ones(2)
+    x.tags = ["a"]
+    assert not hasattr(x + 1, "tags")
+    assert not hasattr(x[:1], "tags")
+    assert not hasattr(x.detach(), "tags")
+    copied = copy.deepcopy(x)
+    assert copied.tags == ["a"]
+    assert copied.tags is not x.tags
+    assert pickle.loads(pickle.dumps(x)).tags == ["a"]
+    file = io.BytesIO()
+    tt.save({"x": x}, file)
+    file.seek(0)
+    assert tt.load(file)["x"].tags == ["a"]
+    y = tt.zeros(3)
+    tt.utils.swap_tensors(x, y)
+    assert y.tags == ["a"]
+    assert not hasattr(x, "tags")
 
 
 def test_weak_references_die_with_the_tensor_without_the_collector() -> None:

@@ -216,12 +216,13 @@ def test_storages():
     assert found.untyped_storage() is storage
 
 
-def test_attributes_that_pytorch_gives_to_a_plain_tensor_are_left_out():
+def test_attributes_of_a_plain_tensor_pass_between_pytorch_and_here():
     torch = pytest.importorskip("torch")
-    tensor = torch.ones(2)
-    tensor.tag = 1
-    with pytest.warns(UserWarning, match="attributes that the file gives to a plain Tensor are left out"):
-        assert again(tensor, torch, tt).tolist() == [1, 1]
+    for writer, reader in ((torch, tt), (tt, torch)):
+        tensor = writer.ones(2)
+        tensor.tag = 1
+        found = again(tensor, writer, reader)
+        assert found.tolist() == [1, 1] and found.tag == 1
 
 
 def test_conjugated_and_negated_tensors_of_pytorch():

@@ -103,10 +103,15 @@ def test_parameters_are_swapped_and_classes_of_other_slots_are_not():
     weight = layer.weight
     tt.utils.swap_tensors(weight, nn.Parameter(tt.zeros(2, 2, dtype=tt.float64)))
     assert layer.weight is weight and weight.dtype == tt.float64 and isinstance(weight, nn.Parameter)
-    plain = tt.ones(1)
+    slotted = tt.ones(1).as_subclass(type("Slotted", (tt.Tensor,), {"__slots__": ("more",)}))
     with pytest.raises(RuntimeError, match="Cannot swap t1 and t2 if they have different slots"):
-        tt.utils.swap_tensors(plain, weight)
-    assert type(plain) is tt.Tensor and plain.tolist() == [1] and isinstance(weight, nn.Parameter)
+        tt.utils.swap_tensors(slotted, weight)
+    assert (
+        type(slotted).__name__ == "Slotted" and slotted.tolist() == [1] and isinstance(weight, nn.Parameter)
+    )
+    plain = tt.ones(1)
+    tt.utils.swap_tensors(plain, weight)
+    assert type(weight) is tt.Tensor and weight.tolist() == [1] and isinstance(plain, nn.Parameter)
 
 
 def test_a_graph_of_a_swapped_leaf_is_refused():
