@@ -14,37 +14,11 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.runtime.cuda.driver import driver, kernel_name
-from triten.runtime.cuda.triton.compile import KernelBinary
+from triten.runtime.cuda.driver import driver
+from triten.tests.runtime.cuda.standin.made_up_kernels import names, settled, without_code
 
 WITHOUT_CODE = pytest.mark.standin(without_code=1)
 EXAMPLE = Path(__file__).parents[4] / "examples" / "train_digits.py"
-
-
-def without_code():
-    """From here on kernels are made up: of the right name, signature and number of warps."""
-    from triten.runtime.cuda.cupy.driver import CuPyDriver
-    from triten.runtime.cuda.cupy.kernel import CuPyKernel
-
-    def compile_nothing(self, kernel, signature, constexprs, divisible, options):
-        types = tuple(signature[name] for name in kernel.arg_names if name in signature)
-        binary = KernelBinary(
-            kernel_name(kernel), 90, b"standin\0", {}, types, options["num_warps"], 1, 0, 0, 1
-        )
-        return CuPyKernel(self, binary, self.properties(self.current_device()))
-
-    CuPyDriver._compile = compile_nothing
-
-
-def settled(standin, program):
-    """The calls of a program that has run twice before."""
-    for _ in range(2):
-        program()
-    return standin.during(program)
-
-
-def names(calls):
-    return [call.name for call in calls]
 
 
 def test_a_maximum_is_one_launch_with_the_addresses_of_its_tensors(standin):

@@ -1,0 +1,39 @@
+"""Kernels without code, for tests that only count what a program asks of the driver: nothing is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from triten.runtime.cuda.driver import kernel_name
+from triten.runtime.cuda.triton.compile import KernelBinary
+
+if TYPE_CHECKING:
+    from .recorded_calls import Call, StandIn
+
+
+def without_code() -> None:
+    """From here on kernels are made up: of the right name, signature and number of warps."""
+    from triten.runtime.cuda.cupy.driver import CuPyDriver
+    from triten.runtime.cuda.cupy.kernel import CuPyKernel
+
+    def compile_nothing(self, kernel, signature, constexprs, divisible, options):
+        types = tuple(signature[name] for name in kernel.arg_names if name in signature)
+        binary = KernelBinary(
+            kernel_name(kernel), 90, b"standin\0", {}, types, options["num_warps"], 1, 0, 0, 1
+        )
+        return CuPyKernel(self, binary, self.properties(self.current_device()))
+
+    CuPyDriver._compile = compile_nothing
+
+
+def settled(standin: StandIn, program: Callable[[], object]) -> list[Call]:
+    """The calls of a program that has run twice before."""
+    for _ in range(2):
+        program()
+    return standin.during(program)
+
+
+def names(calls: list[Call]) -> list[str]:
+    """The driver's functions that were called."""
+    return [call.name for call in calls]
