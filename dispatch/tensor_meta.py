@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..runtime.generic_base import GenericBase
 from ..runtime.traceback_filter import hide_inner_frames
 from .core.tensor_function import HANDLER, disabled_tensor_function, other_handlers
 
@@ -67,7 +68,7 @@ class TensorMeta(type):
         """A tensor of the class as PyTorch's first versions made it, unless the class has a constructor of its own."""
         try:
             new: Any = cls.__new__
-            if new is object.__new__:
+            if new is GenericBase.__new__:
                 made = _constructed(cls, *args, **named)
             else:
                 made = new(cls, *args, **named)

@@ -15,6 +15,7 @@ from . import memory_format as mf
 from .device import CPU
 from .device import device as Device
 from .dispatch_key_set import DispatchKeySet
+from .generic_base import GenericBase
 from .layout import layout as Layout
 from .scalar_type import dtype as ScalarType
 from .size import Size
@@ -46,7 +47,7 @@ def only_name(function: str, own: object, given: _Given, name: str = "axis") -> 
     return given
 
 
-class TensorImpl:
+class TensorImpl(GenericBase):
     """A tensor's metadata and bytes; `dispatch.tensor.Tensor` adds the operators.
 
     Built by `dispatch.tensor.blank_tensor` and five stores on the call path; `TensorImpl.from_data` elsewhere.
@@ -73,7 +74,7 @@ class TensorImpl:
     @classmethod
     def _blank(cls) -> Self:
         """A tensor of the class whose slots are still empty, whatever constructor the class has."""
-        return object.__new__(cls)
+        return GenericBase.__new__(cls)
 
     @property
     def shape(self) -> Size:

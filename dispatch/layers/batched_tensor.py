@@ -75,7 +75,7 @@ def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
 
 def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
     """A tensor of which `level` maps the dimension `dim`."""
-    made = object.__new__(BatchedTensor)
+    made = BatchedTensor._blank()
     made._data = BatchedValue(value, dim, level)
     made._spec = logical_spec(value._spec, dim)
     made._version_cell = made._autograd = made._view_base = None

@@ -241,7 +241,7 @@ def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
         return detached_subclass(tensor, cls)
     _check_class(cls)
     alias = Dispatcher.singleton().find_schema_or_throw("aten::alias").call(tensor)
-    made = object.__new__(cls)
+    made = cls._blank()
     made._data = alias._data
     made._spec = alias._spec.replace(keys=keys_of(cls))
     made._version_cell, made._autograd, made._view_base = (
@@ -260,7 +260,7 @@ def _check_class(cls: Any) -> None:
 def detached_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
     _check_class(cls)
-    made = object.__new__(cls)
+    made = cls._blank()
     made._data = tensor._data
     made._spec = tensor._spec.detached.replace(keys=keys_of(cls))
     made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
@@ -290,7 +290,7 @@ def wrapper_subclass(
         where,
         keys=keys_of(cls),
     )
-    made = object.__new__(cls)
+    made = cls._blank()
     made._data = (
         np.broadcast_to(np.zeros((), spec.np_dtype), shape)
         if where is CPU

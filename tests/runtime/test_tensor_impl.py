@@ -10,6 +10,7 @@ import weakref
 import pytest
 
 import triten as tt
+from triten.runtime.generic_base import GenericBase
 
 
 def test_a_small_tensor_takes_at_most_400_bytes() -> None:
@@ -228,3 +229,10 @@ def test_the_version_counts_writes_by_pytorchs_name() -> None:
         made = tt.zeros(1)
     with pytest.raises(RuntimeError, match="Inference tensors do not track version counter"):
         made._version  # noqa: B018 - reading it raises
+
+
+def test_an_instance_is_made_without_room_for_attributes() -> None:
+    """`PyType_GenericNew` makes it; `object.__new__` would make room, and refuses classes that are not its own."""
+    assert tt.Tensor.__new__ is GenericBase.__new__
+    with pytest.raises(TypeError, match="is not safe"):
+        object.__new__(tt.Tensor)

@@ -171,7 +171,7 @@ class Layer:
         return None if known is None else next((s for s in known if _overlap(tensor, s.origin)), None)
 
     def _made(self, data: FunctionalData, spec: TensorSpec, version: list[int] | None) -> Tensor:
-        made: Tensor = object.__new__(FunctionalTensor)
+        made: Tensor = FunctionalTensor._blank()
         self.live.append(weakref.ref(made))
         made._data = data
         made._spec = spec.replace(requires_grad=False, keys=FUNCTIONALIZE_BIT)

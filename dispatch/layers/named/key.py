@@ -90,7 +90,7 @@ def twin_of(tensor: TensorImpl) -> Any:
     if cls is Tensor:
         twin: Any = blank_tensor()
     else:
-        twin = object.__new__(cls)
+        twin = cls._blank()
         if hasattr(tensor, "__dict__"):
             twin.__dict__ = tensor.__dict__
     twin._data = tensor._data
