@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ...runtime.cuda.driver import is_simulated
 from ..machine import describe_machine
 from ..refusal import RefusalError, expression, require_positive, require_writable
 from ..result_file import (
@@ -35,7 +36,7 @@ from ..suite.results import CONFIDENCE, Limits, Result
 from .as_result import as_result_rows
 from .host_time import small_calls
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
-from .rows import NOT_BUILT, OURS, PEER, Row, counted, format_rows, group_means
+from .rows import NOT_BUILT, NOT_HERE, OURS, PEER, Row, counted, format_rows, group_means
 from .timing import DeviceClock, Work
 from .training_step import training_steps
 from .workloads import Operand, Workload, all_workloads
@@ -84,14 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not tt.cuda.is_available():
         print("gpu: no CUDA GPU is available here: nothing was measured", file=sys.stderr)
         return NO_DEVICE
-    interpreted = os.environ.get("TRITEN_CUDA") == "interpret"
-    if interpreted and not arguments.rehearse:
-        print("gpu: TRITEN_CUDA=interpret simulates a device, whose times say nothing: --rehearse runs every row",
-              file=sys.stderr)  # fmt: skip
+    simulated = is_simulated()
+    if simulated and not arguments.rehearse:
+        print(f"gpu: TRITEN_CUDA={os.environ['TRITEN_CUDA']} simulates a device, whose times say nothing: --rehearse "
+              "runs every row", file=sys.stderr)  # fmt: skip
         return NO_DEVICE
-    peer = Peer(not arguments.no_peer, interpreted)
-    bench = Bench(arguments, peer, interpreted)
-    if not interpreted:
+    peer = Peer(not arguments.no_peer, simulated)
+    bench = Bench(arguments, peer, simulated)
+    if not simulated:
         bench.measure_copy()
     deadline = None if arguments.seconds is None else started + arguments.seconds
     try:
@@ -116,15 +117,15 @@ def run(arguments: argparse.Namespace) -> int:
 class Bench:
     """The rows of one run, and the file that holds them."""
 
-    def __init__(self, arguments: argparse.Namespace, peer: Peer, interpreted: bool) -> None:
+    def __init__(self, arguments: argparse.Namespace, peer: Peer, simulated: bool) -> None:
         self.arguments = arguments
         self.peer = peer
-        self.interpreted = interpreted
+        self.simulated = simulated
         self.wanted = re.compile(arguments.rows)
         self.found: list[Row] = []
         self.complete = False
         self.copy_bandwidth: float | None = None
-        self.clock = DeviceClock(interpreted)
+        self.clock = DeviceClock(simulated)
         properties = tt.cuda.get_device_properties()
         self.path: Path = arguments.output or result_path(properties.name)
         self.started = utc_now()
@@ -175,14 +176,18 @@ class Bench:
         elif reaches("set_float32_matmul_precision"):
             tt.set_float32_matmul_precision("highest")
         code = compile(workload.statement, f"<{workload.name}>", "eval")
-        sets = [self.operands(workload) for _ in range(self.sets_of(workload))]
+        try:
+            sets = [self.operands(workload) for _ in range(self.sets_of(workload))]
+        except NotImplementedError as error:
+            row.note = f"{NOT_HERE}: {error}"
+            return row
         rivals: dict[str, Work] = {OURS: runner(code, tt, sets, 0)}
         library = self.peer.library
         if library is not None:
             library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
             library.backends.cudnn.benchmark = True  # the peer at its best
             theirs = runner(code, library, sets, 1)
-            backends = {} if self.interpreted else workload.backends  # of a CPU PyTorch has neither
+            backends = {} if self.simulated else workload.backends  # of a CPU PyTorch has neither
             rivals |= {name: under_backend(theirs, library, own) for name, own in backends.items()} or {
                 PEER: theirs
             }
@@ -246,7 +251,7 @@ class Bench:
             return
         rows = [row.as_json() for row in self.found]
         payload = {
-            "complete": self.complete, "rehearsal": self.arguments.rehearse, "interpreted": self.interpreted,
+            "complete": self.complete, "rehearsal": self.arguments.rehearse, "interpreted": self.simulated,
             "device": self.device, "peer": self.peer.note or PEER, "counts": dict(counted(self.found)),
             "rows": [{name: row[name] for name in row if name != "times"} for row in rows],
             "groups": [mean._asdict() for mean in group_means(self.found)],

@@ -21,7 +21,7 @@ from .targets import (
 )
 
 OURS, PEER, EAGER, CUDNN = "triten", "torch", "eager", "cudnn"
-NOT_BUILT = "not built"
+NOT_BUILT, NOT_HERE = "not built", "not on this device"
 
 
 @dataclass

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ...runtime.cuda.driver import is_simulated
 from ...triton_kernels.tuning.entry import Entry, source_of
 from ...triton_kernels.tuning.table import read_table, table_text
 from ..refusal import RefusalError, expression, require_writable
@@ -82,8 +83,8 @@ def what_is_missing() -> str:
     """Why nothing can be timed; empty where a GPU is at hand."""
     if not tt.cuda.is_available():
         return "no CUDA GPU is available here"
-    if os.environ.get("TRITEN_CUDA") == "interpret":
-        return "TRITEN_CUDA=interpret simulates a device, whose times say nothing"
+    if is_simulated():
+        return f"TRITEN_CUDA={os.environ['TRITEN_CUDA']} simulates a device, whose times say nothing"
     return ""
 
 

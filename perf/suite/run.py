@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...runtime.cuda.driver import is_simulated
 from ..machine import describe_machine
 from ..refusal import expression, require_positive
 from ..result_file import installed_versions, kernel_driver_version, source_commit
@@ -81,16 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(workload.title.replace("  ", " ").rstrip() for workload in workloads))
         return 0
     effort = _effort(arguments)
-    interpreted = arguments.device == "cuda" and os.environ.get("TRITEN_CUDA") == "interpret"
-    if interpreted and not arguments.rehearse:
+    simulated = arguments.device == "cuda" and is_simulated()
+    if simulated and not arguments.rehearse:
         raise SetupError(
-            "TRITEN_CUDA=interpret simulates a device, whose times say nothing: --rehearse runs every row"
+            f"TRITEN_CUDA={os.environ['TRITEN_CUDA']} simulates a device, whose times say nothing: --rehearse runs "
+            "every row"
         )
     peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
-    libraries = load_libraries(peers, arguments.device, interpreted)
+    libraries = load_libraries(peers, arguments.device, simulated)
     threads = _threads(arguments.threads)
     held = [library.set_threads(threads) for library in libraries]
-    device = DeviceWork(interpreted, arguments.graph) if arguments.device == "cuda" else None
+    device = DeviceWork(simulated, arguments.graph) if arguments.device == "cuda" else None
     result = _begun(arguments, effort, libraries, threads)
     try:
         with Cores(available_cores()[:threads]) as cores:

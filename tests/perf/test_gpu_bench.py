@@ -245,10 +245,26 @@ def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Pat
     assert "layer_norm 256x64 float32" in found
 
 
-def test_without_a_gpu_it_says_so_and_measures_nothing(tmp_path: Path) -> None:
-    simulated = bench(cwd=tmp_path)
+def test_rows_that_a_device_has_no_dtype_for_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    run = bench(
+        "--rehearse", "--rows", "8 bits", "--no-peer", "--output", str(path), cuda="emulate", cwd=tmp_path
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    section = json.loads(path.read_text())["bench"]
+    assert section["rows"] and section["device"] == "PTX emulator"
+    assert {row["verdict"].partition(":")[0] for row in section["rows"]} == {"not on this device"}
+    assert all("compute capability 8.9" in row["verdict"] for row in section["rows"])
+
+
+@pytest.mark.parametrize("cuda", ["interpret", "emulate"])
+def test_simulated_devices_have_no_times(cuda: str, tmp_path: Path) -> None:
+    simulated = bench(cuda=cuda, cwd=tmp_path)
     assert (simulated.returncode, simulated.stdout) == (2, "")
-    assert "whose times say nothing" in simulated.stderr
+    assert f"TRITEN_CUDA={cuda} simulates a device, whose times say nothing" in simulated.stderr
+
+
+def test_without_a_gpu_it_says_so_and_measures_nothing(tmp_path: Path) -> None:
     if type(tt.library.driver()).__name__ == "InterpreterDriver":
         absent = bench(cuda=None, cwd=tmp_path)
         assert (absent.returncode, absent.stdout) == (2, "")
