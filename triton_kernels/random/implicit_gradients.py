@@ -41,7 +41,7 @@ def standard_gamma_grad(a, x, unused):
     base = libdevice.log(x) - digamma(a)
     total = x * 0.0
     for k in range(NODES + 1):
-        t = x * 0.0 + (BEGIN + STEP * k)
+        t = BEGIN + tl.full(x.shape, STEP, tl.float64) * k  # a number times `k` is single precision
         far = libdevice.exp(-t)
         place = libdevice.exp(t - far)
         s = scale * place
@@ -73,7 +73,7 @@ def dirichlet_grad(x, a, both):
     base = libdevice.log(x) + ends
     total = x * 0.0
     for k in range(NODES + 1):
-        t = x * 0.0 + (BEGIN + STEP * k)
+        t = BEGIN + tl.full(x.shape, STEP, tl.float64) * k  # a number times `k` is single precision
         far = libdevice.exp(-t)
         place = libdevice.exp(t - far)
         s = scale * place
