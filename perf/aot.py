@@ -3,7 +3,8 @@
 Operators run on a driver that notes each launch; what was noted is compiled in worker processes and cached by source,
 configuration, target and Triton's version. The disassembly must show the occupancy that is declared beside the kernel
 (registers, shared and tensor memory), no spills, no trap, 128-bit accesses and matrix instructions where they are
-claimed. What is declared and what is launched must be the same set. Exit status 1 for any fault.
+claimed, and parameters of the bytes that a launch gives. What is declared and what is launched must be the same set.
+Exit status 1 for any fault.
 """
 
 from __future__ import annotations

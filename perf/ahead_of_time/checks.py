@@ -47,7 +47,12 @@ def faults_of(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
     """Each way in which a compiled kernel differs from what is expected of it; empty for none."""
     if "error" in found:
         return [str(found["error"])]
-    return [*_resources(expected, found), *_instructions(expected, found), *_accesses(expected, found)]
+    return [
+        *_resources(expected, found),
+        *_instructions(expected, found),
+        *_accesses(expected, found),
+        *found["layout"],
+    ]
 
 
 def _resources(expected: Expectation, found: Mapping[str, Any]) -> list[str]:

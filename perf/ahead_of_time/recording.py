@@ -139,6 +139,7 @@ def versions() -> list[str]:
     ours = [
         here / "worker.py",
         here / "disassembly.py",
+        here / "parameters.py",
         here.parents[1] / "runtime" / "cuda" / "triton" / "compile.py",
     ]
     return [

@@ -22,6 +22,7 @@ from .disassembly import (
     tensor_memory_columns,
     threads_of,
 )
+from .parameters import layout_faults
 from .request import Request, decode, find, load_module
 
 
@@ -67,6 +68,7 @@ def inspect(request: Request) -> dict[str, Any]:
         "matrix": instructions.matrix,
         "widths": instructions.widths,
         "operands": {name: asdict(operand) for name, operand in operands_of(ptx, pointers).items()},
+        "layout": layout_faults(ptx, binary.parameter_types),
         "cubin_bytes": len(binary.cubin),
     }
 

@@ -89,6 +89,9 @@ class Driver(StreamCapture):
     launches: int
     """How many kernels have been enqueued since the process began, those of replayed graphs among them."""
 
+    cuda_version: int = 0
+    """The newest CUDA whose code the driver loads, 12080 for 12.8; 0 where no code is loaded."""
+
     guard_bytes: int = 0
     """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
 

@@ -23,6 +23,7 @@ FOUND = {
     "tensor_memory": 256,
     "threads": 128,
     "traps": 0,
+    "layout": [],
     "matrix": {},
     "widths": {"LDG": {"128": 4, "16": 8}, "STG": {"32": 1}},
     "operands": {
@@ -51,6 +52,7 @@ def test_what_uses_all_of_its_budget_has_no_fault():
         ({"spills": 1}, "0 bytes of local memory and 1 accesses to it, where 0 bytes are justified"),
         ({"threads": 384}, "384 threads of a block, expected 128"),
         ({"traps": 1}, "it traps: the compiler has left out what the target cannot do"),
+        ({"layout": ["parameter 0 is absent"]}, "parameter 0 is absent"),
         ({"error": "died"}, "died"),
     ],
 )

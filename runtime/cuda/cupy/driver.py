@@ -20,13 +20,14 @@ from ..fourier import FourierTransform, PlanCache
 from ..machine_code import MachineCode
 from ..memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from ..solver import Solver
+from ..triton.assembler import version_text
 from ..triton.cubin_store import find_or_compile
 from .copies import CuPyCopies
 from .devices import device_properties, library_handle
 from .errors import error_text, reported, runtime
 from .fourier import cufft_transform
 from .graph import CuPyCapture
-from .kernel import CuPyKernel, version_text
+from .kernel import CuPyKernel
 
 SUCCESS, OUT_OF_MEMORY, INSUFFICIENT_DRIVER, NOT_READY = 0, 2, 35, 600
 STREAM_NON_BLOCKING = 1
@@ -84,6 +85,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     def __init__(self, device_count: int) -> None:
         super().__init__(_ThreadState())
         self._device_count = device_count
+        self.cuda_version = int(runtime.driverGetVersion())
         self._pool = cupy.cuda.MemoryPool(_device_memory)
         self._segments: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
@@ -332,7 +334,9 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
     ) -> CompiledKernel:
         properties = self.properties(self.current_device())
         capability = properties.capability
-        binary = find_or_compile(kernel, signature, constexprs, divisible, capability, options)
+        binary = find_or_compile(
+            kernel, signature, constexprs, divisible, capability, options, self.cuda_version
+        )
         return CuPyKernel(self, binary, properties)
 
 

@@ -24,6 +24,7 @@ from cupy.cuda import driver as driver_api
 from ...written_code import defined
 from ..driver import CompiledKernel, DeviceProperties, Grid, LaunchObserver, check_grid
 from ..tensor_map import ALIGNMENT, DescribedTensor, TensorMaps
+from ..triton.assembler import described, version_text
 from ..triton.compile import WARP_SIZE, KernelBinary, ParameterLayout
 from .errors import INVALID_CONTEXT, INVALID_HANDLE, NATIVE, CUDAError, reported_as, runtime
 from .libcuda import choose_launch_kernel, launch_attributes, launch_kernel_ex
@@ -79,12 +80,13 @@ class CuPyKernel(CompiledKernel):
             driver_api.moduleUnload(self._module)
 
     def _not_loaded(self, error: Any, properties: DeviceProperties) -> CUDAError:
+        binary = self._binary
         return reported_as(
             error,
-            f"kernel '{self.name}', compiled for sm_{self._binary.capability} by the ptxas of {_triton()}, does not "
-            f"load on {properties.name} (sm_{properties.major}{properties.minor}), whose driver supports CUDA "
-            f"{version_text(runtime.driverGetVersion())}; update the NVIDIA driver (Triton 3.9 needs one for CUDA "
-            "13, 580 or later, on sm_90 and above), or install an older Triton",
+            f"kernel '{self.name}', compiled for sm_{binary.capability} by {_triton()}, does not load on "
+            f"{properties.name} (sm_{properties.major}{properties.minor}), whose driver supports CUDA "
+            f"{version_text(runtime.driverGetVersion())}: it is {described(binary.cubin, binary.ptx_version)}; "
+            "update the NVIDIA driver, or install an older Triton",
         )
 
     def _prepared(self) -> int:
@@ -262,17 +264,6 @@ def new_buffer(layout: ParameterLayout) -> tuple[Any, int]:
 def bfloat16_bits(value: float) -> int:
     """The bits of a number as bfloat16, rounded to the nearest."""
     return int(np.array(value, ml_dtypes.bfloat16).view(np.uint16))
-
-
-def version_text(version: int) -> str:
-    """CUDA's number of a version as it is written.
-
-    Example::
-
-        >>> version_text(13020)
-        '13.2'
-    """
-    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _triton() -> str:

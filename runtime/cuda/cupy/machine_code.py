@@ -10,6 +10,7 @@ from cupy.cuda import driver as driver_api
 
 from ..driver import Driver, Grid
 from ..machine_code import LaunchShape, LoadedCode, MachineCode
+from ..triton.assembler import described, version_text
 from . import libcuda
 from .errors import INVALID_CONTEXT, INVALID_HANDLE, NATIVE, CUDAError, reported_as, runtime
 from .kernel import (
@@ -19,7 +20,6 @@ from .kernel import (
     NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
     PORTABLE_CLUSTER,
     launch_kernel,
-    version_text,
 )
 
 LOCAL_SIZE_BYTES, NUM_REGISTERS = 3, 4
@@ -45,8 +45,8 @@ class CuPyCode(MachineCode):
         except NATIVE as error:
             raise reported_as(
                 error,
-                f"kernel '{name}' does not load with a driver for CUDA {version_text(runtime.driverGetVersion())}; "
-                "Triton's ptxas may be newer than the driver",
+                f"kernel '{name}' does not load with a driver for CUDA {version_text(runtime.driverGetVersion())}: "
+                f"it is {described(cubin)}",
             ) from error
         try:
             function = driver_api.moduleGetFunction(module, name)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..tensor_map import ALIGNMENT, NBYTES, descriptor_type, parameter_format
 from .architecture import check_architecture
+from .assembler import NoAssemblerError, fit_assembler
 from .real_triton import real, real_constants
 
 WARP_SIZE = 32
@@ -40,7 +41,8 @@ class KernelBinary:
     """A compiled kernel: its code, and what a launch must know.
 
     `num_warps`, `num_ctas` and `shared` are what the compiler decided, which need not be what was asked. `tensor_maps`
-    says how each descriptor among the parameters is encoded (`tensor_map.encode_tiled`).
+    says how each descriptor among the parameters is encoded (`tensor_map.encode_tiled`). Where `ptx_version` is not 0,
+    `cubin` is PTX of that version of the instruction set, times ten, which the driver compiles when it loads it.
     """
 
     name: str
@@ -56,6 +58,7 @@ class KernelBinary:
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     tensor_maps: tuple[Mapping[str, Any], ...] = ()
+    ptx_version: int = 0
 
 
 def compile_kernel(
@@ -65,6 +68,7 @@ def compile_kernel(
     divisible: frozenset[str] = frozenset(),
     capability: int = 90,
     options: Mapping[str, object] | None = None,
+    cuda: int = 0,
 ) -> KernelBinary:
     """Compile a `@triton.jit` function for a compute capability (``90`` is sm_90).
 
@@ -76,11 +80,12 @@ def compile_kernel(
         capability: major times 10 plus minor.
         options: Triton's options. Floating-point fusion and libdevice's flushing of subnormals are off
             unless named here.
+        cuda: the CUDA version of the driver that will load it, 12080 for 12.8; 0 leaves Triton's `ptxas` as it is.
 
     Raises:
         NotImplementedError: for a dtype that the architecture does not have.
         RuntimeError: under the interpreter; if Triton is missing; if a global of a kernel has changed since it was
-            first compiled.
+            first compiled; if the driver is too old for the target (`fit_assembler`).
         triton.compiler.errors.CompilationError: for a kernel that does not compile.
     """
     check_architecture(kernel.fn.__name__, signature, constexprs.values(), capability)
@@ -111,16 +116,23 @@ def compile_kernel(
     attributes = {
         (i,): [["tt.divisibility", DIVISIBILITY]] for i, name in enumerate(names) if name in divisible
     }
+    chosen = chosen_options(options)
+    try:
+        ptx_version = fit_assembler(capability, cuda)
+    except NoAssemblerError as error:
+        raise NoAssemblerError(f"kernel '{kernel.fn.__name__}': {error}") from None
+    if ptx_version is not None:
+        chosen["ptx_version"] = ptx_version
     compiled = triton.compile(
         ASTSource(kernel, full_signature, constants, attributes),
         target=GPUTarget("cuda", capability, WARP_SIZE),
-        options=chosen_options(options),
+        options=chosen,
     )
     metadata = compiled.metadata
     return KernelBinary(
         name=metadata.name,
         capability=capability,
-        cubin=compiled.asm["cubin"],
+        cubin=compiled.asm["cubin"] if ptx_version is None else compiled.asm["ptx"].encode() + b"\0",
         asm={stage: text for stage, text in compiled.asm.items() if isinstance(text, str)},
         parameter_types=tuple(signature[name] for name in names if name in signature),
         num_warps=metadata.num_warps,
@@ -134,6 +146,7 @@ def compile_kernel(
             {name: list(v) if isinstance(v, tuple) else v for name, v in each.items()}
             for each in getattr(metadata, "tensordesc_meta", None) or ()
         ),
+        ptx_version=ptx_version or 0,
     )
 
 

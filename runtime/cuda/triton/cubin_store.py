@@ -29,6 +29,7 @@ from typing import Any
 
 from ..driver import kernel_name
 from .architecture import check_architecture
+from .assembler import ptx_version_of
 from .compile import KernelBinary, chosen_options, compile_kernel
 from .kernel_key import kernel_key
 from .real_triton import TritonMissingError
@@ -226,6 +227,7 @@ def find_or_compile(
     divisible: frozenset[str] = frozenset(),
     capability: int = 90,
     options: Mapping[str, object] | None = None,
+    cuda: int = 0,
 ) -> KernelBinary:
     """A kernel from the store, else compiled and kept there; the arguments are those of `compile_kernel`.
 
@@ -233,18 +235,23 @@ def find_or_compile(
 
     Raises:
         NotImplementedError: for a dtype that the architecture does not have.
-        RuntimeError: if it must be compiled and Triton is missing.
+        RuntimeError: if it must be compiled and Triton is missing, or the driver is too old for the target.
     """
     name = kernel_name(kernel)
     check_architecture(name, signature, constexprs.values(), capability)
     chosen = chosen_options(options)
     kept = store()
-    key = None if kept is None else kernel_key(kernel, signature, constexprs, divisible, capability, chosen)
+    key = (
+        None
+        if kept is None
+        else kernel_key(kernel, signature, constexprs, divisible, capability, chosen, cuda)
+    )
     found = None if kept is None or key is None else kept.read(key)
-    if found is not None:
+    # PTX that a newer driver of the same major version compiled is too new for this one.
+    if found is not None and found.ptx_version <= ptx_version_of(cuda):
         return found
     try:
-        found = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen)
+        found = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen, cuda)
     except TritonMissingError as error:
         where = "" if kept is None else f" in {kept.directory}"
         raise RuntimeError(

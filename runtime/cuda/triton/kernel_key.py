@@ -75,6 +75,7 @@ def kernel_key(
     divisible: frozenset[str],
     capability: int,
     options: Mapping[str, object],
+    cuda: int = 0,
 ) -> str | None:
     """The key of what `compile_kernel` makes of these arguments; None where there can be none.
 
@@ -82,6 +83,7 @@ def kernel_key(
         kernel: a lazy kernel, or a `@triton.jit` function.
         signature, constexprs, divisible, capability: as `compile_kernel` has them.
         options: all of Triton's options that are not left to Triton's defaults.
+        cuda: the CUDA version of the driver; its major one decides who assembles (`assembler`).
     """
     if any(os.environ.get(name, "").lower() not in _OFF for name in ASKING_FOR_COMPILATION):
         return None
@@ -103,6 +105,7 @@ def kernel_key(
             constants.digests(),
             sorted((name, constants.value(value)) for name, value in options.items()),
             capability,
+            cuda // 1000,
             compiler,
             environment(),
         )

@@ -31,6 +31,7 @@ from ...scalar_type import dtype as ScalarType
 from ..driver import Driver, wants_interpreter
 from ..machine_code import LoadedCode, MachineCode
 from ..memory.caching_allocator import CUDA_ALLOCATOR
+from .assembler import fit_assembler
 from .compile import WARP_SIZE
 from .launcher import TritonLauncher
 
@@ -126,6 +127,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
             _prepare_specialization()
             self._is_ready = True
         major, minor = self.get_device_capability()
+        fit_assembler(major * 10 + minor, self.owner.cuda_version)
         return GPUTarget("cuda", major * 10 + minor, WARP_SIZE)
 
     def get_active_torch_device(self) -> Device:

@@ -36,28 +36,70 @@ static size_t image_bytes(const Elf64_Ehdr *header) {
     return end > programs ? end : programs;
 }
 
-/* Cubins run on devices of their major version with the same minor one or a later. ABI version 8 moved the field. */
-static int runs_here(const Elf64_Ehdr *header) {
+static const Elf64_Shdr *section(const unsigned char *image, const char *prefix, const char *name) {
+    const Elf64_Ehdr *header = (const void *)image;
+    const Elf64_Shdr *sections = (const void *)(image + header->e_shoff);
+    const char *names = (const char *)image + sections[header->e_shstrndx].sh_offset;
+    for (int i = 0; i < header->e_shnum; i++) {
+        const char *found = names + sections[i].sh_name;
+        if (!strncmp(found, prefix, strlen(prefix)) && !strcmp(found + strlen(prefix), name)) return &sections[i];
+    }
+    return NULL;
+}
+
+/* The major version of CUDA whose tools made a cubin: a note says so from ABI version 8 on. */
+static int made_by(const Elf64_Ehdr *header) {
+    static const char before[] = "Cuda compilation tools, release ";
+    const unsigned char *image = (const void *)header;
+    const Elf64_Shdr *note = section(image, ".note.nv.", "tkinfo");
+    for (size_t i = 0; note && i + sizeof before < note->sh_size; i++) {
+        const char *text = (const char *)image + note->sh_offset + i;
+        if (!strncmp(text, before, sizeof before - 1)) return atoi(text + sizeof before - 1);
+    }
+    return 12;
+}
+
+/* Cubins run on devices of their major version with the same minor one or a later, under drivers that are not of an
+   earlier CUDA. ABI version 8 moved the field. */
+static int refused_cubin(const Elf64_Ehdr *header) {
+    if (made_by(header) > standin_setting("DRIVER", 13020) / 1000) return INVALID_IMAGE;
     int target = header->e_ident[EI_ABIVERSION] >= 8 ? header->e_flags >> 8 & 0xff : header->e_flags & 0xff;
     int here = (int)standin_setting("CAPABILITY", 90);
-    return target / 10 == here / 10 && target % 10 <= here % 10;
+    return target / 10 == here / 10 && target % 10 <= here % 10 ? SUCCESS : NO_BINARY_FOR_GPU;
+}
+
+/* PTX is compiled by the driver, if it is of an instruction set that the driver's CUDA version has. */
+static int refused_ptx(const char *text) {
+    int driver = (int)standin_setting("DRIVER", 13020), cuda = driver / 1000, minor = driver % 1000 / 10;
+    int known = cuda >= 13 ? (cuda - 4) * 10 + minor : 80 + minor - (minor >= 6);
+    int major, after, target;
+    const char *version = strstr(text, ".version"), *wanted = strstr(text, ".target");
+    if (!version || sscanf(version, ".version %d.%d", &major, &after) != 2) return INVALID_PTX;
+    if (!wanted || sscanf(wanted, ".target sm_%d", &target) != 1) return INVALID_PTX;
+    if (10 * major + after > known) return UNSUPPORTED_PTX_VERSION;
+    return target == standin_setting("CAPABILITY", 90) ? SUCCESS : NO_BINARY_FOR_GPU;
 }
 
 EXPORT int cuModuleLoadData(Handle **module, const void *image) {
     const Elf64_Ehdr *header = image;
     int is_elf = !memcmp(image, ELFMAG, SELFMAG), is_made_up = !memcmp(image, MADE_UP, sizeof MADE_UP);
-    CALL("cuModuleLoadData", "bytes=%zu", is_elf ? image_bytes(header) : (size_t)0);
+    int is_ptx = !memcmp(image, "//", 2);
+    size_t bytes = is_elf ? image_bytes(header) : is_ptx ? strlen(image) + 1 : 0;
+    CALL("cuModuleLoadData", "bytes=%zu kind=%s abi=%d cuda=%d", bytes, is_elf ? "cubin" : is_ptx ? "ptx" : "other",
+         is_elf ? header->e_ident[EI_ABIVERSION] : 0, is_elf ? made_by(header) : 0);
     if (!current_context) return INVALID_CONTEXT;
     if (any_capture()) {
         invalidate_captures();
         return CAPTURE_UNSUPPORTED;
     }
-    if (!is_elf && !is_made_up) return INVALID_IMAGE;
-    if (is_elf && !runs_here(header)) return NO_BINARY_FOR_GPU;
+    if (!is_elf && !is_ptx && !is_made_up) return INVALID_IMAGE;
+    int wrong = is_elf ? refused_cubin(header) : is_ptx ? refused_ptx(image) : SUCCESS;
+    if (wrong) return wrong;
     *module = new_handle(MODULE, current_context->device);
-    if (is_elf) {
-        (*module)->module.image = malloc(image_bytes(header));
-        memcpy((*module)->module.image, image, image_bytes(header));
+    (*module)->module.is_ptx = is_ptx;
+    if (bytes) {
+        (*module)->module.image = malloc(bytes);
+        memcpy((*module)->module.image, image, bytes);
     }
     return SUCCESS;
 }
@@ -82,17 +124,6 @@ EXPORT int cuModuleGetLoadingMode(int *mode) {
     return SUCCESS;
 }
 
-static const Elf64_Shdr *section(const unsigned char *image, const char *prefix, const char *name) {
-    const Elf64_Ehdr *header = (const void *)image;
-    const Elf64_Shdr *sections = (const void *)(image + header->e_shoff);
-    const char *names = (const char *)image + sections[header->e_shstrndx].sh_offset;
-    for (int i = 0; i < header->e_shnum; i++) {
-        const char *found = names + sections[i].sh_name;
-        if (!strncmp(found, prefix, strlen(prefix)) && !strcmp(found + strlen(prefix), name)) return &sections[i];
-    }
-    return NULL;
-}
-
 /* The sizes of the parameters and the number of threads, as the compiler wrote them into the image. */
 static void read_info(Handle *function, const unsigned char *image, const Elf64_Shdr *info) {
     const unsigned char *at = image + info->sh_offset, *end = at + info->sh_size;
@@ -115,11 +146,45 @@ static void read_info(Handle *function, const unsigned char *image, const Elf64_
     }
 }
 
+static size_t bytes_of(const char *type) {
+    int bits = 0;
+    sscanf(type, "%*[a-z]%d", &bits);
+    return (size_t)bits / 8;
+}
+
+/* The same from the text of an entry, whose parameters are written ".param .u64 .ptr .global .align 1 name", or
+   ".param .align 64 .b8 name[128]". */
+static void read_entry(Handle *function, const char *at) {
+    const char *end = strchr(at, ')'), *threads = strstr(at, ".reqntid");
+    while ((at = strstr(at, ".param ")) && at < end) {
+        int alignment = 0, length = 1;
+        char type[16] = "";
+        at += strlen(".param ");
+        if (sscanf(at, ".align %d", &alignment) == 1) at = strchr(at + 1, '.');
+        sscanf(at, ".%15s", type);
+        const char *stop = strpbrk(at, ",)\n"), *bracket = strchr(at, '[');
+        if (bracket && bracket < stop) sscanf(bracket, "[%d]", &length);
+        function->function.sizes[function->function.parameters++] = (uint16_t)(bytes_of(type) * length);
+    }
+    if (threads) sscanf(threads, ".reqntid %d", &function->function.max_threads);
+}
+
+/* Where an entry's parameters begin in a text of PTX. */
+static const char *entry(const char *text, const char *name) {
+    size_t length = strlen(name);
+    while ((text = strstr(text, ".entry "))) {
+        text += strlen(".entry ");
+        if (!strncmp(text, name, length) && text[length] == '(') return text + length;
+    }
+    return NULL;
+}
+
 EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *name) {
     CALL("cuModuleGetFunction", "module=%p function=%s", (void *)module, name);
     if (!is_live(module, MODULE)) return INVALID_HANDLE;
     const unsigned char *image = module->module.image;
-    if (image && !section(image, ".text.", name)) return NOT_FOUND;
+    const char *parameters = module->module.is_ptx ? entry((const char *)image, name) : NULL;
+    if (module->module.is_ptx ? !parameters : image && !section(image, ".text.", name)) return NOT_FOUND;
     Handle *made = *function = new_handle(FUNCTION, module->device);
     snprintf(made->function.name, sizeof made->function.name, "%s", name);
     made->function.module = module;
@@ -128,9 +193,13 @@ EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *na
     made->function.registers = 32;
     made->function.parameters = -1;
     made->function.sizes = calloc(MAX_PARAMETERS, sizeof *made->function.sizes);
-    const Elf64_Shdr *info = image ? section(image, ".nv.info.", name) : NULL;
+    const Elf64_Shdr *info = image && !parameters ? section(image, ".nv.info.", name) : NULL;
     if (info) read_info(made, image, info);
-    for (int i = 0; i < told_count && !info; i++) {
+    if (parameters) {
+        made->function.parameters = 0;
+        read_entry(made, parameters);
+    }
+    for (int i = 0; i < told_count && made->function.parameters < 0; i++) {
         if (strcmp(told[i].name, name)) continue;
         made->function.parameters = told[i].count;
         memcpy(made->function.sizes, told[i].sizes, sizeof told[i].sizes);

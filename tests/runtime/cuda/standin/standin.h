@@ -27,6 +27,8 @@ enum {
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
+    INVALID_PTX = 218,
+    UNSUPPORTED_PTX_VERSION = 222,
     ILLEGAL_ADDRESS = 700,
     LAUNCH_OUT_OF_RESOURCES = 701,
     PEER_ACCESS_ALREADY_ENABLED = 704,
@@ -55,7 +57,7 @@ typedef struct Handle {
     int device;
     union {
         struct { int references; unsigned peers; } context;
-        struct { unsigned char *image; } module; /* NULL: made up by a test */
+        struct { unsigned char *image; int is_ptx; } module; /* image NULL: made up by a test */
         struct {
             char name[256];
             struct Handle *module;

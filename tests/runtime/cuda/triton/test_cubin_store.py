@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from triten.runtime.cuda.triton import cubin_store
 from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import (
     DEFAULT_MAXSIZE,
@@ -327,3 +328,26 @@ def test_a_user_without_a_home_has_no_store(monkeypatch):
 
     monkeypatch.setattr(Path, "home", no_home)
     assert store() is None
+
+
+def test_ptx_that_is_newer_than_the_driver_is_made_anew(tmp_path, monkeypatch):
+    """Within a major version of CUDA a driver may have been replaced by an older one."""
+    monkeypatch.setenv("TRITEN_CACHE_DIR", str(tmp_path))
+    made = []
+
+    def compile_nothing(*arguments):
+        made.append(arguments[-1])
+        return dataclasses.replace(binary_of(1), ptx_version=cubin_store.ptx_version_of(arguments[-1]))
+
+    def kernel():
+        """What is compiled does not matter here."""
+
+    kernel.fn = kernel
+    monkeypatch.setattr(cubin_store, "kernel_key", lambda *_: "key")
+    monkeypatch.setattr(cubin_store, "compile_kernel", compile_nothing)
+    found = [
+        cubin_store.find_or_compile(kernel, {}, {}, cuda=cuda).ptx_version
+        for cuda in (12080, 12080, 12090, 12040, 12080)
+    ]
+    assert found == [87, 87, 87, 84, 84]
+    assert made == [12080, 12040]

@@ -102,6 +102,12 @@ def test_a_key_is_the_same_for_the_same_text(kernels):
     assert len(first) == 64
 
 
+def test_the_drivers_major_version_decides_who_assembles(kernels):
+    found = kernels(KERNELS)
+    assert key_of(found, cuda=12040) == key_of(found, cuda=12080)
+    assert len({key_of(found, cuda=cuda) for cuda in (0, 12080, 13000)}) == 3
+
+
 def test_a_key_is_the_same_in_another_process(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

@@ -1,0 +1,93 @@
+"""A kernel's parameters as its PTX has them, beside what a launch gives to the driver.
+
+A launch packs its arguments by `ParameterLayout`, with a pointer to each; the driver copies from there as many bytes
+as the compiled kernel says. Neither notices where they differ.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from ...runtime.cuda.tensor_map import ALIGNMENT, NBYTES, descriptor_type
+from ...runtime.cuda.triton.compile import ParameterLayout, format_of
+from .disassembly import entry_of
+
+SCRATCH = 2
+"""Pointers to scratch memory at the end, which the compiler leaves out where a kernel uses neither."""
+
+_PARAMETER = re.compile(r"\.param(?:\s+\.align\s+(\d+))?\s+\.[bsuf](\d+)[^,\[\n]*(?:\[(\d+)\])?")
+
+
+class Parameter(NamedTuple):
+    """Where a parameter lies among all of them, its bytes, and the multiple of bytes that its place must be."""
+
+    offset: int
+    size: int
+    alignment: int
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes at {self.offset}, aligned to {self.alignment}"
+
+
+def taken(ptx: str) -> list[Parameter]:
+    """The parameters of a kernel, laid out as the PTX ISA has it: in their order, each at its alignment.
+
+    Example:
+        >>> taken(".entry k( .param .u64 .ptr .global .align 1 k_0, .param .u8 k_1, .param .f32 k_2 ) { }")[1:]
+        [Parameter(offset=8, size=1, alignment=1), Parameter(offset=12, size=4, alignment=4)]
+    """
+    entry = entry_of(ptx)
+    found: list[Parameter] = []
+    at = 0
+    for aligned, bits, length in _PARAMETER.findall(entry[: entry.index(")")].replace(",", ",\n")):
+        element = int(bits) // 8
+        alignment = int(aligned or element)
+        at += -at % alignment
+        found.append(Parameter(at, element * int(length or 1), alignment))
+        at += found[-1].size
+    return found
+
+
+def passed(types: Sequence[str]) -> list[Parameter]:
+    """What a launch gives for arguments of these types, the scratch pointers last."""
+    sizes: list[tuple[int, int]] = []
+    for type_name in types:
+        described = descriptor_type(type_name)
+        if described is None:
+            nbytes = struct.calcsize(f"@{format_of(type_name)}")
+            sizes.append((nbytes, nbytes))
+        else:
+            rank = len(described.block)
+            sizes += [(NBYTES, ALIGNMENT), *[(4, 4)] * rank, *[(8, 8)] * rank]
+    sizes += [(8, 8)] * SCRATCH
+    offsets = ParameterLayout(tuple(types)).offsets
+    return [Parameter(offset, *size) for offset, size in zip(offsets, sizes, strict=True)]
+
+
+def layout_faults(ptx: str, types: Sequence[str]) -> list[str]:
+    """Each parameter that has other bytes than what a launch gives for it, or lies elsewhere.
+
+    A launch puts tensor maps before all else, where its buffer is aligned for them, and says by pointers where each
+    argument is. So with maps among the arguments places need only be aligned; without, the buffer is the kernel's own
+    layout.
+    """
+    own, given = taken(ptx), passed(types)
+    if len(own) == len(given) - SCRATCH:
+        given = given[:-SCRATCH]
+    has_maps = any(descriptor_type(type_name) is not None for type_name in types)
+    return [
+        f"parameter {i} is {'absent' if one is None else one}, where a launch gives "
+        f"{'nothing' if other is None else other}"
+        for i, (one, other) in enumerate(zip_longest(own, given))
+        if one is None or other is None or not _agree(one, other, has_maps)
+    ]
+
+
+def _agree(one: Parameter, other: Parameter, has_maps: bool) -> bool:
+    if has_maps:
+        return one.size == other.size and other.alignment % one.alignment == 0
+    return one == other
