@@ -9,6 +9,7 @@
 #define MADE_UP "standin"
 #define MAX_SHARED_DEFAULT 49152
 #define MAX_THREADS 1024
+#define REGISTERS 65536
 
 /* .nv.info: each entry is a format, an attribute and 16 bits, which for SVAL are the length of a payload. */
 #define SVAL 0x04
@@ -46,20 +47,23 @@ static int runs_here(const Elf64_Ehdr *header) {
 EXPORT int cuModuleLoadData(Handle **module, const void *image) {
     const Elf64_Ehdr *header = image;
     int is_elf = !memcmp(image, ELFMAG, SELFMAG), is_made_up = !memcmp(image, MADE_UP, sizeof MADE_UP);
-    CALL("cuModuleLoadData", "bytes=%zu", is_elf ? image_bytes(header) : (size_t)0);
+    int is_ptx = executor && !is_elf && !is_made_up && strstr(image, ".version");
+    size_t bytes = is_elf ? image_bytes(header) : is_ptx ? strlen(image) : (size_t)0;
+    CALL("cuModuleLoadData", "bytes=%zu", bytes);
     if (!current_context) return INVALID_CONTEXT;
     if (any_capture()) {
         invalidate_captures();
         return CAPTURE_UNSUPPORTED;
     }
-    if (!is_elf && !is_made_up) return INVALID_IMAGE;
+    if (!is_elf && !is_made_up && !is_ptx) return INVALID_IMAGE;
     if (is_elf && !runs_here(header)) return NO_BINARY_FOR_GPU;
     *module = new_handle(MODULE, current_context->device);
     if (is_elf) {
         (*module)->module.image = malloc(image_bytes(header));
         memcpy((*module)->module.image, image, image_bytes(header));
     }
-    return SUCCESS;
+    (*module)->module.is_ptx = is_ptx;
+    return executor ? executor->load(*module, (*module)->device, image, bytes) : SUCCESS;
 }
 
 EXPORT int cuModuleLoadDataEx(Handle **module, const void *image, unsigned count, int *options, void **values) {
@@ -73,7 +77,7 @@ EXPORT int cuModuleUnload(Handle *module) {
     CALL("cuModuleUnload", "module=%p", (void *)module);
     if (!is_live(module, MODULE)) return INVALID_HANDLE;
     module->kind = FREED;
-    return SUCCESS;
+    return executor ? executor->unload(module) : SUCCESS;
 }
 
 EXPORT int cuModuleGetLoadingMode(int *mode) {
@@ -103,6 +107,7 @@ static void read_info(Handle *function, const unsigned char *image, const Elf64_
             ParameterInfo parameter;
             memcpy(&parameter, at + 4, sizeof parameter);
             function->function.sizes[parameter.ordinal] = (uint16_t)(parameter.packed >> 18 & 0x3fff);
+            function->function.offsets[parameter.ordinal] = parameter.offset;
             if (parameter.ordinal >= function->function.parameters)
                 function->function.parameters = parameter.ordinal + 1;
         }
@@ -110,9 +115,19 @@ static void read_info(Handle *function, const unsigned char *image, const Elf64_
             uint32_t threads[3];
             memcpy(threads, at + 4, sizeof threads);
             function->function.max_threads = (int)(threads[0] * threads[1] * threads[2]);
+            function->function.required_threads = function->function.max_threads;
         }
         at += 4 + length;
     }
+}
+
+/* A thread's registers are in the upper byte of the section's information; they bound the threads of a block. */
+static void read_registers(Handle *function, const Elf64_Shdr *text) {
+    int registers = (int)(text->sh_info >> 24), rounded = (registers + 7) / 8 * 8;
+    if (!registers) return;
+    function->function.registers = registers;
+    int most = REGISTERS / rounded / 32 * 32;
+    if (most < function->function.max_threads) function->function.max_threads = most;
 }
 
 EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *name) {
@@ -128,12 +143,20 @@ EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *na
     made->function.registers = 32;
     made->function.parameters = -1;
     made->function.sizes = calloc(MAX_PARAMETERS, sizeof *made->function.sizes);
+    made->function.offsets = calloc(MAX_PARAMETERS, sizeof *made->function.offsets);
     const Elf64_Shdr *info = image ? section(image, ".nv.info.", name) : NULL;
     if (info) read_info(made, image, info);
     for (int i = 0; i < told_count && !info; i++) {
         if (strcmp(told[i].name, name)) continue;
         made->function.parameters = told[i].count;
         memcpy(made->function.sizes, told[i].sizes, sizeof told[i].sizes);
+    }
+    if (image) read_registers(made, section(image, ".text.", name));
+    if (executor && (image || module->module.is_ptx)) {
+        int wrong = executor->describe(module, made, name, &made->function.parameters, made->function.sizes,
+                                       made->function.offsets, &made->function.required_threads,
+                                       &made->function.static_shared);
+        if (wrong) return wrong;
     }
     int fewer = (int)standin_setting("THREADS", 0);
     if (fewer) made->function.max_threads = fewer;
@@ -170,7 +193,8 @@ EXPORT int cuFuncGetParamInfo(Handle *function, size_t index, size_t *offset, si
     if (!is_live(function, FUNCTION)) return INVALID_HANDLE;
     if ((int)index >= function->function.parameters) return INVALID_VALUE;
     size_t at = 0;
-    for (size_t i = 0; i <= index; i++) {
+    if (function->function.offsets[index]) at = function->function.offsets[index];
+    for (size_t i = 0; i <= index && !function->function.offsets[index]; i++) {
         size_t size = function->function.sizes[i];
         if (size) at = (at + size - 1) / size * size;
         *offset = at;
@@ -209,6 +233,21 @@ static void describe_arguments(const Handle *function, void **parameters, char *
     }
 }
 
+/* Reads the arguments as a driver does, each from its pointer to its place in the constant bank. */
+static int execute(const Configuration *c, const Handle *function, const Handle *stream, void **parameters) {
+    unsigned char bank[4096] = {0};
+    size_t end = 0;
+    int count = function->function.parameters;
+    if (count > 0 && !parameters) return INVALID_VALUE;
+    for (int i = 0; i < count; i++) {
+        size_t offset = function->function.offsets[i], size = function->function.sizes[i];
+        if (offset + size > sizeof bank) return INVALID_VALUE;
+        memcpy(bank + offset, parameters[i], size);
+        if (offset + size > end) end = offset + size;
+    }
+    return executor->launch(function, stream, function->device, c->grid, c->block, c->shared, bank, end);
+}
+
 static int launch(const char *name, const Configuration *c, Handle *function, void **parameters) {
     int known = is_live(function, FUNCTION);
     if (standin_watching) {
@@ -239,8 +278,12 @@ static int launch(const char *name, const Configuration *c, Handle *function, vo
     unsigned threads = c->block[0] * c->block[1] * c->block[2];
     if (threads > MAX_THREADS || c->shared > (unsigned)function->function.dynamic_shared) return INVALID_VALUE;
     if (threads > (unsigned)function->function.max_threads) return LAUNCH_OUT_OF_RESOURCES;
-    if (stream && stream->stream.graph) add_node(stream, NULL, NULL, 0, 0);
-    return SUCCESS;
+    if (executor && function->function.required_threads && threads != (unsigned)function->function.required_threads)
+        return INVALID_VALUE;
+    if (executor && c->shared + (unsigned)function->function.static_shared > (unsigned)standin_setting("SHARED", 232448))
+        return INVALID_VALUE;
+    if (stream && stream->stream.graph) add_node(stream, KERNEL_NODE, NULL, NULL, 0, 0);
+    return executor ? execute(c, function, stream, parameters) : SUCCESS;
 }
 
 EXPORT int cuLaunchKernel(Handle *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
