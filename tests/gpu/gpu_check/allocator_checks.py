@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 import triten as tt
-from triten.runtime.cuda.driver import is_simulated
 
 from .device_memory import DeviceMemory, compiled, probes
 from .driver_checks import LONG
-from .first_checks import agree, check, fresh_numbers, require
+from .first_checks import agree, check, fresh_numbers, is_rehearsal, require
 
-STEPS = 400 if is_simulated() else 3000
+STEPS = 400 if is_rehearsal() else 3000
 
 
 def tag_bytes(cuda: Any, data: Any, tag: int) -> None:
@@ -77,7 +76,7 @@ def out_of_memory() -> str:
 @check("allocator: a full cache is emptied before a request is refused")
 def retries() -> str:
     free, _ = tt.cuda.mem_get_info()
-    if is_simulated():
+    if is_rehearsal():
         free = min(free, 1 << 26)
     chunk = max(free // 8, 1 << 20)
     held = [tt.empty(chunk, dtype=tt.uint8, device="cuda") for _ in range(4)]
@@ -94,13 +93,13 @@ def retries() -> str:
 
 @check("allocator: a block that another stream uses is not handed out")
 def recorded_stream() -> str:
-    n = 1 << 16 if is_simulated() else 1 << 22
+    n = 1 << 16 if is_rehearsal() else 1 << 22
     cuda, allocator = tt.library.driver(), tt.library.get_allocator("cuda")
     device = tt.device("cuda", cuda.current_device())
     values = fresh_numbers().standard_normal(n).astype(np.float32)
     spin = compiled(probes.spin, {"out": "*fp32", "steps": "i32"}, {})
     copy = compiled(probes.copy, {"source": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 1024})
-    steps = 5 if is_simulated() else 10 * LONG
+    steps = 5 if is_rehearsal() else 10 * LONG
     record = getattr(allocator, "record_stream")  # noqa: B009
     with DeviceMemory() as memory:
         side = cuda.create_stream(memory.index)

@@ -13,6 +13,7 @@ import re
 import secrets
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 from triten.perf.result_file import result_path
 
 from .cases import FIRST_PASS, Case, all_cases
-from .first_checks import check_names
+from .first_checks import check_names, is_rehearsal
 from .kernels import entry_kernels, unreached
 from .results import Results, load_for_resuming
 from .shards import Answer, Shards, Task, Worker, WorkerDied
@@ -59,6 +60,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--emulate",
         action="store_true",
         help="compiled kernels executed on the CPU, at small sizes: a rehearsal too",
+    )
+    parser.add_argument(
+        "--standin",
+        action="store_true",
+        help="CuPy's driver over a stand-in for NVIDIA's, which executes compiled kernels on the CPU",
     )
     parser.add_argument("--list", action="store_true", help="print the names of checks and cases, run none")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -127,7 +133,12 @@ def run(
     seed = kept["seed"] if kept else given.seed if given.seed is not None else secrets.randbits(31)
     if given.emulate:
         os.environ["TRITEN_CUDA"] = "emulate"
-    simulated = os.environ.get("TRITEN_CUDA") in ("interpret", "emulate")
+    if given.standin:
+        from triten.tests.runtime.cuda.standin.install import prepare
+
+        os.environ.pop("TRITEN_CUDA", None)
+        prepare(Path(tempfile.mkdtemp(prefix="standin-")))
+    simulated = is_rehearsal()
     if os.environ.get("TRITEN_CUDA") != "interpret":
         os.environ.pop("TRITON_INTERPRET", None)  # left over from tests, it would interpret kernels on a card
     options = ["--seed", str(seed), *([] if simulated else ["--card-sizes"])]

@@ -15,7 +15,7 @@ import triten as tt
 from triten.runtime.cuda.driver import is_simulated
 
 from .device_memory import DeviceMemory, compiled, probes
-from .first_checks import NeedsACard, NotBuilt, agree, check, fresh_numbers, require
+from .first_checks import NeedsACard, NotBuilt, agree, check, fresh_numbers, is_rehearsal, require
 
 BLOCK = 256
 ADD = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
@@ -291,7 +291,7 @@ def cubins_load() -> str:
 
 def cost_of(call: Any) -> float:
     """Host microseconds of a call: the median over rounds, the device idle at the beginning of each."""
-    rounds, repetitions = (2, 3) if is_simulated() else (15, 200)
+    rounds, repetitions = (2, 3) if is_rehearsal() else (15, 200)
     times = []
     for _ in range(rounds):
         tt.cuda.synchronize()

@@ -1,6 +1,7 @@
 /* Captures and graphs: what a stream would have done is kept, and done when the graph is launched.
 
-   Copies and fills are replayed; kernels are counted only. */
+   Copies and fills are replayed; kernels are counted only, unless the process executes them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,15 +42,15 @@ void invalidate_captures(void) {
     for (int i = 0; i < capture_count; i++) captures[i].stream->stream.invalidated = 1;
 }
 
-void add_node(Handle *stream, void *target, const void *source, size_t bytes, int value) {
+void add_node(Handle *stream, NodeType type, void *target, const void *source, size_t bytes, int value) {
     Node *node = calloc(1, sizeof *node);
-    *node = (Node){NULL, target, source, bytes, value};
+    *node = (Node){NULL, type, target, source, bytes, value};
     Handle *graph = stream->stream.graph;
     if (graph->graph.last) graph->graph.last->next = node;
     else graph->graph.first = node;
     graph->graph.last = node;
     graph->graph.nodes++;
-    graph->graph.kernels += target == NULL;
+    graph->graph.kernels += type == KERNEL_NODE;
 }
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
@@ -73,7 +74,12 @@ EXPORT int cuStreamBeginCapture_v2(Handle *stream, int mode) {
     captures[capture_count].stream = stream;
     captures[capture_count++].thread = pthread_self();
     pthread_mutex_unlock(&standin_lock);
-    return SUCCESS;
+    return executor ? executor->begin_capture(stream, stream->device, mode) : SUCCESS;
+}
+
+/* A stream that had joined a capture is its own again when that ends. */
+static void leave(Handle *stream, void *origin) {
+    if (stream->stream.origin == origin) stream->stream.graph = stream->stream.origin = NULL;
 }
 
 EXPORT int cuStreamEndCapture(Handle *stream, Handle **graph) {
@@ -82,14 +88,17 @@ EXPORT int cuStreamEndCapture(Handle *stream, Handle **graph) {
     if (!is_live(stream, STREAM) || !stream->stream.graph) return INVALID_VALUE;
     if (stream->stream.origin != stream) return CAPTURE_UNMATCHED;
     int invalidated = stream->stream.invalidated;
-    if (!invalidated) *graph = stream->stream.graph;
-    stream->stream.graph = stream->stream.origin = NULL;
+    Handle *made = stream->stream.graph;
+    each_stream(leave, stream);
     stream->stream.invalidated = 0;
     pthread_mutex_lock(&standin_lock);
     for (int i = 0; i < capture_count; i++)
         if (captures[i].stream == stream) captures[i--] = captures[--capture_count];
     pthread_mutex_unlock(&standin_lock);
-    return invalidated ? CAPTURE_INVALIDATED : SUCCESS;
+    int wrong = executor ? executor->end_capture(stream, stream->device, made) : SUCCESS;
+    if (invalidated) return CAPTURE_INVALIDATED;
+    if (!wrong) *graph = made;
+    return wrong;
 }
 
 static int status_of(const Handle *stream) {
@@ -127,7 +136,7 @@ static int instantiate(Handle **executable, Handle *graph) {
     if (!is_live(graph, GRAPH)) return INVALID_VALUE;
     *executable = new_handle(EXECUTABLE, graph->device);
     (*executable)->graph = graph->graph;
-    return SUCCESS;
+    return executor ? executor->instantiate(*executable, graph) : SUCCESS;
 }
 
 EXPORT int cuGraphInstantiateWithFlags(Handle **executable, Handle *graph, unsigned long long flags) {
@@ -145,9 +154,31 @@ EXPORT int cuGraphInstantiate_v2(Handle **executable, Handle *graph, void *node,
 EXPORT int cuGraphGetNodes(Handle *graph, void **nodes, size_t *count) {
     CALL("cuGraphGetNodes", "graph=%p", (void *)graph);
     if (!is_live(graph, GRAPH)) return INVALID_VALUE;
-    if (nodes) memset(nodes, 0, *count * sizeof *nodes);
+    size_t i = 0;
+    for (Node *node = graph->graph.first; nodes && node && i < *count; node = node->next) nodes[i++] = node;
     *count = (size_t)graph->graph.nodes;
     return SUCCESS;
+}
+
+EXPORT int cuGraphNodeGetType(const Node *node, int *type) {
+    CALL("cuGraphNodeGetType", "node=%p", (const void *)node);
+    if (!node) return INVALID_VALUE;
+    *type = node->type;
+    return SUCCESS;
+}
+
+EXPORT int cuGraphDebugDotPrint(Handle *graph, const char *path, unsigned flags) {
+    static const char *const types[] = {"kernel", "memcpy", "memset", "host", "graph"};
+    CALL("cuGraphDebugDotPrint", "graph=%p path=%s flags=%u", (void *)graph, path, flags);
+    if (!is_live(graph, GRAPH)) return INVALID_VALUE;
+    FILE *file = fopen(path, "w");
+    if (!file) return INVALID_VALUE;
+    fprintf(file, "digraph dot {\n");
+    int i = 0;
+    for (Node *node = graph->graph.first; node; node = node->next)
+        fprintf(file, "  node%d [label=\"%s\"];\n", i++, types[node->type]);
+    fprintf(file, "}\n");
+    return fclose(file) ? INVALID_VALUE : SUCCESS;
 }
 
 EXPORT int cuGraphUpload(Handle *executable, Handle *stream) {
@@ -162,8 +193,10 @@ EXPORT int cuGraphLaunch(Handle *executable, Handle *stream) {
     int wrong = stream_of(stream, &stream);
     if (wrong) return wrong;
     if (!is_live(executable, EXECUTABLE)) return INVALID_VALUE;
+    if (stream && stream->stream.graph) add_node(stream, GRAPH_NODE, NULL, NULL, 0, 0);
+    if (executor) return executor->launch_graph(executable, stream, current_context->device);
     for (Node *node = executable->graph.first; node; node = node->next) {
-        if (!node->target) continue;
+        if (node->type != COPY_NODE && node->type != FILL_NODE) continue;
         if (node->source) memmove(node->target, node->source, node->bytes);
         else memset(node->target, node->value, node->bytes);
     }
@@ -174,12 +207,12 @@ EXPORT int cuGraphExecDestroy(Handle *executable) {
     CALL("cuGraphExecDestroy", "graph=%p", (void *)executable);
     if (!is_live(executable, EXECUTABLE)) return INVALID_VALUE;
     executable->kind = FREED;
-    return SUCCESS;
+    return executor ? executor->drop_graph(executable) : SUCCESS;
 }
 
 EXPORT int cuGraphDestroy(Handle *graph) {
     CALL("cuGraphDestroy", "graph=%p", (void *)graph);
     if (!is_live(graph, GRAPH)) return INVALID_VALUE;
     graph->kind = FREED;
-    return SUCCESS;
+    return executor ? executor->drop_graph(graph) : SUCCESS;
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from triten.tests.runtime.cuda.standin.install import EXECUTING
 from triten.tests.shared.threads import PATIENCE
 
 FOLDER = Path(__file__).parent
@@ -113,7 +114,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     marker = pyfuncitem.get_closest_marker("standin")
     arguments = dict(pyfuncitem.callspec.params) if hasattr(pyfuncitem, "callspec") else {}
-    settings = {"devices": 2} | (marker.kwargs if marker else {})
+    asked = marker.kwargs if marker else {}
+    settings = {"devices": 2} | (EXECUTING if asked.get("execute") else {}) | asked
     status, text = running.run(settings, str(pyfuncitem.path), pyfuncitem.originalname, arguments)
     if status == "skipped":
         pytest.skip(text)

@@ -34,6 +34,11 @@ int is_live(const void *pointer, Kind kind) {
            ((const char *)handle - (const char *)handles) % sizeof(Handle) == 0 && handle->kind == kind;
 }
 
+void each_stream(void (*call)(Handle *stream, void *data), void *data) {
+    for (int i = 0; i < handle_count; i++)
+        if (handles[i].kind == STREAM) call(&handles[i], data);
+}
+
 int device_count(void) { return (int)standin_setting("DEVICES", 1); }
 
 int current_device(void) { return current_context ? current_context->device : -1; }
@@ -71,7 +76,7 @@ EXPORT int cuDeviceGet(int *device, int ordinal) {
 
 EXPORT int cuDeviceGetName(char *name, int length, int device) {
     CALL("cuDeviceGetName", "of=%d", device);
-    snprintf(name, length, "NVIDIA H200");
+    snprintf(name, length, executor ? "CUDA stand-in" : "NVIDIA H200");
     return check_device(device);
 }
 
@@ -130,6 +135,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     if (attribute == 33) *value = device + 1; /* PCI bus */
     if (attribute == 75) *value = (int)standin_setting("CAPABILITY", 90) / 10;
     if (attribute == 76) *value = (int)standin_setting("CAPABILITY", 90) % 10;
+    if (attribute == 16) *value = (int)standin_setting("MULTIPROCESSORS", *value);
     if (attribute == 97) *value = (int)standin_setting("SHARED", SM_90_SHARED_OPTIN);
     return check_device(device);
 }
@@ -258,7 +264,7 @@ static int synchronise_context(void) {
         invalidate_captures();
         return CAPTURE_UNSUPPORTED;
     }
-    return SUCCESS;
+    return executor ? executor->synchronise_device(current_context->device) : SUCCESS;
 }
 
 EXPORT int cuCtxSynchronize(void) {

@@ -8,7 +8,6 @@
 #define MAX_BLOCKS 65536
 #define PAGE 4096
 
-typedef enum { NONE = 0, ON_HOST = 1, ON_DEVICE = 2, REGISTERED = 3 } Where;
 typedef struct { uint64_t address; size_t bytes; int device; Where where; } Block;
 
 static Block blocks[MAX_BLOCKS];
@@ -40,11 +39,19 @@ static int reserve(uint64_t *address, size_t bytes, Where where) {
         }
     }
     pthread_mutex_unlock(&standin_lock);
+    if (!code && executor) code = executor->allocated(*address, bytes, where, device);
     return code;
 }
 
+static Block block_of(uint64_t address, size_t bytes);
+
 static int give_back(uint64_t address, Where where) {
     int code = INVALID_VALUE;
+    Block found = block_of(address, 0);
+    if (executor && found.address == address && found.where == where) {
+        int wrong = executor->freed(address, where, found.device);
+        if (wrong) return wrong;
+    }
     pthread_mutex_lock(&standin_lock);
     for (int i = 0; i < block_count; i++) {
         if (blocks[i].address != address || blocks[i].where != where) continue;
@@ -66,6 +73,12 @@ static Block block_of(uint64_t address, size_t bytes) {
             found = blocks[i];
     pthread_mutex_unlock(&standin_lock);
     return found;
+}
+
+/* Where a range lies; what begins in a block and ends behind it lies nowhere. */
+static int locate(uint64_t address, size_t bytes, Where *where) {
+    *where = block_of(address, bytes).where;
+    return *where != NONE || block_of(address, 0).where == NONE || !bytes;
 }
 
 int is_device_memory(uint64_t address, size_t bytes) { return block_of(address, bytes).where == ON_DEVICE; }
@@ -110,7 +123,7 @@ EXPORT int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags) {
     pthread_mutex_lock(&standin_lock);
     blocks[block_count++] = (Block){(uint64_t)address, bytes, current_context->device, REGISTERED};
     pthread_mutex_unlock(&standin_lock);
-    return SUCCESS;
+    return executor ? executor->allocated((uint64_t)address, bytes, REGISTERED, current_context->device) : SUCCESS;
 }
 
 EXPORT int cuMemHostUnregister(void *address) {
@@ -163,51 +176,71 @@ EXPORT int cuPointerGetAttributes(unsigned count, int *attributes, void **data, 
 static int transfer(void *target, const void *source, int value, size_t bytes, Handle *stream) {
     int wrong = stream_of(stream, &stream);
     if (wrong) return wrong;
-    if (stream && stream->stream.graph) {
-        add_node(stream, target, source, bytes, value);
-        return SUCCESS;
+    Where to, from;
+    if (!locate((uint64_t)target, bytes, &to) || (source && !locate((uint64_t)source, bytes, &from)))
+        return INVALID_VALUE;
+    int captured = stream && stream->stream.graph;
+    if (captured) add_node(stream, source ? COPY_NODE : FILL_NODE, target, source, bytes, value);
+    if (executor) {
+        int device = current_context->device;
+        if (!source) return executor->fill((uint64_t)target, value, bytes, stream, device);
+        wrong = executor->copy((uint64_t)target, to, (uint64_t)source, from, bytes, stream, device);
+        /* A copy to memory that is not pinned is done when the call returns. */
+        return wrong || to != NONE || captured ? wrong : executor->synchronise(stream, device);
     }
+    if (captured) return SUCCESS;
     if (source) memmove(target, source, bytes);
     else memset(target, value, bytes);
     return SUCCESS;
+}
+
+static int finished(int wrong) {
+    return wrong || !executor ? wrong : executor->synchronise(NULL, current_context->device);
 }
 
 #define COPY(name, dst, src, bytes, stream, check)                                                   \
     CALL(name, "dst=%#lx src=%#lx bytes=%zu stream=%p", (uint64_t)(dst), (uint64_t)(src), bytes, (void *)stream); \
     if (!current_context) return INVALID_CONTEXT;                                                    \
     if (!(check)) return INVALID_VALUE;                                                              \
-    return transfer((void *)(dst), (const void *)(src), 0, bytes, stream)
+    int wrong = transfer((void *)(dst), (const void *)(src), 0, bytes, stream)
 
 EXPORT int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, Handle *stream) {
     COPY("cuMemcpyAsync", dst, src, bytes, stream, 1);
+    return wrong;
 }
 
 EXPORT int cuMemcpy(uint64_t dst, uint64_t src, size_t bytes) {
     Handle *stream = NULL;
     COPY("cuMemcpy", dst, src, bytes, stream, 1);
+    return finished(wrong);
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, Handle *stream) {
     COPY("cuMemcpyHtoDAsync", dst, src, bytes, stream, is_device_memory(dst, bytes));
+    return wrong;
 }
 
 EXPORT int cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes) {
     Handle *stream = NULL;
     COPY("cuMemcpyHtoD", dst, src, bytes, stream, is_device_memory(dst, bytes));
+    return finished(wrong);
 }
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, Handle *stream) {
     COPY("cuMemcpyDtoHAsync", dst, src, bytes, stream, is_device_memory(src, bytes));
+    return wrong;
 }
 
 EXPORT int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes) {
     Handle *stream = NULL;
     COPY("cuMemcpyDtoH", dst, src, bytes, stream, is_device_memory(src, bytes));
+    return finished(wrong);
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, Handle *stream) {
     COPY("cuMemcpyDtoDAsync", dst, src, bytes, stream,
          is_device_memory(dst, bytes) && is_device_memory(src, bytes));
+    return wrong;
 }
 
 EXPORT int cuMemcpyPeerAsync(uint64_t dst, Handle *to, uint64_t src, Handle *from, size_t bytes, Handle *stream) {
@@ -215,6 +248,7 @@ EXPORT int cuMemcpyPeerAsync(uint64_t dst, Handle *to, uint64_t src, Handle *fro
     (void)from;
     COPY("cuMemcpyPeerAsync", dst, src, bytes, stream,
          is_device_memory(dst, bytes) && is_device_memory(src, bytes));
+    return wrong;
 }
 
 EXPORT int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t bytes, Handle *stream) {

@@ -9,6 +9,7 @@
 #define MADE_UP "standin"
 #define MAX_SHARED_DEFAULT 49152
 #define MAX_THREADS 1024
+#define REGISTERS 65536
 
 /* .nv.info: each entry is a format, an attribute and 16 bits, which for SVAL are the length of a payload. */
 #define SVAL 0x04
@@ -83,7 +84,8 @@ static int refused_ptx(const char *text) {
 EXPORT int cuModuleLoadData(Handle **module, const void *image) {
     const Elf64_Ehdr *header = image;
     int is_elf = !memcmp(image, ELFMAG, SELFMAG), is_made_up = !memcmp(image, MADE_UP, sizeof MADE_UP);
-    int is_ptx = !memcmp(image, "//", 2);
+    const char *text = (const char *)image + (is_elf ? 0 : strspn(image, " \n"));
+    int is_ptx = !memcmp(text, "//", 2) || !strncmp(text, ".version", 8);
     size_t bytes = is_elf ? image_bytes(header) : is_ptx ? strlen(image) + 1 : 0;
     CALL("cuModuleLoadData", "bytes=%zu kind=%s abi=%d cuda=%d", bytes, is_elf ? "cubin" : is_ptx ? "ptx" : "other",
          is_elf ? header->e_ident[EI_ABIVERSION] : 0, is_elf ? made_by(header) : 0);
@@ -101,7 +103,7 @@ EXPORT int cuModuleLoadData(Handle **module, const void *image) {
         (*module)->module.image = malloc(bytes);
         memcpy((*module)->module.image, image, bytes);
     }
-    return SUCCESS;
+    return executor ? executor->load(*module, (*module)->device, image, bytes - is_ptx) : SUCCESS;
 }
 
 EXPORT int cuModuleLoadDataEx(Handle **module, const void *image, unsigned count, int *options, void **values) {
@@ -115,7 +117,7 @@ EXPORT int cuModuleUnload(Handle *module) {
     CALL("cuModuleUnload", "module=%p", (void *)module);
     if (!is_live(module, MODULE)) return INVALID_HANDLE;
     module->kind = FREED;
-    return SUCCESS;
+    return executor ? executor->unload(module) : SUCCESS;
 }
 
 EXPORT int cuModuleGetLoadingMode(int *mode) {
@@ -134,6 +136,7 @@ static void read_info(Handle *function, const unsigned char *image, const Elf64_
             ParameterInfo parameter;
             memcpy(&parameter, at + 4, sizeof parameter);
             function->function.sizes[parameter.ordinal] = (uint16_t)(parameter.packed >> 18 & 0x3fff);
+            function->function.offsets[parameter.ordinal] = parameter.offset;
             if (parameter.ordinal >= function->function.parameters)
                 function->function.parameters = parameter.ordinal + 1;
         }
@@ -141,6 +144,7 @@ static void read_info(Handle *function, const unsigned char *image, const Elf64_
             uint32_t threads[3];
             memcpy(threads, at + 4, sizeof threads);
             function->function.max_threads = (int)(threads[0] * threads[1] * threads[2]);
+            function->function.required_threads = function->function.max_threads;
         }
         at += 4 + length;
     }
@@ -156,17 +160,25 @@ static size_t bytes_of(const char *type) {
    ".param .align 64 .b8 name[128]". */
 static void read_entry(Handle *function, const char *at) {
     const char *end = strchr(at, ')'), *threads = strstr(at, ".reqntid");
+    size_t taken = 0;
     while ((at = strstr(at, ".param ")) && at < end) {
-        int alignment = 0, length = 1;
+        int alignment = 0, length = 1, i = function->function.parameters++;
         char type[16] = "";
         at += strlen(".param ");
         if (sscanf(at, ".align %d", &alignment) == 1) at = strchr(at + 1, '.');
         sscanf(at, ".%15s", type);
         const char *stop = strpbrk(at, ",)\n"), *bracket = strchr(at, '[');
         if (bracket && bracket < stop) sscanf(bracket, "[%d]", &length);
-        function->function.sizes[function->function.parameters++] = (uint16_t)(bytes_of(type) * length);
+        size_t unit = alignment ? (size_t)alignment : bytes_of(type), size = bytes_of(type) * length;
+        if (unit) taken = (taken + unit - 1) / unit * unit;
+        function->function.offsets[i] = (uint16_t)taken;
+        function->function.sizes[i] = (uint16_t)size;
+        taken += size;
     }
-    if (threads) sscanf(threads, ".reqntid %d", &function->function.max_threads);
+    if (threads) {
+        sscanf(threads, ".reqntid %d", &function->function.max_threads);
+        function->function.required_threads = function->function.max_threads;
+    }
 }
 
 /* Where an entry's parameters begin in a text of PTX. */
@@ -177,6 +189,15 @@ static const char *entry(const char *text, const char *name) {
         if (!strncmp(text, name, length) && text[length] == '(') return text + length;
     }
     return NULL;
+}
+
+/* A thread's registers are in the upper byte of the section's information; they bound the threads of a block. */
+static void read_registers(Handle *function, const Elf64_Shdr *text) {
+    int registers = (int)(text->sh_info >> 24), rounded = (registers + 7) / 8 * 8;
+    if (!registers) return;
+    function->function.registers = registers;
+    int most = REGISTERS / rounded / 32 * 32;
+    if (most < function->function.max_threads) function->function.max_threads = most;
 }
 
 EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *name) {
@@ -193,6 +214,7 @@ EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *na
     made->function.registers = 32;
     made->function.parameters = -1;
     made->function.sizes = calloc(MAX_PARAMETERS, sizeof *made->function.sizes);
+    made->function.offsets = calloc(MAX_PARAMETERS, sizeof *made->function.offsets);
     const Elf64_Shdr *info = image && !parameters ? section(image, ".nv.info.", name) : NULL;
     if (info) read_info(made, image, info);
     if (parameters) {
@@ -203,6 +225,13 @@ EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *na
         if (strcmp(told[i].name, name)) continue;
         made->function.parameters = told[i].count;
         memcpy(made->function.sizes, told[i].sizes, sizeof told[i].sizes);
+    }
+    if (image && !parameters) read_registers(made, section(image, ".text.", name));
+    if (executor && image) {
+        int wrong = executor->describe(module, made, name, &made->function.parameters, made->function.sizes,
+                                       made->function.offsets, &made->function.required_threads,
+                                       &made->function.static_shared);
+        if (wrong) return wrong;
     }
     int fewer = (int)standin_setting("THREADS", 0);
     if (fewer) made->function.max_threads = fewer;
@@ -239,7 +268,8 @@ EXPORT int cuFuncGetParamInfo(Handle *function, size_t index, size_t *offset, si
     if (!is_live(function, FUNCTION)) return INVALID_HANDLE;
     if ((int)index >= function->function.parameters) return INVALID_VALUE;
     size_t at = 0;
-    for (size_t i = 0; i <= index; i++) {
+    if (function->function.offsets[index]) at = function->function.offsets[index];
+    for (size_t i = 0; i <= index && !function->function.offsets[index]; i++) {
         size_t size = function->function.sizes[i];
         if (size) at = (at + size - 1) / size * size;
         *offset = at;
@@ -278,6 +308,21 @@ static void describe_arguments(const Handle *function, void **parameters, char *
     }
 }
 
+/* Reads the arguments as a driver does, each from its pointer to its place in the constant bank. */
+static int execute(const Configuration *c, const Handle *function, const Handle *stream, void **parameters) {
+    unsigned char bank[4096] = {0};
+    size_t end = 0;
+    int count = function->function.parameters;
+    if (count > 0 && !parameters) return INVALID_VALUE;
+    for (int i = 0; i < count; i++) {
+        size_t offset = function->function.offsets[i], size = function->function.sizes[i];
+        if (offset + size > sizeof bank) return INVALID_VALUE;
+        memcpy(bank + offset, parameters[i], size);
+        if (offset + size > end) end = offset + size;
+    }
+    return executor->launch(function, stream, function->device, c->grid, c->block, c->shared, bank, end);
+}
+
 static int launch(const char *name, const Configuration *c, Handle *function, void **parameters) {
     int known = is_live(function, FUNCTION);
     if (standin_watching) {
@@ -308,8 +353,12 @@ static int launch(const char *name, const Configuration *c, Handle *function, vo
     unsigned threads = c->block[0] * c->block[1] * c->block[2];
     if (threads > MAX_THREADS || c->shared > (unsigned)function->function.dynamic_shared) return INVALID_VALUE;
     if (threads > (unsigned)function->function.max_threads) return LAUNCH_OUT_OF_RESOURCES;
-    if (stream && stream->stream.graph) add_node(stream, NULL, NULL, 0, 0);
-    return SUCCESS;
+    if (executor && function->function.required_threads && threads != (unsigned)function->function.required_threads)
+        return INVALID_VALUE;
+    if (executor && c->shared + (unsigned)function->function.static_shared > (unsigned)standin_setting("SHARED", 232448))
+        return INVALID_VALUE;
+    if (stream && stream->stream.graph) add_node(stream, KERNEL_NODE, NULL, NULL, 0, 0);
+    return executor ? execute(c, function, stream, parameters) : SUCCESS;
 }
 
 EXPORT int cuLaunchKernel(Handle *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -1,9 +1,15 @@
 """What a test says to the stand-in, and what the stand-in tells of the calls that it got."""
 
+from __future__ import annotations
+
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from triten.tests.runtime.cuda.standin.execution import Execution
 
 ALWAYS = -1
 BOOKKEEPING = {
@@ -59,8 +65,9 @@ def parsed(line: str) -> Call:
 class StandIn:
     """The stand-in of this process. Every test begins with an empty log and no faults."""
 
-    def __init__(self) -> None:
+    def __init__(self, execution: Execution | None = None) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
+        self.execution = execution
         self.library.standin_log.restype = ctypes.c_char_p
         self._changed: set[str] = set()
 
@@ -72,6 +79,22 @@ class StandIn:
         self.library.standin_heal()
         self.library.standin_set_logging(1)
         self.library.standin_clear()
+        if self.execution is not None:
+            self.execution.devices.begin()
+
+    def end(self) -> None:
+        """Do what is pending. Raises AssertionError for what work did that it must not and the test did not ask for."""
+        if self.execution is not None:
+            self.execution.devices.settle()
+            found = self.take_findings()
+            assert not found, "\n".join(found)
+
+    def take_findings(self) -> list[str]:
+        """What executed work did that it must not, until now; the test knows of it from here on."""
+        assert self.execution is not None, "this process only records"
+        found = self.execution.devices.findings[:]
+        self.execution.devices.findings.clear()
+        return found
 
     def clear(self) -> None:
         """Forget the calls."""

@@ -68,6 +68,7 @@ int cuGraphLaunch(Handle *, Handle *);
 int cuGraphUpload(Handle *, Handle *);
 int cuGraphExecDestroy(Handle *);
 int cuGraphDestroy(Handle *);
+int cuGraphDebugDotPrint(Handle *, const char *, unsigned);
 
 static __thread int last_error;
 static Handle *contexts[MAX_DEVICES];
@@ -341,3 +342,7 @@ EXPORT int standin_cudaGraphUpload(Handle *executable, Handle *stream) { RUN(cuG
 EXPORT int standin_cudaGraphExecDestroy(Handle *executable) { RUN(cuGraphExecDestroy(executable)); }
 
 EXPORT int standin_cudaGraphDestroy(Handle *graph) { RUN(cuGraphDestroy(graph)); }
+
+EXPORT int standin_cudaGraphDebugDotPrint(Handle *graph, const char *path, unsigned flags) {
+    RUN(cuGraphDebugDotPrint(graph, path, flags));
+}

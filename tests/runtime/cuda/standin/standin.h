@@ -1,6 +1,7 @@
-/* A stand-in for libcuda.so.1: it answers as a driver with some GPUs would, records every call, and runs no kernel.
+/* A stand-in for libcuda.so.1: it answers as a driver with some GPUs would, and records every call.
 
-   Device memory is host memory, and copies happen at once. Handles are real objects with states, so that a dead
+   It runs no kernel, device memory is host memory, and copies happen at once; unless a process registers what
+   executes its work (`execute.c`), kernels and all. Handles are real objects with states, so that a dead
    stream, a foreign context or a wrong moment of a capture is refused as the driver refuses it. Signatures and codes
    are those of the CUDA Driver API reference. */
 #ifndef STANDIN_H
@@ -44,10 +45,14 @@ enum {
 
 typedef enum { FREED = 0, CONTEXT, MODULE, FUNCTION, STREAM, EVENT, GRAPH, EXECUTABLE } Kind;
 
+/* Numbers of CUgraphNodeType. */
+typedef enum { KERNEL_NODE = 0, COPY_NODE = 1, FILL_NODE = 2, HOST_NODE = 3, GRAPH_NODE = 4 } NodeType;
+
 typedef struct Node {
     struct Node *next;
-    void *target;       /* of a copy or a fill; NULL for a kernel */
-    const void *source; /* NULL for a fill */
+    NodeType type;
+    void *target;       /* of a copy or a fill */
+    const void *source; /* of a copy */
     size_t bytes;
     int value;
 } Node;
@@ -62,8 +67,9 @@ typedef struct Handle {
             char name[256];
             struct Handle *module;
             int max_threads, static_shared, dynamic_shared, registers;
+            int required_threads; /* of a block; 0: any number */
             int parameters; /* -1: unknown */
-            uint16_t *sizes;
+            uint16_t *sizes, *offsets;
         } function;
         struct {
             unsigned flags;
@@ -99,11 +105,51 @@ long standin_setting(const char *name, long otherwise);
         }                                                 \
     } while (0)
 
+/* execute.c */
+typedef enum { NONE = 0, ON_HOST = 1, ON_DEVICE = 2, REGISTERED = 3 } Where;
+
+/* What does the work of a process. `stream` is NULL for the default one of `device`. Each returns CUDA's code. */
+typedef struct {
+    int (*load)(const Handle *module, int device, const void *image, size_t bytes);
+    int (*unload)(const Handle *module);
+    int (*describe)(const Handle *module, const Handle *function, const char *name, int *parameters, uint16_t *sizes,
+                    uint16_t *offsets, int *threads, int *shared);
+    int (*launch)(const Handle *function, const Handle *stream, int device, const unsigned *grid,
+                  const unsigned *block, unsigned shared, const void *parameters, size_t bytes);
+    int (*copy)(uint64_t target, Where target_is, uint64_t source, Where source_is, size_t bytes,
+                const Handle *stream, int device);
+    int (*fill)(uint64_t target, int value, size_t bytes, const Handle *stream, int device);
+    int (*call_host)(const Handle *stream, int device, void (*call)(void *), void *data);
+    int (*allocated)(uint64_t address, size_t bytes, Where where, int device);
+    int (*freed)(uint64_t address, Where where, int device);
+    int (*new_stream)(const Handle *stream, int device, unsigned flags, int priority);
+    int (*drop_stream)(const Handle *stream);
+    int (*synchronise)(const Handle *stream, int device);
+    int (*query)(const Handle *stream, int device);
+    int (*synchronise_device)(int device);
+    int (*hold)(const Handle *stream, int on);
+    int (*new_event)(const Handle *event, int device, int timing);
+    int (*drop_event)(const Handle *event);
+    int (*record)(const Handle *event, const Handle *stream, int device);
+    int (*wait)(const Handle *stream, int device, const Handle *event);
+    int (*ask_event)(const Handle *event, int wait);
+    int (*elapsed)(const Handle *start, const Handle *end, float *milliseconds);
+    int (*begin_capture)(const Handle *stream, int device, int mode);
+    int (*end_capture)(const Handle *stream, int device, const Handle *graph);
+    int (*instantiate)(const Handle *executable, const Handle *graph);
+    int (*launch_graph)(const Handle *executable, const Handle *stream, int device);
+    int (*drop_graph)(const Handle *graph);
+} Executor;
+
+extern const Executor *executor; /* NULL: work is recorded, not done */
+int execute_callback(Handle *stream, Handle *given, void (*call)(Handle *, int, void *), void *data);
+
 /* context.c */
 extern __thread Handle *current_context;
 extern pthread_mutex_t standin_lock;
 Handle *new_handle(Kind kind, int device);
 int is_live(const void *pointer, Kind kind);
+void each_stream(void (*call)(Handle *stream, void *data), void *data);
 int current_device(void);
 int device_count(void);
 
@@ -115,6 +161,6 @@ int stream_of(Handle *stream, Handle **found);
 int is_default(const Handle *stream);
 int any_capture(void);
 void invalidate_captures(void);
-void add_node(Handle *stream, void *target, const void *source, size_t bytes, int value);
+void add_node(Handle *stream, NodeType type, void *target, const void *source, size_t bytes, int value);
 
 #endif

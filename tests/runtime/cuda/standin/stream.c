@@ -34,7 +34,8 @@ static int create(Handle **stream, unsigned flags, int priority) {
     *stream = new_handle(STREAM, current_context->device);
     (*stream)->stream.flags = flags;
     (*stream)->stream.priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
-    return SUCCESS;
+    if (!executor) return SUCCESS;
+    return executor->new_stream(*stream, (*stream)->device, flags, (*stream)->stream.priority);
 }
 
 EXPORT int cuStreamCreate(Handle **stream, unsigned flags) {
@@ -51,7 +52,7 @@ EXPORT int cuStreamDestroy_v2(Handle *stream) {
     CALL("cuStreamDestroy", "stream=%p", (void *)stream);
     if (!is_live(stream, STREAM)) return INVALID_HANDLE;
     stream->kind = FREED;
-    return SUCCESS;
+    return executor ? executor->drop_stream(stream) : SUCCESS;
 }
 
 EXPORT int cuStreamGetPriority(Handle *stream, int *priority) {
@@ -103,6 +104,7 @@ EXPORT int cuStreamSynchronize(Handle *stream) {
     CALL("cuStreamSynchronize", "stream=%p", (void *)stream);
     int wrong = stream_of(stream, &stream);
     if (!wrong) wrong = forbidden_in_capture(stream);
+    if (!wrong && executor) return executor->synchronise(stream, current_context->device);
     if (!wrong && stream) stream->stream.held = 0;
     return wrong;
 }
@@ -112,6 +114,7 @@ EXPORT int cuStreamQuery(Handle *stream) {
     int wrong = stream_of(stream, &stream);
     if (!wrong) wrong = forbidden_in_capture(stream);
     if (wrong) return wrong;
+    if (executor) return executor->query(stream, current_context->device);
     return stream && stream->stream.held ? NOT_READY : SUCCESS;
 }
 
@@ -119,6 +122,7 @@ EXPORT int cuStreamAddCallback(Handle *stream, void (*call)(Handle *, int, void 
     CALL("cuStreamAddCallback", "stream=%p flags=%u", (void *)stream, flags);
     Handle *found;
     int wrong = stream_of(stream, &found);
+    if (!wrong && executor) return execute_callback(found, stream, call, data);
     if (!wrong) call(stream, SUCCESS, data);
     return wrong;
 }
@@ -127,6 +131,8 @@ EXPORT int cuLaunchHostFunc(Handle *stream, void (*call)(void *), void *data) {
     CALL("cuLaunchHostFunc", "stream=%p", (void *)stream);
     Handle *found;
     int wrong = stream_of(stream, &found);
+    if (!wrong && found && found->stream.graph) add_node(found, HOST_NODE, NULL, NULL, 0, 0);
+    if (!wrong && executor) return executor->call_host(found, current_context->device, call, data);
     if (!wrong) call(data);
     return wrong;
 }
@@ -134,6 +140,7 @@ EXPORT int cuLaunchHostFunc(Handle *stream, void (*call)(void *), void *data) {
 /* Let the work of a stream wait: queries answer "not ready" until it is released or waited for. */
 EXPORT int standin_hold(Handle *stream, int on) {
     if (!is_live(stream, STREAM)) return INVALID_HANDLE;
+    if (executor) return executor->hold(stream, on);
     stream->stream.held = on;
     return SUCCESS;
 }
@@ -143,14 +150,14 @@ EXPORT int cuEventCreate(Handle **event, unsigned flags) {
     if (!current_context) return INVALID_CONTEXT;
     *event = new_handle(EVENT, current_context->device);
     (*event)->event.flags = flags;
-    return SUCCESS;
+    return executor ? executor->new_event(*event, (*event)->device, !(flags & DISABLE_TIMING)) : SUCCESS;
 }
 
 EXPORT int cuEventDestroy_v2(Handle *event) {
     CALL("cuEventDestroy", "event=%p", (void *)event);
     if (!is_live(event, EVENT)) return INVALID_HANDLE;
     event->kind = FREED;
-    return SUCCESS;
+    return executor ? executor->drop_event(event) : SUCCESS;
 }
 
 static int record(Handle *event, Handle *stream) {
@@ -163,7 +170,7 @@ static int record(Handle *event, Handle *stream) {
     event->event.seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     event->event.stream = stream;
     event->event.origin = stream && stream->stream.graph ? stream->stream.origin : NULL;
-    return SUCCESS;
+    return executor ? executor->record(event, stream, current_context->device) : SUCCESS;
 }
 
 EXPORT int cuEventRecord(Handle *event, Handle *stream) {
@@ -187,7 +194,7 @@ EXPORT int cuStreamWaitEvent(Handle *stream, Handle *event, unsigned flags) {
         stream->stream.graph = origin->stream.graph;
         stream->stream.origin = origin;
     }
-    return SUCCESS;
+    return executor ? executor->wait(stream, current_context->device, event) : SUCCESS;
 }
 
 static int ask(Handle *event, int wait) {
@@ -200,6 +207,7 @@ static int ask(Handle *event, int wait) {
         invalidate_captures();
         return CAPTURE_UNSUPPORTED;
     }
+    if (executor) return executor->ask_event(event, wait);
     Handle *stream = event->event.stream;
     if (!stream || !stream->stream.held) return SUCCESS;
     if (wait) stream->stream.held = 0;
@@ -221,6 +229,7 @@ EXPORT int cuEventElapsedTime(float *milliseconds, Handle *start, Handle *end) {
     if (!is_live(start, EVENT) || !is_live(end, EVENT)) return INVALID_HANDLE;
     if (!start->event.recorded || !end->event.recorded) return INVALID_HANDLE;
     if ((start->event.flags | end->event.flags) & DISABLE_TIMING) return INVALID_HANDLE;
+    if (executor) return executor->elapsed(start, end, milliseconds);
     int pending = ask(start, 0);
     if (!pending) pending = ask(end, 0);
     *milliseconds = (float)(1e3 * (end->event.seconds - start->event.seconds));

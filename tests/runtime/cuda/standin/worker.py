@@ -4,7 +4,6 @@ Reads pickled (file, function, arguments) from stdin; writes a pickled text to s
 """
 
 import ast
-import ctypes
 import os
 import pickle
 import sys
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest  # noqa: E402
 from _pytest.assertion.rewrite import rewrite_asserts  # noqa: E402
-from cupy.cuda import runtime  # noqa: E402
+from install import install  # noqa: E402
 from recorded_calls import StandIn  # noqa: E402
 
 
@@ -43,6 +42,7 @@ def outcome(standin: StandIn, function: Callable[..., None], arguments: dict[str
     standin.begin()
     try:
         function(standin=standin, **arguments)
+        standin.end()
     except pytest.skip.Exception as reason:
         return "skipped", str(reason)
     except (Exception, pytest.fail.Exception):
@@ -51,9 +51,7 @@ def outcome(standin: StandIn, function: Callable[..., None], arguments: dict[str
 
 
 def main() -> None:
-    standin = StandIn()
-    replaced = ctypes.CDLL("libcuda.so.1").standin_replace_runtime(runtime.__file__.encode())
-    assert replaced > 40, f"CuPy's runtime module holds {replaced} of the functions to replace"
+    standin = StandIn(install())
     modules: dict[str, ModuleType] = {}
     while True:
         try:

@@ -1,0 +1,58 @@
+"""Makes the stand-in the CUDA driver of this process, or of those that it starts."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from triten.tests.runtime.cuda.standin.execution import Execution
+
+
+EXECUTING = {"capability": 80, "shared": 166_912, "multiprocessors": 4, "memory": 2**32}
+"""Devices of which the emulator executes the code, with few multiprocessors, so that persistent kernels stay small."""
+
+_kept: list[Execution] = []
+"""The library calls its functions as long as the process lives."""
+
+
+def prepare(folder: Path) -> None:
+    """Build the library into a folder; processes that are started from here on execute their work over it.
+
+    Raises RuntimeError where it cannot be built or used.
+    """
+    from triten.tests.runtime.cuda.standin.build_library import build, missing
+
+    if missing():
+        raise RuntimeError(missing())
+    os.environ["LD_LIBRARY_PATH"] = str(build(folder).parent)
+    os.environ["STANDIN_EXECUTE"] = "1"
+    os.environ["STANDIN_DEVICES"] = "2"
+    for name, value in EXECUTING.items():
+        os.environ[f"STANDIN_{name.upper()}"] = str(value)
+
+
+def install() -> Execution | None:
+    """Lay the stand-in, whose folder is in ``LD_LIBRARY_PATH``, over CuPy's runtime.
+
+    Returns what executes work, where ``STANDIN_EXECUTE=1`` asks for it; nothing is executed otherwise.
+
+    Before anything of triten has touched a device. With ``STANDIN_BLOCKS=0`` what lives in a segment of triten's
+    allocator is all of it, and the allocator is exactly as on a GPU; otherwise it tells of each block.
+    """
+    from cupy.cuda import runtime
+
+    library = ctypes.CDLL("libcuda.so.1")
+    replaced = library.standin_replace_runtime(runtime.__file__.encode())
+    assert replaced > 40, f"CuPy's runtime module holds {replaced} of the functions to replace"
+    if os.environ.get("STANDIN_EXECUTE") != "1":
+        return None
+    from triten.tests.runtime.cuda.standin.execution import Execution
+
+    execution = Execution(library, int(os.environ.get("STANDIN_DEVICES", "1")))
+    _kept.append(execution)
+    if os.environ.get("STANDIN_BLOCKS") != "0":
+        execution.follow_blocks()
+    return execution
