@@ -14,6 +14,7 @@ import importlib.util
 import os
 import random
 import zlib
+from collections.abc import Iterator
 
 # Test processes are as many as the cores. With a thread of BLAS for each core in each of them, and in the programs that
 # they start, products wait for each other's spinning threads: tenfold the time. OpenBLAS reads this when it is loaded.
@@ -34,6 +35,7 @@ else:
 pytest.register_assert_rewrite("triten.tests.shared")
 
 import triten as tt  # noqa: E402
+from triten.runtime.cuda.driver import driver  # noqa: E402
 
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.register_profile("fresh", deadline=None, print_blob=True)
@@ -82,6 +84,18 @@ def seed(request: pytest.FixtureRequest) -> int:
 def rng(seed: int) -> np.random.Generator:
     """A generator of random numbers with the test's own seed."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def launch_blocking() -> Iterator[None]:
+    """Calls whose CUDA kernels find a fault in their input raise the error, as under ``CUDA_LAUNCH_BLOCKING=1``."""
+    if importlib.util.find_spec("triton") is None:
+        yield
+        return
+    cuda = driver()
+    before, cuda.launch_blocking = cuda.launch_blocking, True
+    yield
+    cuda.launch_blocking = before
 
 
 @pytest.fixture(params=["cpu", "cuda"])

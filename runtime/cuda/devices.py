@@ -13,7 +13,7 @@ from ..device import device as Device
 from . import driver as drivers
 from .device_properties import DeviceProperties
 from .driver import driver
-from .graph_capture import raise_faults
+from .faults import raise_faults
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 """The architectures that this package's kernels are written for."""
@@ -126,7 +126,7 @@ class device_of(device):
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for all work on all streams of a device. Raises the error that a replayed graph found in its input."""
+    """Wait for all work on all streams of a device. Raises the error of a fault that kernels found in their input."""
     cuda, index = driver(), device_index(device)
     cuda.synchronize(index)
     raise_faults(cuda, index)

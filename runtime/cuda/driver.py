@@ -20,6 +20,7 @@ from .capture import StreamCapture
 from .device_properties import DeviceProperties as DeviceProperties
 
 if TYPE_CHECKING:
+    from .faults import DeviceFaults
     from .fourier import FourierTransform, PlanCache
     from .machine_code import MachineCode
     from .solver import Solver
@@ -103,6 +104,10 @@ class Driver(StreamCapture):
         self._compiled: dict[object, CompiledKernel] = {}
         self._compile_lock = threading.Lock()
         self.launch_observer: LaunchObserver | None = None
+        self.launch_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
+        """Whether a call whose kernels find a fault in its input waits for them and raises the error itself."""
+        self.faults: dict[int, DeviceFaults] = {}
+        """What the kernels of each device may report, of devices that had such kernels."""
 
     def observe_launches(self, observer: LaunchObserver | None) -> LaunchObserver | None:
         """Have every launch in the process go through `observer` from now on; None ends that.
@@ -186,8 +191,15 @@ class Driver(StreamCapture):
         """
 
     @abstractmethod
+    def malloc_mapped(self, nbytes: int) -> int:
+        """Page-locked host memory that kernels of every device reach too, at the same address.
+
+        Raises OutOfMemoryError, and RuntimeError for a device without unified addresses.
+        """
+
+    @abstractmethod
     def free_host(self, address: int) -> None:
-        """Give page-locked memory back; no copy may be using it."""
+        """Give page-locked memory back; no copy or kernel may be using it."""
 
     @abstractmethod
     def is_page_locked(self, address: int) -> bool:

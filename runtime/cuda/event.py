@@ -11,6 +11,7 @@ from ..device import device as Device
 from .device_guard import device_guard
 from .devices import checked_index
 from .driver import driver
+from .faults import raise_faults
 from .stream import Stream, current_stream
 
 
@@ -117,9 +118,10 @@ class Event:
         return not self.cuda_event or bool(self._driver.query_event(self.cuda_event))
 
     def synchronize(self) -> None:
-        """Wait for the work before the event."""
+        """Wait for the work before the event. Raises the error of a fault that kernels found in their input."""
         if self.cuda_event:
             self._driver.synchronize_event(self.cuda_event)
+            raise_faults(self._driver, self._device)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to another one.

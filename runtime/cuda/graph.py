@@ -18,7 +18,8 @@ from ..generator import Generator
 from .capture import ILLEGAL_STATE, CaptureMode, capture_error, checked_mode
 from .device_guard import device_guard
 from .driver import Driver, current_driver, driver
-from .graph_capture import FaultFlags, GraphCapture, GraphGenerator, captures_of, forget_replays, note_replay
+from .faults import faults_of
+from .graph_capture import GraphCapture, GraphGenerator, captures_of
 from .memory.cache import new_pool_id
 from .memory.caching_allocator import CUDA_ALLOCATOR
 from .stream import Stream, StreamContext, get_stream_from_external
@@ -85,7 +86,7 @@ class CUDAGraph:
         self._capture_stream = 0
         self._registered: list[Generator] = []
         self._generators: list[GraphGenerator] = []
-        self._faults: FaultFlags | None = None
+        self._faults: list[object] = []
         self._kept: list[object] = []
         self._graph = 0
         self._executable = 0
@@ -139,8 +140,9 @@ class CUDAGraph:
         if pool is None:
             pool = next(_own_pools), 0
         check_pool(pool)
-        capture = GraphCapture(cuda, CUDA_ALLOCATOR.allocate, device, stream, self._registered)
-        # Replays on other streams do not wait for what was put into its memory on this one.
+        capture = GraphCapture(CUDA_ALLOCATOR.allocate, device, self._registered)
+        faults_of(cuda, device).reserve()
+        # Replays on other streams do not wait for what used its memory on this one before.
         cuda.synchronize_stream(stream)
 
         def takes(requested: int) -> bool:
@@ -219,18 +221,21 @@ class CUDAGraph:
             if not self._graph:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
             self.instantiate()
-        assert cuda is not None and self._faults is not None
+        assert cuda is not None
         device = self._device
         if cuda.current_device() != device:
             with device_guard(device):
                 self.replay()
             return
         stream = cuda.current_stream(device)
-        if cuda.captures_underway and cuda.is_capturing(stream) and (self._generators or len(self._faults)):
-            raise RuntimeError(
-                "CUDAGraph.replay(): a graph that draws random numbers or checks indices cannot become part of "
-                "another capture"
-            )
+        if cuda.captures_underway and cuda.is_capturing(stream):
+            if self._generators:
+                raise RuntimeError(
+                    "CUDAGraph.replay(): a graph that draws random numbers cannot become part of another capture"
+                )
+            capture = captures_of(cuda).current(device)
+            if capture is not None:
+                capture.faults += self._faults
         if stream not in self._streams:
             self._follow(stream)
         if self._generators:
@@ -245,13 +250,11 @@ class CUDAGraph:
                 self._replayed = cuda.create_event()
             cuda.record_event(self._replayed, stream)
             self._last_stream = stream
-        note_replay(self._faults, stream)
 
     def _follow(self, stream: int) -> None:
         """Have the memory that replays on this stream use be given back in its order."""
-        assert self._faults is not None
-        for memory in [self._faults.memory, *(each.memory for each in self._generators)]:
-            CUDA_ALLOCATOR.record_stream(memory, stream)
+        for each in self._generators:
+            CUDA_ALLOCATOR.record_stream(each.memory, stream)
         self._streams.add(stream)
 
     def reset(self) -> None:
@@ -266,15 +269,13 @@ class CUDAGraph:
 
     def _abandon(self) -> None:
         if self._driver is not None and self._pool is not None:
-            if self._faults is not None:
-                forget_replays(self._faults)
             _abandoned.append(
                 Remains(self._driver, self._executable, self._graph, self._replayed, self._kept)
             )
             CUDA_ALLOCATOR.release_pool_later(self._device, self._pool)
         self._graph = self._executable = self._replayed = 0
-        self._pool = self._faults = None
-        self._generators, self._kept = [], []
+        self._pool = None
+        self._generators, self._kept, self._faults = [], [], []
         self._streams = set()
 
     def __del__(self) -> None:

@@ -1,9 +1,7 @@
-"""What a capture collects besides work: generators whose draws it holds, and faults that kernels may report.
+"""What a capture collects besides work: generators whose draws it holds, and the words of faults its kernels report.
 
-A draw inside a capture reads its seed and offset from device memory, which every replay fills anew. A kernel
-that checks its input raises a flag, for which the host waits; in a capture it cannot, so the flag stands in
-memory of the graph, stays up across replays, and is looked at when the host next waits for the stream that the
-graph was replayed on.
+A draw inside a capture reads its seed and offset from device memory, which every replay fills anew. A kernel that
+checks its input writes to the same word as outside of a capture (`faults`), which the graph keeps.
 """
 
 from __future__ import annotations
@@ -17,10 +15,6 @@ from ..device import device as Device
 from ..generator import Generator, SeedInMemory, default_generator, set_captured_draws
 from .driver import Driver
 
-FLAGS = 4096
-FLAG_BYTES = 4
-FLAGS_ALIGNMENT = 4
-"""Each call's flags begin at a multiple of 16 bytes, as they do outside a capture: the same kernels take them."""
 STATE_BYTES = 16
 
 Allocate = Callable[[int, Device], DataPtr]
@@ -49,59 +43,13 @@ class GraphGenerator:
             cuda.stage_host_to_device(self.memory.address, np.array([seed, offset], np.uint64), stream)
 
 
-class GraphFlags(DataPtr):
-    """Flags that a graph holds: kernels raise them, and nobody waits for them where the kernels are called."""
-
-    __slots__ = ()
-
-
-class FaultFlags:
-    """Flags in device memory that kernels of a graph raise, and the error that each stands for."""
-
-    __slots__ = ("_errors", "_memory")
-
-    def __init__(self, cuda: Driver, allocate: Allocate, device: Device, stream: int) -> None:
-        self._memory = allocate(FLAGS * FLAG_BYTES, device)
-        self._errors: list[Exception | None] = []
-        cuda.memset(self._memory.address, 0, FLAGS * FLAG_BYTES, stream)
-
-    def __len__(self) -> int:
-        return len(self._errors)
-
-    @property
-    def memory(self) -> DataPtr:
-        """The flags, 4 bytes each."""
-        return self._memory
-
-    def add(self, errors: list[Exception]) -> GraphFlags:
-        """A flag for each error, one after the other. Raises RuntimeError when there are too many."""
-        first = len(self._errors)
-        if first + len(errors) > FLAGS:
-            raise RuntimeError(
-                f"a graph can hold {FLAGS} checks of indices or values, and has no room for more"
-            )
-        self._errors += errors
-        self._errors += [None] * (-len(errors) % FLAGS_ALIGNMENT)
-        memory, offset = self._memory, first * FLAG_BYTES
-        return GraphFlags(memory.address + offset, memory.nbytes - offset, memory.device, memory)
-
-    def check(self, cuda: Driver, stream: int) -> None:
-        """Wait for the stream. Raises the error of the first flag that is up, and lowers all of them."""
-        found = np.empty(len(self._errors), np.int32)
-        cuda.copy_device_to_host(found, self._memory.address, stream)
-        if found.any():
-            cuda.memset(self._memory.address, 0, found.nbytes, stream)
-            error = self._errors[int((found != 0).argmax())]
-            assert error is not None
-            raise error.with_traceback(None)
-
-
 class GraphCapture:
-    """A capture that a graph has underway. `number` is the driver's, `kept` holds what its copies reach on the host."""
+    """A capture that a graph has underway.
 
-    def __init__(
-        self, cuda: Driver, allocate: Allocate, device: int, stream: int, generators: list[Generator]
-    ) -> None:
+    `number` is the driver's, `kept` holds what its copies reach on the host, `faults` the words that its kernels raise.
+    """
+
+    def __init__(self, allocate: Allocate, device: int, generators: list[Generator]) -> None:
         on = Device("cuda", device)
         self.device = device
         self.number = 0
@@ -109,7 +57,7 @@ class GraphCapture:
         for generator in [default_generator(on), *generators]:
             if generator not in self.generators:
                 self.generators[generator] = GraphGenerator(generator, allocate(STATE_BYTES, on))
-        self.faults = FaultFlags(cuda, allocate, on, stream)
+        self.faults: list[object] = []
         self.kept: list[object] = []
 
 
@@ -175,8 +123,6 @@ class CapturesUnderway:
 
 
 _underway: CapturesUnderway | None = None
-_replayed: dict[FaultFlags, int] = {}
-"""Flags of graphs that were replayed and not looked at since, with the stream."""
 
 
 def captures_of(cuda: Driver) -> CapturesUnderway:
@@ -185,34 +131,3 @@ def captures_of(cuda: Driver) -> CapturesUnderway:
     if _underway is None or _underway._driver is not cuda:
         _underway = CapturesUnderway(cuda)
     return _underway
-
-
-def captured_flags(cuda: Driver, device: int, errors: Callable[[], list[Exception]]) -> GraphFlags | None:
-    """Lowered flags for kernels that are being captured on the device's current stream; None outside a capture.
-
-    Args:
-        errors: makes the error for each flag. It is raised when a replay's flag is found up.
-    """
-    if not cuda.captures_underway:
-        return None
-    capture = captures_of(cuda).current(device)
-    return None if capture is None else capture.faults.add(errors())
-
-
-def note_replay(faults: FaultFlags, stream: int) -> None:
-    """A graph was replayed: its flags are to be looked at."""
-    if len(faults):
-        _replayed[faults] = stream
-
-
-def forget_replays(faults: FaultFlags) -> None:
-    """The graph is gone."""
-    _replayed.pop(faults, None)
-
-
-def raise_faults(cuda: Driver, device: int, stream: int | None = None) -> None:
-    """Raise what replays reported, on a stream of a device or on all of them, that the host has waited for."""
-    for faults, replayed_on in list(_replayed.items()):
-        is_waited_for = faults.memory.device.index == device and stream in (None, replayed_on)
-        if is_waited_for and _replayed.pop(faults, None) is not None:
-            faults.check(cuda, replayed_on)

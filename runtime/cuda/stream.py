@@ -19,7 +19,7 @@ from . import sync_debug
 from .device_guard import device_guard
 from .devices import device_index
 from .driver import Driver, driver
-from .graph_capture import raise_faults
+from .faults import raise_faults
 
 if TYPE_CHECKING:
     from .event import Event
@@ -191,12 +191,12 @@ class Stream:
             return cuda.query_stream(self.cuda_stream)
 
     def synchronize(self) -> None:
-        """Wait for all work. Raises the error that a graph which was replayed here found in its input."""
+        """Wait for all work. Raises the error of a fault that kernels on the device found in their input."""
         if sync_debug.mode:
             sync_debug.report()
         with device_guard(self.device_index) as cuda:
             cuda.synchronize_stream(self.cuda_stream)
-            raise_faults(cuda, self.device_index, self.cuda_stream)
+            raise_faults(cuda, self.device_index)
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:

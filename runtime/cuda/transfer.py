@@ -14,7 +14,8 @@ from . import sync_debug
 from .capture import UNSUPPORTED, capture_error
 from .device_guard import device_guard
 from .driver import Driver, driver
-from .graph_capture import captures_of, raise_faults
+from .faults import raise_faults
+from .graph_capture import captures_of
 from .memory.pinned import PINNED_ALLOCATOR
 
 
@@ -27,7 +28,7 @@ def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> 
     after (CUDA Runtime API, "API synchronization behavior").
 
     While the stream is captured only copies that need no waiting are possible, of page-locked memory, which the graph
-    keeps. Raises RuntimeError for others; and the error that a graph which was replayed there found in its input.
+    keeps. Raises RuntimeError for others; and the error of a fault that kernels have reported (`faults`).
     """
     if nbytes == 0:
         return
@@ -47,6 +48,7 @@ def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> 
                     sync_debug.report()
                 cuda.copy_host_to_device(dst.address, src, stream)
                 cuda.synchronize_stream(stream)
+                raise_faults(cuda, index)
             elif _is_page_locked(cuda, src):
                 cuda.copy_host_to_device(dst.address, src, stream)
                 _keep(src, index, stream)
@@ -69,7 +71,7 @@ def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> 
             if sync_debug.mode:
                 sync_debug.report()
             cuda.copy_device_to_host(dst, src.address, stream)
-            raise_faults(cuda, index, stream)
+            raise_faults(cuda, index)
 
 
 def _address(array: Any) -> int:

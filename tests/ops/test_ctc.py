@@ -116,6 +116,7 @@ def test_any_layout_and_any_number_of_labels(rng: np.random.Generator, device: s
         np.testing.assert_allclose(one.item(), both[0].item() / labels, 1e-12)
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("change", "error", "message"),

@@ -146,6 +146,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("call", "kind", "words"), ERRORS, ids=[str(i) for i in range(len(ERRORS))])
 def test_refusals(device, call, kind, words):

@@ -152,6 +152,7 @@ def test_edges_of_gamma_numbers(device):
     assert tt._standard_gamma(tt.empty(0, 3, device=device)).shape == (0, 3)
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("rate", [-1.0, math.nan])
 def test_poisson_refuses_rates(rate, device):
     with pytest.raises(RuntimeError, match="invalid Poisson rate, expected rate to be non-negative"):

@@ -120,6 +120,7 @@ def test_gradients_of_products_leave_zeros_and_nan_out(device: str) -> None:
     np.testing.assert_allclose(x.grad.cpu().numpy(), [80.0, 0, 0, 150.0, math.nan, math.nan])
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),

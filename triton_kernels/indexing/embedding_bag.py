@@ -10,7 +10,7 @@ from ...dispatch.structured.meta.embedding_bag import MAX, WRONG_FIRST, WRONG_IN
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.cuda.device_guard import device_guard
-from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.faults import Fault, fault_flags
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.cuda.triton.lazy_triton import tl
 from ..contiguous import contiguous_copy
@@ -18,7 +18,7 @@ from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .embedding_bag_kernels import pool_bags
-from .index_bounds import REPLAYED, extreme, lowered_flags
+from .index_bounds import extreme
 
 TILE = {2: (8, 256), 4: (8, 128), 8: (8, 64)}
 """Rows and columns of a program by the size of an element; for maxima as many columns as both together, but half."""
@@ -27,7 +27,7 @@ NAMES = ("weight", "indices", "offsets", "scale", "out", "origin", "sizes", "att
 
 
 def embedding_bag(call: StructuredCall) -> PlannedKernel:
-    """All four results. Waits for the flags that wrong indices and offsets raise."""
+    """All four results. Wrong indices and offsets are faults; a wrong index is left out, a wrong bag is empty."""
     weight, indices, offsets = (call.args[name] for name in ("weight", "indices", "offsets"))
     scale = call.args["per_sample_weights"]
     out, origin, sizes, attained = call.outputs
@@ -83,20 +83,17 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
     grid = (bags, cdiv(max(width, 1), block), 1)
     values = tuple(numbers.values())
 
-    def errors() -> list[Exception]:
-        return [
-            RuntimeError(WRONG_INDEX.format(wrong=REPLAYED)),
-            RuntimeError(WRONG_ORDER.format(wrong=REPLAYED, length=n)),
-        ]
+    faults = (
+        Fault("embedding_bag", RuntimeError, f"index out of bounds for dimension 0 with size {rows}"),
+        Fault("embedding_bag", RuntimeError, WRONG_ORDER.format(wrong="others", length=n)),
+    )
+    flags = fault_flags(device.resolved_index, faults)
 
-    def check(flags: Any, where: Any, starts: Any) -> None:
-        if isinstance(flags, GraphFlags):
-            return
-        found = np.zeros(2, np.int32)
-        copy_across(found, flags, found.nbytes)
-        if found[1]:
+    def check(where: Any, starts: Any) -> None:
+        found = flags.raised()
+        if 1 in found:
             raise offset_error(starts)
-        if found[0]:
+        if found:
             wrong = extreme("amax_stub", indices, where)
             wrong = extreme("amin_stub", indices, where) if wrong < rows else wrong
             raise RuntimeError(WRONG_INDEX.format(wrong=wrong))
@@ -121,12 +118,13 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
                     stream = cuda.current_stream(device.resolved_index)
                     cuda.memset(bag_of.address, 0, origin.nbytes, stream)
             return
-        flags = lowered_flags(2, device, errors)
+        words = flags.begin()
         data = (table if copied is None else copied(table), where, starts)
         given = () if factors is None else (factors.address,)
         addresses = [each.address for each in (*data, to, bag_of, counts, best)]
-        launch(grid, *addresses[:3], *given, *addresses[3:], flags.address, *values)
-        check(flags, where, starts)
+        launch(grid, *addresses[:3], *given, *addresses[3:], words, *values)
+        if flags.driver.launch_blocking:
+            check(where, starts)
 
     return PlannedKernel(into)
 

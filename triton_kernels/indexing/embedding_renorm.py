@@ -98,7 +98,7 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
     one = TensorSpec.contiguous((1,), uint8, table.device)
     if where.numel == 0:
         return PlannedKernel(launch_nothing)
-    bound = Bound(where, rows, 0, False, IndexError, "index out of range in self")
+    bound = Bound(call.name, where, rows, 0, False, IndexError, "index out of range in self")
     none = (None,) * where.ndim
     indices = ((bound, where.strides, 0),)
     mark = placed_kernel(Placement(marks, one, where.sizes, indices, none, (), (0,) * where.ndim, ()), put)

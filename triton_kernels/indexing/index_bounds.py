@@ -1,9 +1,9 @@
-"""Indices out of bounds: kernels raise a flag in device memory, which the host waits for and turns into an error."""
+"""Indices out of bounds: what kernels report of them, and the errors that say so."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy as np
 from ...dispatch.structured.stub import StructuredCall, find_kernel
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
-from ...runtime.cuda.driver import driver
-from ...runtime.cuda.graph_capture import GraphFlags, captured_flags
+from ...runtime.cuda.faults import Fault, FaultFlags, fault_flags
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device
@@ -20,14 +19,11 @@ from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..launch import integer_type
 
-FLAG_BYTES = 4
-REPLAYED = "of a replayed graph"
-"""What an error says in place of the wrong index where the host did not see the indices."""
-
 
 class Bound(NamedTuple):
-    """What an index may be, and the error where it is not: ``message`` has places for wrong, dim and size."""
+    """What an index of an operator may be, and its error: ``message`` has places for wrong, dim and size."""
 
+    operator: str
     spec: TensorSpec
     size: int
     dim: int
@@ -35,9 +31,15 @@ class Bound(NamedTuple):
     error: type[Exception]
     message: str = "index {wrong} is out of bounds for dimension {dim} with size {size}"
 
-    def fault(self, wrong: object) -> Exception:
+    def error_of(self, wrong: int) -> Exception:
         """The error of a wrong index."""
         return self.error(self.message.format(wrong=wrong, dim=self.dim, size=self.size))
+
+    @property
+    def fault(self) -> Fault:
+        """What a kernel reports that finds a wrong index."""
+        message = f"index out of bounds for dimension {self.dim} with size {self.size}"
+        return Fault(self.operator, self.error, message)
 
 
 def allocate(nbytes: int, device: Device) -> DataPtr:
@@ -54,32 +56,20 @@ def filled_bytes(nbytes: int, value: int, device: Device) -> DataPtr:
     return data
 
 
-def flags_for(bounds: Sequence[Bound], device: Device) -> DataPtr:
-    """A lowered flag for each index tensor."""
-    return lowered_flags(len(bounds), device, lambda: [bound.fault(REPLAYED) for bound in bounds])
+def flags_for(bounds: Sequence[Bound], device: Device) -> FaultFlags:
+    """A word for each index tensor, which says that one of its indices is wrong."""
+    return fault_flags(device.resolved_index, [bound.fault for bound in bounds])
 
 
-def lowered_flags(count: int, device: Device, errors: Callable[[], list[Exception]]) -> DataPtr:
-    """Flags that are down; in a capture those of its graph, which raises one of `errors` for each that goes up."""
-    captured = captured_flags(driver(), device.resolved_index, errors)
-    return filled_bytes(FLAG_BYTES * count, 0, device) if captured is None else captured
-
-
-def check_flags(flags: DataPtr, bounds: Sequence[Bound], indices: Sequence[Any]) -> None:
-    """Wait for the kernels that were given the flags. Raises the first bound's error whose flag is up.
-
-    In a capture there is nothing to wait for: whoever waits for a replay gets the error.
-    """
-    if isinstance(flags, GraphFlags):
-        return
-    found = np.zeros(len(bounds), np.int32)
-    copy_across(found, flags, found.nbytes)
-    for raised, bound, data in zip(found.tolist(), bounds, indices, strict=True):
-        if raised:
-            wrong = extreme("amax_stub", bound.spec, data)
+def check_flags(flags: FaultFlags, bounds: Sequence[Bound], indices: Sequence[Any]) -> None:
+    """Raise the first bound's error whose word is up, if this call is to wait for its kernels; it is not by default."""
+    if flags.driver.launch_blocking:
+        for i in flags.raised():
+            bound = bounds[i]
+            wrong = extreme("amax_stub", bound.spec, indices[i])
             if wrong < bound.size:
-                wrong = extreme("amin_stub", bound.spec, data)
-            raise bound.fault(wrong)
+                wrong = extreme("amin_stub", bound.spec, indices[i])
+            raise bound.error_of(wrong)
 
 
 def extreme(stub: str, spec: TensorSpec, data: DataPtr) -> int:

@@ -14,13 +14,14 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.indexing import indexed_sizes
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
+from ...runtime.cuda.faults import WORD_BYTES
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import as_real, copy_kernel
 from ..geometry import Geometry, broadcast_strides
 from ..launch import launch_nothing
-from .index_bounds import FLAG_BYTES, Bound, allocate, check_flags, flags_for, key_spec
+from .index_bounds import Bound, allocate, check_flags, flags_for, key_spec
 from .index_space import BLOCK, MOVED_AS, Space, launch_over, space, split
 from .picking_kernels import locate, pick, pick_runs
 
@@ -77,7 +78,7 @@ def plan_locate(
 
     def run_all(keys: int, indices: Sequence[int], flags: int) -> None:
         for position, index_offset, key_offset, run in steps:
-            run(indices[position] + index_offset, keys + key_offset, flags + FLAG_BYTES * position)
+            run(indices[position] + index_offset, keys + key_offset, flags + WORD_BYTES * position)
 
     return run_all if n else lambda *_: None
 
@@ -155,7 +156,7 @@ def pick_by_one(
     bound: Bound,
 ) -> Callable[[Any, Any, Any], None]:
     """The function ``(out, source, index)`` over bytes that picks and checks in one launch."""
-    index, device = bound.spec, out.device
+    index = bound.spec
     if index.numel == 0:
         return launch_nothing
     if out.numel == 0:
@@ -163,10 +164,10 @@ def pick_by_one(
         return lambda to, data, where: check(where)
     run = plan_pick(out, source, strides, index, index_strides, step, bound)
     bounds = (bound,)
+    flags = flags_for(bounds, out.device)
 
     def into(to: Any, data: Any, where: Any) -> None:
-        flags = flags_for(bounds, device)
-        run(data.address, where.address, to.address, flags.address)
+        run(data.address, where.address, to.address, flags.begin())
         check_flags(flags, bounds, (where,))
 
     return into
@@ -179,11 +180,11 @@ def plan_check(bound: Bound) -> Callable[[Any], None]:
     zeros = [0] * spec.ndim
     run = plan_locate(spec.device, spec.sizes, [(bound, spec.strides, 0)], zeros, keys)
     bounds = (bound,)
+    flags = flags_for(bounds, spec.device)
 
     def check(where: Any) -> None:
-        flags = flags_for(bounds, spec.device)
         scratch = allocate(keys.nbytes, spec.device)
-        run(scratch.address, (where.address,), flags.address)
+        run(scratch.address, (where.address,), flags.begin())
         check_flags(flags, bounds, (where,))
 
     return check
@@ -211,7 +212,7 @@ def index(call: StructuredCall) -> PlannedKernel:
     adjacent = used == list(range(used[0], used[-1] + 1))
     front = used[0] if adjacent else 0
     picked = sizes[front : front + rank]
-    bounds = tuple(Bound(indices[i], source.sizes[i], i, True, IndexError) for i in used)
+    bounds = tuple(Bound(call.name, indices[i], source.sizes[i], i, True, IndexError) for i in used)
     own = [broadcast_strides(indices[i], picked) for i in used]
 
     def over_result(picked_strides: Sequence[int]) -> tuple[int, ...]:
@@ -234,14 +235,15 @@ def index(call: StructuredCall) -> PlannedKernel:
     if out.numel:
         run = plan_pick(out, source, strides, keys, over_result(keys.strides), 1, None)
     device = call.device
+    flags = flags_for(bounds, device)
 
     def into(to: Any, data: Any, indices: Sequence[Any]) -> None:
         wheres = [indices[i] for i in used]
-        flags = flags_for(bounds, device)
+        words = flags.begin()
         places = allocate(keys.nbytes, device)
-        locate_all(places.address, [where.address for where in wheres], flags.address)
+        locate_all(places.address, [where.address for where in wheres], words)
         if run is not None:
-            run(data.address, places.address, to.address, flags.address)
+            run(data.address, places.address, to.address, words)
         check_flags(flags, bounds, wheres)
 
     return PlannedKernel(into)
@@ -253,7 +255,7 @@ def index_select(call: StructuredCall) -> PlannedKernel:
     refuse_untyped(call, [out])
     axis: int = call.extra["dim"]
     size = source.sizes[axis] if source.ndim else 1
-    bound = Bound(where, size, axis, False, IndexError, "index out of range in self")
+    bound = Bound(call.name, where, size, axis, False, IndexError, "index out of range in self")
     stride = where.strides[0] if where.ndim else 0
     strides = tuple(0 if d == axis else s for d, s in enumerate(source.strides))
     along = tuple(stride if d == axis else 0 for d in range(out.ndim))
@@ -267,7 +269,7 @@ def gather(call: StructuredCall) -> PlannedKernel:
     refuse_untyped(call, [out])
     axis: int = call.extra["dim"]
     size = source.sizes[axis] if source.ndim else 1
-    bound = Bound(where, size, axis, False, RuntimeError)
+    bound = Bound(call.name, where, size, axis, False, RuntimeError)
     strides = tuple(0 if d == axis else s for d, s in enumerate(source.strides))[: out.ndim]
     strides = (*strides, *[0] * (out.ndim - len(strides)))
     step = source.strides[axis] if source.ndim else 0
@@ -279,7 +281,7 @@ def take(call: StructuredCall) -> PlannedKernel:
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     message = "out of range: tried to access index {wrong} on a tensor of {size} elements."
-    bound = Bound(where, source.numel, 0, True, IndexError, message)
+    bound = Bound(call.name, where, source.numel, 0, True, IndexError, message)
     flat = TensorSpec.contiguous((source.numel,), source.dtype, source.device)
     run = pick_by_one(out, flat, [0] * out.ndim, where.strides, 1, bound)
     if source.is_contiguous:
@@ -298,7 +300,7 @@ def embedding(call: StructuredCall) -> PlannedKernel:
     """Rows of a table."""
     table, out, where = call.args["weight"], call.outputs[0], call.args["indices"]
     refuse_untyped(call, [out])
-    bound = Bound(where, table.sizes[0], 0, False, IndexError, "index out of range in self")
+    bound = Bound(call.name, where, table.sizes[0], 0, False, IndexError, "index out of range in self")
     strides = (*[0] * where.ndim, table.strides[1])
     along = (*where.strides, 0)
     return PlannedKernel(pick_by_one(out, table, strides, along, table.strides[0], bound))

@@ -50,13 +50,14 @@ def pick(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """out[d] = source[d, index[d]]; `step` is the source's stride along what the index counts.
+    """out[d] = source[d, index[d]], 0 where the index is wrong; `step` is the source's stride along what it counts.
 
     DENSE says that index and output have no gaps and the order of d.
     """
     start = tl.program_id(0).to(INDEX) * BLOCK
     d = start + tl.arange(0, BLOCK).to(INDEX)
-    mask = d < n
+    inside = d < n
+    mask = inside
     if DENSE:
         i = dense_tile(index, start, n, BLOCK)
     else:
@@ -65,16 +66,15 @@ def pick(
         i = checked(i, size, flag, mask, WRAPS)
         mask = mask & (i >= 0)
     at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
+    found = tl.load(source + at, mask=mask, other=0)
     if DENSE:
-        # Where an index is wrong a zero is written: the host raises an error.
-        found = tl.load(source + at, mask=mask, other=0)
         if start + BLOCK <= n:
             tl.store(out + d, found)
         else:
-            tl.store(out + d, found, mask=d < n)
+            tl.store(out + d, found, mask=inside)
     else:
         to = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
-        tl.store(to, tl.load(source + at, mask=mask), mask=mask)
+        tl.store(to, found, mask=inside)
 
 
 @triton.jit
@@ -109,7 +109,10 @@ def pick_runs(
     RUNS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """out[d, c] = source[d, index[d], c], where the `width` elements of c lie side by side in both."""
+    """out[d, c] = source[d, index[d], c], where the `width` elements of c lie side by side in both.
+
+    Where an index is wrong they are 0.
+    """
     d = tl.program_id(0).to(INDEX) * RUNS + tl.arange(0, RUNS).to(INDEX)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = d < n
@@ -119,9 +122,9 @@ def pick_runs(
         mask = mask & (i >= 0)
     at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
     to = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
-    inside = mask[:, None] & (c < width)[None, :]
-    value = tl.load(source + at[:, None] + c[None, :], mask=inside)
-    tl.store(out + to[:, None] + c[None, :], value, mask=inside)
+    across = (c < width)[None, :]
+    value = tl.load(source + at[:, None] + c[None, :], mask=mask[:, None] & across, other=0)
+    tl.store(out + to[:, None] + c[None, :], value, mask=(d < n)[:, None] & across)
 
 
 @triton.jit

@@ -117,6 +117,7 @@ class Placed:
         self.keys = key_spec(p.picked, p.largest_key, self.device)
         indices = [(bound, strides, p.out.strides[d] // unit) for bound, strides, d in p.indices]
         base = [s // unit for s in p.base_strides]
+        self.flags = flags_for(p.bounds, self.device)
         self.locate = plan_locate(self.device, p.picked, indices, base, self.keys)
         self.j = space("j", p.picked, {"vj": p.value_picked}, True)
         out_columns = [p.out.strides[d] for d in p.columns]
@@ -124,13 +125,13 @@ class Placed:
         self.extent = storage_size(p.out.sizes, p.out.strides)
 
     def write_keys(self, indices: Sequence[Any]) -> Any:
-        """The keys' bytes. Raises an index's error if one is out of bounds, before anything is changed."""
+        """The keys' bytes; an index out of bounds counts as 0. Where the call raises its error nothing is changed."""
         if not self.placement.indices:
             return filled_bytes(self.keys.nbytes, 0, self.device)
+        words = self.flags.begin()
         data = allocate(self.keys.nbytes, self.device)
-        flags = flags_for(self.placement.bounds, self.device)
-        self.locate(data.address, [index.address for index in indices], flags.address)
-        check_flags(flags, self.placement.bounds, indices)
+        self.locate(data.address, [index.address for index in indices], words)
+        check_flags(self.flags, self.placement.bounds, indices)
         return data
 
 
@@ -146,7 +147,7 @@ def placed_kernel(placement: Placement, finish: Finish) -> Callable[..., None]:
     p = placement
     if p.rows == 0:
         return launch_nothing
-    if p.width == 0:
+    if p.width == 0 or p.out.numel == 0:
         checks = [plan_check(bound) for bound in p.bounds]
 
         def only_check(out: Any, values: Any, indices: Sequence[Any], *rest: Any) -> None:

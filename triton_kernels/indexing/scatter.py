@@ -82,7 +82,7 @@ def index_put(call: StructuredCall) -> PlannedKernel:
         picked,
         tuple(
             (
-                Bound(indices[i], source.sizes[i], i, True, IndexError),
+                Bound(call.name, indices[i], source.sizes[i], i, True, IndexError),
                 broadcast_strides(indices[i], picked),
                 i,
             )
@@ -105,7 +105,7 @@ def slices(call: StructuredCall) -> Placement:
     """Slices of ``source`` along a dimension that a vector of numbers names."""
     out, source, where = with_dimension(call.outputs[0]), call.args["source"], call.args["index"]
     axis: int = call.extra["dim"]
-    bound = Bound(where, out.sizes[axis], axis, False, IndexError)
+    bound = Bound(call.name, where, out.sizes[axis], axis, False, IndexError)
     rest = tuple(d for d in range(out.ndim) if d != axis)
     return Placement(
         out,
@@ -185,7 +185,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
         values = TensorSpec.contiguous((1,), out.dtype, out.device)
         strides = (0,) * len(picked)
         number = fill(call._replace(outputs=(values,))).into
-    bound = Bound(where, out.sizes[axis], axis, False, RuntimeError)
+    bound = Bound(call.name, where, out.sizes[axis], axis, False, RuntimeError)
     placement = Placement(
         out,
         values,
@@ -216,7 +216,7 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
     """Rows of the gradient added by number; the padding's row stays zero."""
     out, grad, where = call.outputs[0], call.args["grad_output"], call.args["indices"]
     check_dtypes(call, [out])
-    bound = Bound(where, out.sizes[0], 0, False, IndexError, "index out of range in self")
+    bound = Bound(call.name, where, out.sizes[0], 0, False, IndexError, "index out of range in self")
     placement = Placement(
         out,
         grad,

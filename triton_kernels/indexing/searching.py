@@ -26,7 +26,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     check_dtypes(call, [sequence, values])
     check = None
     if sorter is not None and sorter.numel:
-        check = plan_check(Bound(sorter, sorter.sizes[-1], 0, False, RuntimeError, OUT_OF_RANGE))
+        check = plan_check(Bound(call.name, sorter, sorter.sizes[-1], 0, False, RuntimeError, OUT_OF_RANGE))
     if values.numel == 0:
         into = launch_nothing if check is None else lambda to, q, v, order: check(order)
         return PlannedKernel(into)

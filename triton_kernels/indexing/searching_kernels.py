@@ -62,7 +62,9 @@ def bisect(
         middle = low + (high - low) // 2
         at = middle
         if sorter is not None:
-            at = tl.load(places + middle * sorter_step, mask=active, other=0).to(INDEX)
+            # What is no place of the sequence was reported by the check before; nothing outside of it is read.
+            at = tl.load(places + middle * sorter_step, mask=active, other=0)
+            at = tl.minimum(tl.maximum(at, 0), length - 1).to(INDEX)
         element = convert(convert(tl.load(row + at * step, mask=active, other=0), COMMON), TYPE)
         if RIGHT:
             behind = element > value

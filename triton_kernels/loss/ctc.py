@@ -10,12 +10,11 @@ import numpy as np
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.faults import Fault, fault_flags
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ..contiguous import contiguous_copy
 from ..elementwise.elementwise import check_dtypes
-from ..indexing.index_bounds import lowered_flags
 from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
@@ -83,24 +82,21 @@ class Problem:
 
 
 def ctc_loss(call: StructuredCall) -> PlannedKernel:
-    """Losses and forward logarithms. Waits for the flag that a label raises which is no class."""
+    """Losses and forward logarithms. A label that is no class is a fault, and counts as a blank."""
     problem = Problem(call)
     element = problem.element
     pointers = {"x": element, "targets": problem.label, "counts": "*i64", "flag": "*i32"}
     launch = problem.launch(ctc_forward, pointers | {"loss": element, "alpha": element})
 
-    def errors() -> list[Exception]:
-        return [RuntimeError(f"ctc_loss: expected targets within [0, {problem.classes}), but got others")]
+    message = f"expected targets within [0, {problem.classes}), but got others"
+    flags = fault_flags(call.device.resolved_index, [Fault("ctc_loss", RuntimeError, message)])
 
     def into(losses: Any, alpha: Any, x: Any, targets: Any) -> None:
-        flag = lowered_flags(1, call.device, errors)
-        data = (x.address, targets.address, problem.counts(), flag.address, losses.address, alpha.address)
+        words = flags.begin()
+        data = (x.address, targets.address, problem.counts(), words, losses.address, alpha.address)
         launch((problem.batch, 1, 1), *data, *problem.values)
-        if not isinstance(flag, GraphFlags):
-            raised = np.zeros(1, np.int32)
-            copy_across(raised, flag, raised.nbytes)
-            if raised[0]:
-                raise errors()[0]
+        if flags.driver.launch_blocking and flags.raised():
+            raise RuntimeError(f"ctc_loss: {message}")
 
     return PlannedKernel(into)
 

@@ -11,7 +11,7 @@ from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
-from ...runtime.cuda.graph_capture import GraphFlags
+from ...runtime.cuda.faults import Fault, FaultFlags, fault_flags
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ...runtime.scalar_type import dtype as ScalarType
@@ -21,7 +21,6 @@ from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_devices, check_dtypes
 from ..geometry import Geometry, coalesced
-from ..indexing.index_bounds import REPLAYED, lowered_flags
 from ..launch import cdiv, interpreted, launch_nothing, next_power_of_2
 from ..reduction import joint_reduction_kernels as k
 from ..reduction.joint_reduction import JointReduction, Run, plan_joint, whole
@@ -75,7 +74,7 @@ def target_strides(target: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...
 def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
     """-weight[target] * self[target] for each sample, reduced; and the sum of the weights.
 
-    Waits for the device, to raise IndexError for a target that is no class.
+    A target that is no class is a fault, and counts as one to be ignored.
     """
     spec, target, weight = check_losses(call)
     reduction = call.args["reduction"]
@@ -98,10 +97,13 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
         run = plan_joint(call, pairs, line, [each, each], [out.dtype, total.dtype])
     allocate = get_allocator("cuda").allocate
     nbytes, device = n * each.itemsize, spec.device
-    examine = plan_examination(target, spec.sizes[-1 if spec.ndim == 1 else 1], call.args["ignore_index"])
+    classes = spec.sizes[-1 if spec.ndim == 1 else 1]
+    message = f"target out of bounds for {classes} classes"
+    flags = fault_flags(device.resolved_index, [Fault(call.name, IndexError, message)])
+    examine = plan_examination(target, classes, call.args["ignore_index"])
 
     def into(loss: Any, total_weight: Any, x: Any, classes: Any, weights: Any = None) -> None:
-        flag = lowered_flags(1, device, lambda: [out_of_bounds(REPLAYED)])
+        flag = flags.begin()
         if run is None:
             cleared(total.nbytes, total_weight)
             if pick is not None:
@@ -111,7 +113,8 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
             if pick is not None:
                 pick(x, classes, weights, losses, factors, flag)
             run([losses.address, factors.address], [loss.address, total_weight.address], 0.0)
-        examine(flag, classes)
+        if flags.driver.launch_blocking:
+            examine(flags, classes)
 
     return PlannedKernel(into)
 
@@ -162,35 +165,23 @@ def plan_picks(
         call.args["ignore_index"],
     )
 
-    def pick(x: Any, target: Any, weights: Any, loss: Any, factors: Any, flag: Any) -> None:
-        given = [data.address for data in (x, target, weights, loss, factors, flag) if data is not None]
-        launch(grid, *given, *fixed, *numbers)
+    def pick(x: Any, target: Any, weights: Any, loss: Any, factors: Any, flag: int) -> None:
+        given = [data.address for data in (x, target, weights, loss, factors) if data is not None]
+        launch(grid, *given, flag, *fixed, *numbers)
 
     return pick
 
 
-def out_of_bounds(target: object) -> Exception:
-    """The error of a target that is no class."""
-    return IndexError(f"Target {target} is out of bounds.")
-
-
 def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any:
-    """A function that waits for the flag. Raises IndexError with the first wrong target where it is up.
+    """A function that waits for the kernel. Raises IndexError with the first wrong target where it found one."""
 
-    In a capture it does nothing: whoever waits for a replay gets the error.
-    """
-
-    def examine(flag: DataPtr, data: DataPtr) -> None:
-        if isinstance(flag, GraphFlags):
-            return
-        raised = np.empty(1, np.int32)
-        copy_across(raised, flag, raised.nbytes)
-        if raised[0]:
+    def examine(flags: FaultFlags, data: DataPtr) -> None:
+        if flags.raised():
             flat, copied = contiguous_copy(target)
             found = np.empty(flat.numel, flat.np_dtype)
             copy_across(found, copied(data), flat.nbytes)
             wrong = next(t for t in found.tolist() if t != ignore_index and not 0 <= t < classes)
-            raise out_of_bounds(wrong)
+            raise IndexError(f"Target {wrong} is out of bounds.")
 
     return examine
 

@@ -1,17 +1,14 @@
-"""Indices drawn by weights, row by row; faults in the weights are counted on the device and read back."""
+"""Indices drawn by weights, row by row; a program of each row looks at its weights before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.faults import Fault, fault_flags
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ...runtime.generator import Seed
 from ...runtime.scalar_type import float64
@@ -19,18 +16,17 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration, declare
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes, elementwise
-from ..indexing.index_bounds import lowered_flags
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 from .random_functions import open_unit
 
-INVALID, ALL_ZERO = tl.constexpr(1), tl.constexpr(2)
-"""Faults of weights: infinite, NaN or negative ones; no positive one."""
-
 
 @triton.jit
-def inspect(weights, faults, last_positive, columns, BLOCK: tl.constexpr):
-    """One program a row: its faults, and the last of its positive weights."""
+def inspect(weights, flag, last_positive, columns, BLOCK: tl.constexpr):
+    """One program a row: the last of its positive weights.
+
+    The first flag says that a weight is infinite, NaN or negative, the second that no weight of a row is positive.
+    """
     row = tl.program_id(0).to(tl.int64)
     positive = tl.zeros((BLOCK,), tl.int32)
     invalid = tl.zeros((BLOCK,), tl.int32)
@@ -43,8 +39,8 @@ def inspect(weights, faults, last_positive, columns, BLOCK: tl.constexpr):
         invalid = invalid | (inside & (valid == 0)).to(tl.int32)
         positive = positive | (weight != 0.0).to(tl.int32)
         last = tl.where(weight != 0.0, i, last)
-    fault = tl.where(tl.max(invalid, 0) > 0, INVALID, 0) | tl.where(tl.max(positive, 0) > 0, 0, ALL_ZERO)
-    tl.atomic_or(faults, fault, sem="relaxed")
+    tl.store(flag, 1, mask=tl.max(invalid, 0) > 0)
+    tl.store(flag + 1, 1, mask=tl.max(positive, 0) == 0)
     tl.store(last_positive + row, tl.max(last, 0))
 
 
@@ -114,34 +110,28 @@ def row_block(columns: int) -> int:
 
 
 def inspection(call: StructuredCall, rows: int, columns: int) -> Callable[..., None]:
-    """``check(weights address, last positive address)``: raises RuntimeError for faults; waits for the device.
-
-    In a capture whoever waits for a replay gets the error.
-    """
+    """``check(weights address, last positive address)``: finds the faults of the weights."""
     block = row_block(columns)
     launch = Launch(
         call.device,
         inspect,
-        {"weights": "*fp64", "faults": "*i32", "last_positive": "*i64", "columns": "i64"},
+        {"weights": "*fp64", "flag": "*i32", "last_positive": "*i64", "columns": "i64"},
         {"BLOCK": block},
-        elements=("faults",),
+        elements=("flag",),
         num_warps=ROW_WARPS,
     )
-    device = call.device
-    invalid = "probability tensor contains either `inf`, `nan` or element < 0"
-    message = "invalid multinomial distribution (sum of probabilities <= 0)"
+    messages = (
+        "probability tensor contains either `inf`, `nan` or element < 0",
+        "invalid multinomial distribution (sum of probabilities <= 0)",
+    )
+    faults = [Fault(call.name, RuntimeError, message) for message in messages]
+    flags = fault_flags(call.device.resolved_index, faults)
 
     def check(weights: int, last_positive: int) -> None:
-        faults = lowered_flags(1, device, lambda: [RuntimeError(f"{invalid}, or {message}")])
-        launch((rows, 1, 1), weights, faults.address, last_positive, columns)
-        if isinstance(faults, GraphFlags):
-            return
-        found = np.empty(1, np.int32)
-        copy_across(found, faults, 4)
-        if found[0] & INVALID.value:
-            raise RuntimeError(invalid)
-        if found[0]:
-            raise RuntimeError(message)
+        launch((rows, 1, 1), weights, flags.begin(), last_positive, columns)
+        if flags.driver.launch_blocking:
+            for i in flags.raised():
+                raise RuntimeError(messages[i])
 
     return check
 

@@ -15,21 +15,19 @@ from typing import Any
 import numpy as np
 
 from ...dispatch.structured.choices import chosen
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel, register_stub
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
-from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.transfer import copy_across
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.generator import Seed
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32, float64, uint32, uint64
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration, declare
-from ..conversion import compute_type, convert
+from ..conversion import convert
 from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.elementwise import check_dtypes, elementwise
-from ..indexing.index_bounds import lowered_flags
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from . import random_functions as f
+from .parameter_checks import checked
 
 COUNTERS = 256
 """What a program of four warps has: two counters, eight elements, for each thread."""
@@ -306,36 +304,6 @@ def drawn_words(call: StructuredCall, sizes: Sequence[int], wide: bool) -> tuple
     """Words of their own: their spec, and ``fill(bytes, seed, first)``."""
     spec = TensorSpec.contiguous(tuple(sizes), uint64 if wide else uint32, call.device)
     return spec, drawn(call, f.words, (), lambda: (), wide, out=spec)
-
-
-def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) -> Callable[[Any], None]:
-    """``check(bytes)``: raises RuntimeError where ``fault(element)`` holds anywhere; waits for the device.
-
-    In a capture whoever waits for a replay gets the error, if it is of the last one.
-    """
-    if spec.numel == 0:
-        return launch_nothing
-    faults = TensorSpec.contiguous(spec.sizes, bool_, call.device)
-    found = TensorSpec.contiguous((), bool_, call.device)
-    mark = elementwise(call._replace(outputs=(faults,)), fault, [spec], [compute_type(spec.dtype)]).into
-    any_of = find_kernel("any_stub", "cuda", "any")(
-        call._replace(args={"self": faults}, outputs=(found,), extra={"dims": tuple(range(spec.ndim))})
-    ).into
-    allocate, device = get_allocator("cuda").allocate, call.device
-
-    def check(data: Any) -> None:
-        marks = allocate(faults.nbytes, device)
-        flag = lowered_flags(1, device, lambda: [RuntimeError(message)])
-        mark(marks, data)
-        any_of(flag, marks)
-        if isinstance(flag, GraphFlags):
-            return
-        answer = np.empty(1, np.uint8)
-        copy_across(answer, flag, 1)
-        if answer[0]:
-            raise RuntimeError(message)
-
-    return check
 
 
 def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:

@@ -20,7 +20,8 @@ from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from . import rejection_functions as f
-from .random import PHILOX_TYPES, check_floating, checked, is_wide, philox_numbers, start_of_draws
+from .parameter_checks import checked
+from .random import PHILOX_TYPES, check_floating, is_wide, philox_numbers, start_of_draws
 
 ELEMENTS = 128
 """One for each thread of four warps: a program is done when its last lane is, so that few should wait for one."""

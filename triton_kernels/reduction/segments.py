@@ -6,21 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...dispatch.structured.meta.segments import DESCENDING, NEGATIVE, NOTHING, REDUCTIONS, UNEQUAL
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
-from ...runtime.cuda.graph_capture import GraphFlags
-from ...runtime.cuda.transfer import copy_across
+from ...runtime.cuda.faults import Fault, fault_flags
 from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
-from ..indexing.index_bounds import lowered_flags
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .reduction_kernels import (
     largest,
@@ -100,14 +96,13 @@ class Problem:
         """The integers of a launch."""
         return {"count": self.count, "size": self.size, "inner": self.inner}
 
-    def errors(self) -> list[Exception]:
+    def messages(self) -> tuple[str, ...]:
         """What each flag says."""
-        messages = (NEGATIVE, UNEQUAL, DESCENDING.format(size=self.size, wrong="others"))
-        return [RuntimeError(message) for message in messages]
+        return NEGATIVE, UNEQUAL, DESCENDING.format(size=self.size, wrong="others")
 
 
 def segment_reduce(call: StructuredCall) -> PlannedKernel:
-    """The kernel of all segments. Unless `unsafe`, waits for the flags that wrong bounds raise."""
+    """The kernel of all segments. Unless `unsafe`, wrong bounds are faults."""
     problem = Problem(call)
     spec, out, names = call.args["data"], call.outputs[0], call.runtime
     flat, copied = contiguous_copy(spec)
@@ -140,6 +135,10 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
     )
     numbers = tuple(problem.numbers().values())
     empty = not (problem.rows and problem.count)
+    flags = None
+    if checked:
+        faults = [Fault("segment_reduce", RuntimeError, message) for message in problem.messages()]
+        flags = fault_flags(call.device.resolved_index, faults)
     short = checked and problem.from_ends and problem.rows and not problem.count and problem.size
 
     def into(to: Any, *given: Any) -> None:
@@ -150,18 +149,14 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
             return
         bounds, x = problem.bounds(values[problem.name]), copied(values["data"])
         arguments = [x.address, bounds.address, to.address]
-        flags = lowered_flags(3, call.device, problem.errors) if checked else None
         if flags is not None:
-            arguments.append(flags.address)
+            arguments.append(flags.begin())
         if given_initial:
             arguments.append(float(values["initial"]))
         launch(problem.grid, *arguments, *numbers)
-        if flags is not None and not isinstance(flags, GraphFlags):
-            found = np.zeros(3, np.int32)
-            copy_across(found, flags, found.nbytes)
-            for raised, error in zip(found.tolist(), problem.errors(), strict=True):
-                if raised:
-                    raise error
+        if flags is not None and flags.driver.launch_blocking:
+            for i in flags.raised():
+                raise RuntimeError(problem.messages()[i])
 
     return PlannedKernel(into)
 

@@ -75,9 +75,19 @@ class CuPyCopies(Driver):
         runtime.memsetAsync(dst, value, nbytes, stream)
 
     def malloc_host(self, nbytes: int) -> int:
+        return self._page_locked(nbytes, runtime.hostAllocPortable)
+
+    def malloc_mapped(self, nbytes: int) -> int:
+        address = self._page_locked(nbytes, runtime.hostAllocPortable | runtime.hostAllocMapped)
+        if runtime.pointerGetAttributes(address).devicePointer != address:
+            runtime.freeHost(address)
+            raise RuntimeError("CUDA error: operation not supported: the device has no unified addresses")
+        return address
+
+    def _page_locked(self, nbytes: int, flags: int) -> int:
         self.current_device()
         try:
-            return int(runtime.hostAlloc(nbytes, runtime.hostAllocPortable))
+            return int(runtime.hostAlloc(nbytes, flags))
         except runtime.CUDARuntimeError as error:
             if error.status != MEMORY_ALLOCATION:
                 raise

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -52,12 +51,12 @@ class SimulatedDriver(Driver, SimulatedCapture):
     def __init__(self, properties: DeviceProperties, device_count: int = DEVICE_COUNT) -> None:
         super().__init__()
         self._properties = properties
-        self.launch_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
         self.scheduler = Scheduler()
         self._lock = self.scheduler.lock
         self._memories = [self.new_memory(properties.total_memory) for _ in range(device_count)]
         self._plans: dict[int, NoPlans] = {}
         self.host_memory = HostMemory(properties.total_memory)
+        self._mapped: set[int] = set()
         self._default_streams = [Stream(device, self.scheduler) for device in range(device_count)]
         self._streams: dict[int, Stream] = {}
         self._destroyed: list[Stream] = []
@@ -225,10 +224,22 @@ class SimulatedDriver(Driver, SimulatedCapture):
         with self._lock:
             return self.host_memory.malloc(nbytes)
 
+    def malloc_mapped(self, nbytes: int) -> int:
+        address = self.malloc_host(nbytes)
+        with self._lock:
+            for memory in self._memories:
+                memory.blocks.add(address, nbytes)
+            self._mapped.add(address)
+        return address
+
     def free_host(self, address: int) -> None:
         self.refuse_unsafe("page-locked memory is given back")
         with self._lock:
             self.host_memory.free(address)
+            if address in self._mapped:
+                self._mapped.discard(address)
+                for memory in self._memories:
+                    memory.blocks.remove(address)
 
     def register_host(self, address: int, nbytes: int, flags: int) -> None:
         with self._lock:

@@ -213,6 +213,29 @@ def pinned() -> str:
     return f"{values.nbytes} bytes"
 
 
+@check("driver: mapped memory, which a kernel writes and the host reads")
+def mapped() -> str:
+    malloc, free = driver_function("malloc_mapped"), driver_function("free_host")
+    values = numbers(1000)
+    address = malloc(values.nbytes)
+    try:
+        import ctypes
+
+        host = np.frombuffer((ctypes.c_char * values.nbytes).from_address(address), np.float32)
+        host[:] = 0
+        with DeviceMemory() as memory:
+            kernel = compiled(probes.copy, {"source": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 1024})
+            stream = memory.cuda.create_stream(memory.index)
+            source = memory.put(values)
+            memory.cuda.synchronize()
+            kernel.launch((1, 1, 1), stream, source, address, values.size)
+            memory.cuda.synchronize_stream(stream)
+            agree(host, values, "what the kernel wrote")
+    finally:
+        free(address)
+    return f"{values.nbytes} bytes, without a copy"
+
+
 @check("driver: the range of priorities")
 def priorities() -> str:
     least, greatest = driver_function("stream_priority_range")()

@@ -31,6 +31,24 @@ def stream_and_event() -> None:
     require(done.query(), "an event is not done after waiting for it")
 
 
+@check("cuda: a wrong index is reported by who waits, once, and the device works on")
+def wrong_index() -> str:
+    x = tt.arange(float(N), device="cuda")
+    for call in (lambda i: x[i], lambda i: x.index_add(0, i, x[:1]), lambda i: x.gather(0, i)):
+        call(tt.tensor([3], device="cuda"))
+        tt.cuda.synchronize()
+        call(tt.tensor([N], device="cuda"))
+        try:
+            tt.cuda.synchronize()
+        except (IndexError, RuntimeError) as error:
+            require(f"with size {N}" in str(error), f"another error: {error}")
+        else:
+            require(False, "no error of an index out of bounds")
+        tt.cuda.synchronize()
+        agree(x.cpu().numpy(), np.arange(float(N)), "what was there")
+    return "three operators"
+
+
 @check("cuda: a tensor's record_stream")
 def record_stream() -> None:
     public("Tensor.record_stream")

@@ -265,6 +265,7 @@ OUT_OF_BOUNDS = {
 }
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("wrong", [7, -8])
 @pytest.mark.parametrize("case", OUT_OF_BOUNDS)
 def test_indices_out_of_bounds(random, case, wrong):

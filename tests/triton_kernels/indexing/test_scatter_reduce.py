@@ -53,6 +53,7 @@ def test_means_of_integers_are_rounded_down(agree):
     agree(lambda x, i, s: x.scatter_reduce(0, i, s, "mean"), x, index, source)
 
 
+@pytest.mark.usefixtures("launch_blocking")
 def test_what_is_refused():
     x, index = tt.zeros(3, 4, device="cuda"), tt.zeros(1, 4, dtype=tt.int64, device="cuda")
     with pytest.raises(

@@ -114,6 +114,7 @@ def test_nothing_counts(same, reduction):
         same(got, F.nll_loss(x, target[:size], reduction=reduction))
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("wrong", [4, -1, 10**10])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_a_target_out_of_bounds(wrong, reduction):

@@ -20,7 +20,9 @@ class FakeRuntime(types.ModuleType):
 
     CUDARuntimeError = CUDARuntimeError
     eventDisableTiming, eventBlockingSync, eventInterprocess = 2, 1, 4
-    hostAllocPortable = 1
+    hostAllocPortable, hostAllocMapped = 1, 2
+    unified = True
+    """Whether the device sees page-locked memory at the host's addresses."""
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDefault = 1, 2, 4
     memoryTypeUnregistered, memoryTypeHost, memoryTypeDevice, memoryTypeManaged = 0, 1, 2, 3
 
@@ -133,7 +135,8 @@ class FakeRuntime(types.ModuleType):
         if address == 0x1:
             raise CUDARuntimeError(1)
         kind, device = self.pointers.get(address, (self.memoryTypeUnregistered, -2))
-        return types.SimpleNamespace(type=kind, device=device)
+        there = address if self.unified else address + 1
+        return types.SimpleNamespace(type=kind, device=device, devicePointer=there)
 
     def memcpyAsync(self, dst, src, nbytes, kind, stream):
         self._alive(stream)

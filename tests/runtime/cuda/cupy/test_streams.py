@@ -121,6 +121,19 @@ def test_host_memory(fake):
         cuda.is_page_locked(0xBAD)
 
 
+def test_mapped_memory(fake):
+    cuda, runtime = fake
+    address = cuda.malloc_mapped(4096)
+    assert runtime.log == [("hostAlloc", 4096, 1 | 2)] and cuda.is_page_locked(address)
+    cuda.free_host(address)
+    with pytest.raises(OutOfMemoryError, match="the host could not give"):
+        cuda.malloc_mapped(1 << 30)
+    runtime.unified = False
+    with pytest.raises(RuntimeError, match="no unified addresses"):
+        cuda.malloc_mapped(4096)
+    assert not runtime.pointers
+
+
 def test_copies_wait_only_where_they_should(fake):
     cuda, runtime = fake
     array = np.zeros(4, np.float32)

@@ -134,7 +134,7 @@ def train_digits():
 
 
 @WITHOUT_CODE
-def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_only_for_its_labels_check(standin):
+def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_for_nothing(standin):
     without_code()
     example = train_digits()
     images, labels, _, _ = example.load_digits("cuda")
@@ -150,8 +150,6 @@ def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_only_for_it
     counts = Counter(names(calls))
     print(counts, [c.name for c in calls if c.name != "cuLaunchKernel"])
     assert 30 < counts.pop("cuLaunchKernel") < 80
-    # cross_entropy asks whether every label is a class: a flag is cleared, set by its kernel, and read.
-    label_check = {"cuMemsetD8Async": 1, "cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
     # The optimizer's table of addresses, where gradients lie elsewhere than a step before.
     table = {
         "cuMemcpyHtoDAsync": 1,
@@ -160,7 +158,7 @@ def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_only_for_it
         "cuEventCreate": 1,
         "cuEventRecord": 1,
     }
-    assert counts in (label_check, label_check | table)
+    assert counts in ({}, table)
     assert {call.integer("stream") for call in calls if "stream" in call.arguments} == {0}
     again = standin.during(step)
     kernels = [call["function"] for call in calls if "function" in call.arguments]

@@ -1,0 +1,77 @@
+"""Parameters of distributions that are tensors: a launch that reports elements outside of their range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cuda.faults import Fault, fault_flags
+from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import FLOATS, STREAMING, Configuration, declare
+from ..conversion import compute_type, convert
+from ..indexing.index_space import launch_over, space, split
+from ..launch import launch_nothing
+from ..reduction.reduction_kernels import offset_of
+
+
+@triton.jit
+def report(
+    x,
+    flag,
+    n,
+    d0,
+    d1,
+    d2,
+    xd0,
+    xd1,
+    xd2,
+    xd3,
+    FAULT: tl.constexpr,
+    TYPE: tl.constexpr,
+    DENSE: tl.constexpr,
+    NDIM_D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Raises the flag if FAULT holds for any of the n elements; DENSE says that they have no gaps."""
+    d = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
+    mask = d < n
+    if DENSE:
+        value = tl.load(x + d, mask=mask, other=0)
+    else:
+        value = tl.load(x + offset_of(d, d0, d1, d2, xd0, xd1, xd2, xd3, NDIM_D), mask=mask, other=0)
+    tl.store(flag + tl.zeros_like(d), 1, mask=mask & FAULT(convert(value, TYPE)))
+
+
+def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) -> Callable[[Any], None]:
+    """``check(bytes)``: it is a fault of the call's operator if ``fault(element)`` holds anywhere."""
+    if spec.numel == 0:
+        return launch_nothing
+    flags = fault_flags(call.device.resolved_index, [Fault(call.name, RuntimeError, message)])
+    inner, offsets = split(space("d", spec.sizes, {"xd": spec.strides}, False))
+    constants = {"FAULT": fault, "TYPE": compute_type(spec.dtype), "DENSE": inner.is_dense("xd")}
+    pointers = {"x": f"*{spec.dtype.triton_name}", "flag": "*i32"}
+    run = launch_over(call.device, report, inner.numel, pointers, [inner], {}, constants)
+
+    def check(data: Any) -> None:
+        words = flags.begin()
+        for (offset,) in offsets:
+            run(data.address + offset * spec.itemsize, words)
+        if flags.driver.launch_blocking and flags.raised():
+            raise RuntimeError(message)
+
+    return check
+
+
+declare(
+    report,
+    why=STREAMING,
+    operand="x",
+    dtypes=FLOATS,
+    configurations=(Configuration((1024,)),),
+    operations="2 for each element",
+    traffic="n itemsize",
+    loads=("x",),
+)
