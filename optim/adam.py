@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import overload
 
+from ..dispatch.functions.foreach import FOREACH
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import float32
@@ -25,6 +26,8 @@ from .optimizer import (
 )
 
 __all__ = ["Adam", "AdamW"]
+
+_foreach_add_, _foreach_sub_ = FOREACH["_foreach_add_"], FOREACH["_foreach_sub_"]
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
@@ -146,8 +149,7 @@ class Adam(Optimizer):
             own = [parameters[i] for i in places]
             states = [self.state[parameter] for parameter in own]
             steps = [state["step"] for state in states]
-            for step in steps:
-                step += 1
+            _foreach_add_(steps, 1)
             fused(
                 own,
                 [in_layout(gradients[i], parameters[i]) for i in places],
@@ -166,8 +168,7 @@ class Adam(Optimizer):
                 found_inf=found,
             )
             if found is not None:
-                for step in steps:
-                    step -= found.to(step.device)
+                _foreach_sub_(steps, found.to(own[0].device).reshape(()))
 
     def _step_single(self, group: Group, parameter: Tensor, gradient: Tensor) -> None:
         state, lr = self.state[parameter], group["lr"]

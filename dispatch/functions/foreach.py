@@ -1,7 +1,8 @@
 """Operators over lists of tensors (`torch._foreach_add` and its like), as optimizers of other packages call them.
 
-Each is its operator, called for one tensor of the list after the other; a row of the tables below says which.
-Functional forms return a tuple, those whose names end in an underscore write into the tensors and return the list. A
+Each is its operator, called for one tensor of the list after the other; a row of the tables below says which. On CUDA,
+those of `TOGETHER` take a launch for each dtype instead, with the same results; `together.py` says when. Functional
+forms return a tuple, those whose names end in an underscore write into the tensors and return the list. A
 list that is given beside the first one must be as long.
 """
 
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
+from ..structured.meta.foreach import TOGETHER
+from .together import go_together
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -75,7 +79,7 @@ def _others(name: str, tensors: Sequence[object], value: Any) -> list[Any]:
     return [value] * len(tensors)
 
 
-def _results(name: str, made: list[Tensor], tensors: Tensors) -> Sequence[Tensor]:
+def _results(name: str, made: Sequence[Tensor], tensors: Tensors) -> Sequence[Tensor]:
     return tensors if name.endswith("_") else tuple(made)
 
 
@@ -91,12 +95,48 @@ def _method(tensor: Any, operator: str) -> Any:
     return getattr(tensor, operator)
 
 
+def _at_once(
+    name: str,
+    operator: str,
+    tensors: list[Tensor],
+    lists: Sequence[list[Any]] = (),
+    number: Any = None,
+    element: Any = None,
+) -> Sequence[Tensor] | None:
+    """The results of one launch for each dtype; None where the tensors do not go together."""
+    if operator not in TOGETHER or not (number is None or number.__class__ in (int, float)):
+        return None
+    if not go_together(tensors, *lists, *(() if element is None else ([element],))):
+        return None
+    others, thirds = (*lists, [], [])[:2]
+    if name.endswith("_"):
+        _ops._multi_tensor_pointwise_(tensors, operator, others, thirds, number, element)
+        return tensors
+    if is_inference_mode_enabled():  # its results are of a kind of their own
+        return None
+    return tuple(_ops._multi_tensor_pointwise(tensors, operator, others, thirds, number, element))
+
+
+def _same_number(values: Sequence[Any]) -> Any:
+    """The number that all values are; None where there is no such one."""
+    first = values[0]
+    if first.__class__ not in (int, float):
+        return None
+    return first if all(each.__class__ is first.__class__ and each == first for each in values) else None
+
+
 def unary(operator: str) -> ForeachFunction:
     """The form over a list of an operator of a tensor alone, functional or in place."""
     name = f"_foreach_{operator}"
 
+    plain = operator.rstrip("_")
+
     def body(self: Tensors) -> Sequence[Tensor]:
-        return _results(name, [_method(t, operator)() for t in _tensors(name, "self", 1, self)], self)
+        tensors = _tensors(name, "self", 1, self)
+        made = _at_once(name, plain, tensors)
+        if made is None:
+            made = [_method(t, operator)() for t in tensors]
+        return _results(name, made, self)
 
     return _named(name, body, f"`{operator}` of each tensor of a list")
 
@@ -105,7 +145,17 @@ def binary(operator: str) -> ForeachFunction:
     """The form over a list of an operator of a tensor and another, or a number."""
     name = f"_foreach_{operator}"
     plain = operator.rstrip("_")
-    with_number = _NUMBERS_TOO.get(plain, plain) + operator.removeprefix(plain)
+    number_operator = _NUMBERS_TOO.get(plain, plain)
+    with_number = number_operator + operator.removeprefix(plain)
+
+    def together(tensors: list[Tensor], other: Any, others: list[Any], alpha: Any) -> Sequence[Tensor] | None:
+        if isinstance(other, TensorImpl):
+            return _at_once(name, plain, tensors, element=other) if alpha is None else None
+        if isinstance(others[0], TensorImpl):
+            is_list = all(isinstance(each, TensorImpl) for each in others)
+            return _at_once(name, plain, tensors, (others,), alpha) if is_list else None
+        number = _same_number(others)
+        return None if number is None else _at_once(name, number_operator, tensors, number=number)
 
     def body(self: Any, other: Any, *, alpha: Any = None) -> Sequence[Tensor]:
         if plain == "pow" and not isinstance(self, list | tuple | TensorImpl):
@@ -120,10 +170,12 @@ def binary(operator: str) -> ForeachFunction:
                     f"{name}(): argument 'alpha' is for tensors that are added or subtracted alone"
                 )
             scale = {"alpha": alpha}
-        made = [
-            _method(t, operator if isinstance(each, TensorImpl) else with_number)(each, **scale)
-            for t, each in zip(tensors, others, strict=True)
-        ]
+        made = together(tensors, other, others, alpha)
+        if made is None:
+            made = [
+                _method(t, operator if isinstance(each, TensorImpl) else with_number)(each, **scale)
+                for t, each in zip(tensors, others, strict=True)
+            ]
         return _results(name, made, self)
 
     return _named(name, body, f"`{operator}` of each tensor of a list and another tensor or a number")
@@ -132,6 +184,7 @@ def binary(operator: str) -> ForeachFunction:
 def ternary(operator: str) -> ForeachFunction:
     """The form over three lists of `addcmul` or `addcdiv`."""
     name = f"_foreach_{operator}"
+    plain = operator.rstrip("_")
 
     def body(
         self: Tensors, tensor1: Tensors, tensor2: Tensors, scalars: Any = 1, *, value: Any = 1
@@ -143,10 +196,14 @@ def ternary(operator: str) -> ForeachFunction:
         numbers: Any = given
         if isinstance(given, TensorImpl):
             numbers = numbers.tolist()
-        made = [
-            _method(t, operator)(a, b, value=number)
-            for t, a, b, number in zip(tensors, first, second, _others(name, tensors, numbers), strict=True)
-        ]
+        every = _others(name, tensors, numbers)
+        same = _same_number(every)
+        made = None if same is None else _at_once(name, plain, tensors, (first, second), same)
+        if made is None:
+            made = [
+                _method(t, operator)(a, b, value=number)
+                for t, a, b, number in zip(tensors, first, second, every, strict=True)
+            ]
         return _results(name, made, self)
 
     return _named(name, body, f"`{operator}` of the tensors of three lists")
@@ -160,7 +217,13 @@ def lerp(operator: str) -> ForeachFunction:
         tensors = _tensors(name, "self", 1, self)
         ends = _others(name, tensors, _tensors(name, "tensors1", 2, tensors1))
         weights = _others(name, tensors, weight)
-        made = [_method(t, operator)(end, w) for t, end, w in zip(tensors, ends, weights, strict=True)]
+        if all(isinstance(each, TensorImpl) for each in weights):
+            made = _at_once(name, "lerp", tensors, (ends, weights))
+        else:
+            number = _same_number(weights)
+            made = None if number is None else _at_once(name, "lerp", tensors, (ends,), number)
+        if made is None:
+            made = [_method(t, operator)(end, w) for t, end, w in zip(tensors, ends, weights, strict=True)]
         return _results(name, made, self)
 
     return _named(name, body, f"`{operator}` between the tensors of two lists")
@@ -209,16 +272,19 @@ def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> T
     """The elements of a list's tensors, written into those of another (`torch._foreach_copy_`)."""
     tensors = _tensors("_foreach_copy_", "self", 1, self)
     sources = _others("_foreach_copy_", tensors, _tensors("_foreach_copy_", "src", 2, src))
-    for to, source in zip(tensors, sources, strict=True):
-        to.copy_(source, non_blocking)
+    if _at_once("_foreach_copy_", "copy", tensors, (sources,)) is None:
+        for to, source in zip(tensors, sources, strict=True):
+            to.copy_(source, non_blocking)
     return self
 
 
 @overridable
 def _foreach_zero_(self: Tensors) -> Tensors:
     """Zeros in each tensor of a list (`torch._foreach_zero_`)."""
-    for each in _tensors("_foreach_zero_", "self", 1, self):
-        each.zero_()
+    tensors = _tensors("_foreach_zero_", "self", 1, self)
+    if _at_once("_foreach_zero_", "fill", tensors, number=0) is None:
+        for each in tensors:
+            each.zero_()
     return self
 
 

@@ -20,6 +20,7 @@ FAMILIES = (
     "factorization",
     "fft",
     "fold",
+    "foreach",
     "fractional_pooling",
     "functional_forms",
     "grid_sampler",

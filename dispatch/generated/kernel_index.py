@@ -299,6 +299,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "mse_loss_stub": ("loss.loss", "loss.mse_loss"),
     "mul_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "multi_margin_loss_host_stub": ("loss.host_kernels", None),
+    "multi_tensor_pointwise_stub": (None, "foreach.pointwise"),
     "multilabel_margin_loss_host_stub": ("loss.host_kernels", None),
     "multinomial_stub": ("random.choices", "random.multinomial"),
     "mv_stub": ("products.products", "products.matvec"),

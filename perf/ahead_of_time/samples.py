@@ -16,6 +16,7 @@ from .attention_samples import attention
 from .complex_samples import complex_numbers
 from .complex_samples import functions as complex_functions
 from .convolution_samples import convolutions
+from .foreach_samples import foreach
 from .indexing_samples import searches
 from .layout_samples import layouts
 from .normalization_samples import normalizations
@@ -88,6 +89,7 @@ def samples(capability: int) -> Iterator[Sample]:
         indexing,
         searches,
         optimizers,
+        foreach,
         sorting,
         special_functions,
     ):

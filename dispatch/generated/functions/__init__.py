@@ -222,6 +222,10 @@ from .fold import (
     col2im,
     im2col,
 )
+from .foreach import (
+    _multi_tensor_pointwise,
+    _multi_tensor_pointwise_,
+)
 from .fractional_pooling import (
     fractional_max_pool2d,
     fractional_max_pool2d_backward,
@@ -1104,6 +1108,8 @@ __all__ = [
     "_log_softmax_backward_data",
     "_lu_solve",
     "_lu_with_info",
+    "_multi_tensor_pointwise",
+    "_multi_tensor_pointwise_",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",

@@ -7042,6 +7042,26 @@ def col2im(
     *,
     out: Tensor,
 ) -> Tensor: ...
+def _multi_tensor_pointwise_(
+    input: Sequence[Tensor],
+    operator: str,
+    others: Sequence[Tensor],
+    thirds: Sequence[Tensor],
+    number: Number | None = ...,
+    element: Tensor | None = ...,
+) -> None:
+    """_multi_tensor_pointwise_(Tensor(a!)[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> ()"""
+
+def _multi_tensor_pointwise(
+    input: Sequence[Tensor],
+    operator: str,
+    others: Sequence[Tensor],
+    thirds: Sequence[Tensor],
+    number: Number | None = ...,
+    element: Tensor | None = ...,
+) -> Sequence[Tensor]:
+    """_multi_tensor_pointwise(Tensor[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> Tensor[]"""
+
 def fractional_max_pool2d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -31941,6 +31961,8 @@ __all__ = [
     "_log_softmax_backward_data",
     "_lu_solve",
     "_lu_with_info",
+    "_multi_tensor_pointwise",
+    "_multi_tensor_pointwise_",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",

@@ -373,6 +373,10 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::col2im",
         "aten::col2im.out",
     ),
+    "foreach": (
+        "aten::_multi_tensor_pointwise_",
+        "aten::_multi_tensor_pointwise",
+    ),
     "fractional_pooling": (
         "aten::fractional_max_pool2d",
         "aten::fractional_max_pool2d.output",

@@ -85,6 +85,21 @@ def fused_adam() -> str:
     return f"{len(SIZES)} tensors in {', '.join(DTYPES)}"
 
 
+@check("optimizers: operators over lists have the bits of those over their tensors")
+def over_lists() -> str:
+    for dtype in DTYPES:
+        host, device = lists(3, dtype)
+        for a, b, c in (host, device):
+            tt._foreach_mul_(a, 0.75)
+            tt._foreach_add_(a, b, alpha=0.3)
+            tt._foreach_addcdiv_(a, b, c, value=-0.5)
+            tt._foreach_lerp_(a, c, 0.25)
+            tt._foreach_mul_(b, tt.tensor(0.3, device=b[0].device))
+            tt._foreach_copy_(c, tt._foreach_sqrt(tt._foreach_maximum(c, b)))
+        compare(host, device, 0, f"operators over lists in {dtype}")
+    return f"{len(SIZES)} tensors in {', '.join(DTYPES)}"
+
+
 @check("optimizers: a graph replays a step at a rate and with findings in memory")
 def in_a_graph() -> str:
     host, device = lists(3, "float32")

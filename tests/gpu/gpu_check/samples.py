@@ -134,6 +134,10 @@ WITHOUT_SAMPLE = {
         [f"{name}{form}" for name in WRITING_LISTS for form in ("", "_")],
         "writes lists of tensors: the optimizers' checks have it",
     ),
+    **dict.fromkeys(
+        ("_multi_tensor_pointwise", "_multi_tensor_pointwise_"),
+        "takes lists of tensors: the optimizers' checks have it",
+    ),
     "gradient.tensorarray": "takes distances from tensors as the overload with numbers does",
     "gradient.tensorarrayint": "takes distances from tensors as the overload with numbers does",
     "_scaled_mm": "takes 8-bit floats alone, which samples do not draw",

@@ -1,0 +1,228 @@
+"""Planners of operators over lists of tensors, which a CUDA device computes together, in a launch for each dtype.
+
+A row is what stands at one place of the lists. Rows of one float dtype, whose tensors have the same sizes and strides
+and fill their memory without a gap, go together. The others, and all that are elsewhere, are computed one by one.
+Either way a row's values are those of the operator for single tensors, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....runtime.device import device as Device
+from ....runtime.scalar_type import bfloat16, float16, float32, float64
+from ....runtime.tensor_spec import TensorSpec
+from ...core.kernel_function import Plan
+from ...core.operator_entry import OperatorEntry
+from ...core.overload_packet import packets
+from ...tensor import blank_tensor
+from ..allocation import allocator_of
+from ..stub import StructuredCall, find_kernel
+from .linalg import check_same_device
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+FLOATS = (float32, float64, float16, bfloat16)
+
+TOGETHER = frozenset(
+    {
+        *(
+            "abs",
+            "ceil",
+            "exp",
+            "floor",
+            "log",
+            "neg",
+            "reciprocal",
+            "round",
+            "rsqrt",
+            "sigmoid",
+            "sign",
+            "sqrt",
+        ),
+        *("tanh", "trunc"),
+        *("add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum"),
+        *("addcdiv", "addcmul", "lerp"),
+        *("copy", "fill"),
+    }
+)
+"""Operators that kernels over many tensors have. `maximum` and `minimum` take tensors alone."""
+
+Specs = tuple[TensorSpec, ...]
+
+
+def specs_of(tensors: Sequence[Any]) -> Specs:
+    """The specs, without requires-grad."""
+    return tuple([tensor._spec.detached for tensor in tensors])
+
+
+def data_of(tensors: Sequence[Any]) -> list[Any]:
+    """The bytes."""
+    return [tensor._data for tensor in tensors]
+
+
+def steps_of(spec: TensorSpec) -> list[int]:
+    """The strides that are ever taken."""
+    if spec.numel == 0:
+        return []
+    return [stride for size, stride in zip(spec.sizes, spec.strides, strict=True) if size != 1]
+
+
+def goes_together(row: Sequence[TensorSpec], element: TensorSpec | None) -> bool:
+    """Whether a row's tensors lie alike, so that one index serves all of them."""
+    first = row[0]
+    if first.dtype not in FLOATS or not first.is_dense():
+        return False
+    if element is not None and first.ndim == 0 and element.dtype is not first.dtype:
+        return False  # A tensor of one element has a say in the dtype beside others without dimensions.
+    return all(
+        spec.dtype is first.dtype and spec.sizes == first.sizes and steps_of(spec) == steps_of(first)
+        for spec in row[1:]
+    )
+
+
+def _check(name: str, operator: str, lists: Sequence[Specs], element: TensorSpec | None) -> Device:
+    if operator not in TOGETHER:
+        raise NotImplementedError(
+            f"{name}(): argument 'operator': expected one of {', '.join(sorted(TOGETHER))}, got {operator!r}"
+        )
+    tensors = lists[0]
+    if not tensors:
+        raise RuntimeError(f"{name}(): Tensor list must have at least one tensor.")
+    for each in lists[1:]:
+        if len(each) != len(tensors):
+            raise RuntimeError(
+                f"{name}(): Tensor lists must have the same number of tensors, got {len(tensors)} and {len(each)}"
+            )
+    for specs in lists:
+        for spec in specs:
+            check_same_device(name, tensors[0], spec)
+    if element is not None:
+        check_same_device(name, tensors[0], element)
+        if element.numel != 1 or element.dtype not in FLOATS:
+            raise RuntimeError(
+                f"{name}(): argument 'element': expected a floating tensor of one element, got "
+                f"{element.dtype.scalar_name} of sizes {list(element.sizes)}"
+            )
+    return tensors[0].device
+
+
+def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
+    """The operator for a row, called with its tensors, then the number or None."""
+    packet = packets.get(f"{operator}_" if in_place else operator)
+
+    def call(tensor: Any, rest: Sequence[Any], last: Any) -> Any:
+        given = [*rest] if last is None else [*rest, last]
+        if operator in ("copy", "fill"):
+            return (tensor.copy_ if operator == "copy" else tensor.fill_)(*given)
+        if operator in ("maximum", "minimum"):  # without a form in place
+            made = packets[operator].call(tensor, *given)
+            return tensor.copy_(made) if in_place else made
+        assert packet is not None
+        if operator in SCALES and len(given) > SCALES[operator][0]:
+            *given, scale = given
+            return packet.call(tensor, *given, **{SCALES[operator][1]: scale})
+        return packet.call(tensor, *given)
+
+    return call
+
+
+SCALES = {"add": (1, "alpha"), "sub": (1, "alpha"), "addcdiv": (2, "value"), "addcmul": (2, "value")}
+"""Operators whose last number, after so many operands, has a name."""
+
+
+def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan]:
+    def planner(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        operator = args[1]
+        lists = [specs_of(given) for given in (args[0], args[2], args[3]) if given]
+        element = None if args[5] is None else args[5]._spec.detached
+        device = _check(name, operator, lists, element)
+        rows, is_cuda = list(zip(*lists, strict=True)), device.type == "cuda"
+        able = [
+            place
+            for place, row in enumerate(rows)
+            if is_cuda and goes_together(row, element) and not (in_place and row[0].read_only)
+        ]
+        apart = sorted(set(range(len(rows))) - set(able))
+        call = StructuredCall(
+            name,
+            {"lists": tuple([tuple([each[i] for i in able]) for each in lists]), "element": element},
+            ("lists", "number", "element"),
+            (),
+            None,
+            device,
+            {"operator": operator, "in_place": in_place},
+        )
+        into = find_kernel("multi_tensor_pointwise_stub", device.type, name)(call).into if able else None
+        single = one_by_one(operator, in_place)
+        results = [plain(lists[0][place]) for place in able]
+        allocators = [allocator_of(spec) for spec in results]
+
+        def plan_(
+            self: Sequence[Tensor],
+            others: Sequence[Tensor],
+            thirds: Sequence[Tensor],
+            number: float | None,
+            element: Tensor | None,
+        ) -> None:
+            given = [each for each in (self, others, thirds) if each]
+            last = number if element is None else element
+            whole = apart
+            if into is not None:
+                operands = [[each[i]._data for i in able] for each in given]
+                if into(operands, number if element is None else element._data):
+                    for i in able:
+                        self[i].bump_version()
+                else:
+                    whole = range(len(self))
+            for i in whole:
+                single(self[i], [each[i] for each in given[1:]], last)
+
+        def plan(
+            self: Sequence[Tensor],
+            others: Sequence[Tensor],
+            thirds: Sequence[Tensor],
+            number: float | None,
+            element: Tensor | None,
+        ) -> list[Any]:
+            given = [each for each in (self, others, thirds) if each]
+            made: list[Any] = [None] * len(self)
+            if into is not None:
+                written = [allocate() for allocate in allocators]
+                operands = [written, *([each[i]._data for i in able] for each in given)]
+                into(operands, number if element is None else element._data)
+                for i, data, spec in zip(able, written, results, strict=True):
+                    made[i] = wrapped(data, spec)
+            for i in apart:
+                made[i] = single(
+                    self[i], [each[i] for each in given[1:]], number if element is None else element
+                )
+            return made
+
+        return plan_ if in_place else plan
+
+    return planner
+
+
+def plain(spec: TensorSpec) -> TensorSpec:
+    """The spec of a result that lies like a tensor."""
+    if spec.is_contiguous:
+        return TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+    return TensorSpec.of(spec.sizes, spec.strides, spec.dtype, spec.device)
+
+
+def wrapped(data: Any, spec: TensorSpec) -> Any:
+    """A new tensor over bytes."""
+    out = blank_tensor()
+    out._data, out._spec = data, spec
+    out._version_cell = out._autograd = out._view_base = None
+    return out
+
+
+pointwise_ = _planner("_multi_tensor_pointwise_", True)
+"""``_multi_tensor_pointwise_(self, operator, others, thirds, number, element)``."""
+
+pointwise = _planner("_multi_tensor_pointwise", False)
+"""``_multi_tensor_pointwise``, of the same arguments."""
