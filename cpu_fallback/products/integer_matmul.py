@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..plain_numpy import np
 
 EXACT = 1 << 53
@@ -28,6 +29,23 @@ def integer_matmul(a: Any, b: Any) -> Any:
     if _largest(a) * _largest(b) * inner < EXACT:
         return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(a.dtype)
     return _by_limbs(a, b)
+
+
+NARROW_INNER = 1 << 9
+"""Inner dimension up to which sums of products of 8 bits are float32, 24 bits of mantissa."""
+
+
+def int_mm(call: StructuredCall) -> PlannedKernel:
+    """8-bit integers multiplied in int32, by BLAS in the narrowest floats whose sums are exact."""
+    wide = np.float32 if call.args["self"].sizes[1] <= NARROW_INNER else np.float64
+
+    def into(out: Any, x: Any, y: Any) -> None:
+        np.copyto(out, np.matmul(x.astype(wide), y.astype(wide)).astype(np.int64), casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+register_stub("_int_mm_stub", "cpu", int_mm)
 
 
 def _largest(a: Any) -> int:

@@ -24,6 +24,7 @@ FAMILIES = (
     "fractional_pooling",
     "functional_forms",
     "grid_sampler",
+    "grouped_mm",
     "histogram",
     "indexing",
     "integration",

@@ -144,7 +144,53 @@ def scaled_products(capability: int) -> Iterator[Sample]:
         a = empty(4096, 4096, dtype=dtype, offset=1)
         call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
         yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)
+    for n in (4096, 512):
+        a = empty(n, 4096, dtype="int8")
+        yield Sample(f"_int_mm {n}", partial(tt._int_mm, a, a.t()), ("int_matmul",))
+        yield Sample(f"_int_mm of rows {n}", partial(tt._int_mm, a[:, :n], a))
+    a = empty(512, 4095, dtype="int8")
+    yield Sample("_int_mm of odd lines", partial(tt._int_mm, a, a.t()))
+    yield from grouped_products(capability)
     yield from complex_products(capability)
+
+
+def grouped_products(capability: int) -> Iterator[Sample]:
+    """Groups of rows, of columns and along the inner side, as experts' layers and their gradients have them."""
+    for dtype in (*NARROW, "float32"):
+        held = () if dtype == "float32" else ("grouped_matmul",)
+        for total, groups in ((16384, 8), (512, 128)):
+            rows, weights = empty(total, 2048, dtype=dtype), empty(groups, 1024, 2048, dtype=dtype)
+            grads, ends = empty(total, 1024, dtype=dtype), empty(groups, dtype="int32")
+            label = f"_grouped_mm {dtype}, {groups} groups"
+            yield Sample(label, partial(tt._grouped_mm, rows, weights.mT, ends), held)
+            yield Sample(f"{label} of rows by rows", partial(tt._grouped_mm, grads, weights, ends), held)
+            # A group's columns begin anywhere in a line, so its results are stored one by one.
+            yield Sample(f"{label} of columns", partial(tt._grouped_mm, weights, rows.t(), ends))
+            yield Sample(
+                f"{label} along the inner side", partial(tt._grouped_mm, grads.t(), rows, ends), held
+            )
+            unaligned = empty(total, 2048, dtype=dtype, offset=1)
+            yield Sample(f"{label}, unaligned", partial(tt._grouped_mm, unaligned, weights.mT, ends))
+    refused = capability < 89
+    held = () if refused else ("grouped_matmul",)
+    for total, groups in ((16384, 8), (512, 128)):
+        rows = empty(total, 2048, dtype="float8_e4m3fn")
+        weights, ends = empty(groups, 1024, 2048, dtype="float8_e4m3fn").mT, empty(groups, dtype="int32")
+        by_row, by_column = empty(total), empty(groups, 1024)
+        for fast in (False, True):
+            yield Sample(
+                f"_scaled_grouped_mm, {groups} groups{', fast' if fast else ''}",
+                partial(tt._scaled_grouped_mm, rows, weights, by_row, by_column, ends, use_fast_accum=fast),
+                held,
+                refused,
+            )
+        left, right = empty(1024, total, dtype="float8_e4m3fn"), empty(2048, total, dtype="float8_e4m3fn").t()
+        yield Sample(
+            f"_scaled_grouped_mm, {groups} groups along the inner side",
+            partial(tt._scaled_grouped_mm, left, right, empty(groups * 1024), empty(groups * 2048), ends),
+            (),
+            refused,
+        )
 
 
 def complex_products(capability: int) -> Iterator[Sample]:

@@ -61,14 +61,21 @@ DOUBLES = {"fp64": "DMMA"}
 TARGETS: dict[int, Target] = {
     target.capability: target
     for target in (
-        Target(80, "A100", 108, 164 * KIB, 163 * KIB, dict.fromkeys(SINGLES, "HMMA") | DOUBLES),
+        Target(
+            80,
+            "A100",
+            108,
+            164 * KIB,
+            163 * KIB,
+            dict.fromkeys(SINGLES, "HMMA") | {"i8": "IMMA"} | DOUBLES,
+        ),
         Target(
             90,
             "H100",
             132,
             228 * KIB,
             227 * KIB,
-            dict.fromkeys(SINGLES, "HGMMA") | dict.fromkeys(EIGHT_BITS, "QGMMA") | DOUBLES,
+            dict.fromkeys(SINGLES, "HGMMA") | dict.fromkeys(EIGHT_BITS, "QGMMA") | {"i8": "IGMMA"} | DOUBLES,
         ),
         Target(
             100,
@@ -76,7 +83,10 @@ TARGETS: dict[int, Target] = {
             148,
             228 * KIB,
             227 * KIB,
-            dict.fromkeys(SINGLES, "UTCHMMA") | dict.fromkeys(EIGHT_BITS, "UTCQMMA") | DOUBLES,
+            dict.fromkeys(SINGLES, "UTCHMMA")
+            | dict.fromkeys(EIGHT_BITS, "UTCQMMA")
+            | {"i8": "UTCIMMA"}
+            | DOUBLES,
             tensor_memory=512,
         ),
     )

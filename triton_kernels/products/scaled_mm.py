@@ -23,17 +23,21 @@ EXACT_AFTER = 128
 """Products of 8-bit floats that are added up with fewer bits than float32 has."""
 
 
+def refuse_old_devices(call: StructuredCall) -> None:
+    """Refuse devices whose tensor cores do not multiply 8-bit floats."""
+    properties = driver().properties(call.device.resolved_index)
+    if properties.capability < FIRST_CAPABILITY:
+        raise NotImplementedError(
+            f"{call.name}: products of {call.args['self'].dtype} need compute capability 8.9 or later, "
+            f"{properties.name} has {properties.major}.{properties.minor}"
+        )
+
+
 def scaled_mm(call: StructuredCall) -> PlannedKernel:
     """The kernel of ``_scaled_mm``."""
     left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
     bias, result = call.args["bias"], call.args["scale_result"]
-    properties = driver().properties(call.device.resolved_index)
-    capability = properties.capability
-    if capability < FIRST_CAPABILITY:
-        raise NotImplementedError(
-            f"_scaled_mm: products of {left.dtype} need compute capability 8.9 or later, {properties.name} has "
-            f"{properties.major}.{properties.minor}"
-        )
+    refuse_old_devices(call)
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
     row_wise = call.args["scale_a"].numel != 1 or call.args["scale_b"].numel != 1
@@ -42,7 +46,8 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     if bias is not None:
         line = bias.replace(sizes=(bias.numel,), strides=(bias.strides[-1] if bias.ndim else 1,))
         addend = expanded(line, out)
-    exact = EXACT_AFTER if properties.design == 90 and not call.args["use_fast_accum"] else None
+    design = driver().properties(call.device.resolved_index).design
+    exact = EXACT_AFTER if design == 90 and not call.args["use_fast_accum"] else None
     problem = Problem(
         call.device,
         Accumulation(tl.float32, True),

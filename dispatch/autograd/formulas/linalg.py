@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...generated import functions as ops
 from .pointwise import conjugated
 from .views import turned
 
@@ -70,3 +71,34 @@ def mv_mat_backward(grad: Tensor, vec: Tensor, alpha: Number = 1) -> Tensor:
 def mv_vec_backward(grad: Tensor, mat: Tensor, alpha: Number = 1) -> Tensor:
     """mat^H @ grad."""
     return times(conjugated(mat).t().mv(grad), alpha)
+
+
+def grouped_mm_mat1_backward(
+    grad: Tensor, mat2: Tensor, strides: Sequence[int], offs: Tensor | None
+) -> Tensor:
+    """The groups' grad @ mat2^T, in the layout of mat1."""
+    grad = with_whole_lines(grad)
+    if strides[-2] == 1:
+        return ops._grouped_mm(mat2, grad.transpose(-2, -1), offs).transpose(-2, -1)
+    return ops._grouped_mm(grad, mat2.transpose(-2, -1), offs)
+
+
+def grouped_mm_mat2_backward(
+    grad: Tensor, mat1: Tensor, strides: Sequence[int], offs: Tensor | None
+) -> Tensor:
+    """The groups' mat1^T @ grad, in the layout of mat2."""
+    grad = with_whole_lines(grad)
+    if strides[-2] == 1:
+        return ops._grouped_mm(grad.transpose(-2, -1), mat1, offs).transpose(-2, -1)
+    return ops._grouped_mm(mat1.transpose(-2, -1), grad, offs)
+
+
+def with_whole_lines(grad: Tensor) -> Tensor:
+    """The gradient where its lines lie multiples of 16 bytes apart, and else a copy whose lines do."""
+    whole = 16 // grad.itemsize
+    (rows, columns), (down, across) = grad.shape[-2:], grad.stride()[-2:]
+    if (across == 1 and down >= columns and down % whole == 0) or (
+        down == 1 and across >= rows and across % whole == 0
+    ):
+        return grad
+    return ops.constant_pad_nd(grad, [0, -columns % whole])[..., :columns]

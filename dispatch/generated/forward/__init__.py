@@ -147,6 +147,7 @@ FAMILY_OF = {
     "aten::_huber_terms": "loss",
     "aten::_binary_cross_entropy_terms": "loss",
     "aten::bmm": "linalg",
+    "aten::_grouped_mm": "grouped_mm",
     "aten::mv": "linalg",
     "aten::dot": "linalg",
     "aten::vdot": "linalg",

@@ -271,6 +271,10 @@ from .grid_sampler import (
     grid_sampler_3d,
     grid_sampler_3d_backward,
 )
+from .grouped_mm import (
+    _grouped_mm,
+    _scaled_grouped_mm,
+)
 from .histogram import (
     _histogramdd_bin_edges,
     _histogramdd_from_bin_cts,
@@ -345,6 +349,7 @@ from .integration import (
 )
 from .linalg import (
     _addmm_activation,
+    _int_mm,
     addbmm,
     addbmm_,
     addmm,
@@ -1090,11 +1095,13 @@ __all__ = [
     "_fused_sgd_",
     "_grid_sampler_grid_backward",
     "_grid_sampler_taps",
+    "_grouped_mm",
     "_histogramdd_bin_edges",
     "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors",
     "_huber_terms",
     "_index_put_impl_",
+    "_int_mm",
     "_least_squares",
     "_linalg_check_errors",
     "_linalg_det",
@@ -1129,6 +1136,7 @@ __all__ = [
     "_scaled_dot_product_efficient_attention_backward",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_grouped_mm",
     "_scaled_mm",
     "_segment_reduce_backward",
     "_softmax",

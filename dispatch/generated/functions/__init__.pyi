@@ -8209,6 +8209,108 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor"""
 
+def _grouped_mm(
+    input: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = ...,
+    bias: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+) -> Tensor:
+    """Products of groups of rows or columns, each with a matrix of its own (`torch._grouped_mm`).
+
+        out[start:end] = input[start:end] @ mat2[g], for the group g of rows from start to end
+
+    Args:
+        input: A matrix for each group, of shape (G, M, K); or one whose rows the groups share, (total,
+            K) beside a three-dimensional `mat2`, or whose columns they share, (M, total) beside a
+            two-dimensional one.
+        mat2: A matrix for each group, of shape (G, K, N), or one matrix, (K, total) or (total, N)
+            accordingly.
+        offs: Where each group ends along the dimension that they share, int32, of shape (G,) and
+            ascending. Each group begins where the one before ends. None for operands that are both
+            three-dimensional.
+        bias: Has to be None.
+        out_dtype: None or the dtype of the operands.
+
+    Returns:
+        A tensor of shape (total, N) or (M, total), if one operand is two-dimensional, and else (G, M,
+        N). Its lines lie multiples of 16 bytes apart.
+
+    Raises:
+        RuntimeError: Dtypes are not float32, bfloat16 or float16, and the same; sizes do not fit;
+            offsets are missing, or given for two batches; lines of an operand lie no multiples of 16
+            bytes apart.
+
+    Note:
+        Rows or columns after the last offset are zeros, and a group of no elements along K gives zeros.
+        An offset less than one before it, or beyond the end, counts as that one, or as the end.
+        Products of float16 and bfloat16 are summed in float32.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
+        >>> w = tt.stack([tt.full((4, 4), 2.0), tt.full((4, 4), 3.0)])
+        >>> tt._grouped_mm(x, w, offs=tt.tensor([1, 3], dtype=tt.int32))
+        tensor([[2., 2., 2., 2.],
+                [3., 3., 3., 3.],
+                [3., 3., 3., 3.]])
+
+    Schema::
+
+        _grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor
+    """
+
+def _scaled_grouped_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    offs: Tensor | None = ...,
+    bias: Tensor | None = ...,
+    scale_result: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    use_fast_accum: bool = ...,
+) -> Tensor:
+    """Products of groups of rows or columns of 8-bit floats, each line with its scale (`torch._scaled_grouped_mm`).
+
+        out[start:end] = (input[start:end] * scale_a[start:end, None]) @ (mat2[g] * scale_b[g])
+
+    Args:
+        input: As of `tt._grouped_mm`, of dtype float8_e4m3fn and row-major.
+        mat2: As of `tt._grouped_mm`, of dtype float8_e4m3fn and column-major.
+        scale_a: The scales of `input`'s rows, float32: of shape (G, M) for batches and else a line of
+            them, which for groups that share K has those of each group, of shape (G * M,).
+        scale_b: The scales of `mat2`'s columns: (G, N), (total,) or (G * N,) accordingly.
+        offs: As of `tt._grouped_mm`.
+        bias: Has to be None.
+        scale_result: Has to be None.
+        out_dtype: None or bfloat16.
+        use_fast_accum: Whether tensor cores of compute capability 9.0 may add up all products in the
+            fewer bits that they keep; else 128 at a time.
+
+    Returns:
+        A bfloat16 tensor of the shape that `tt._grouped_mm` gives.
+
+    Raises:
+        RuntimeError: Dtypes, sizes or strides are not these; lines of an operand lie no multiples of 16
+            bytes apart.
+        NotImplementedError: The CUDA device has a compute capability before 8.9.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.eye(16).to(tt.float8_e4m3fn)
+        >>> w = tt.stack([x, x]).transpose(-2, -1)
+        >>> offs = tt.tensor([1, 16], dtype=tt.int32)
+        >>> scales = tt.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
+        >>> tt._scaled_grouped_mm(x, w, tt.ones(16), scales, offs=offs)[:2, :3]
+        tensor([[2., 0., 0.],
+                [0., 3., 0.]], dtype=triten.bfloat16)
+
+    Schema::
+
+        _scaled_grouped_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? offs=None, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor
+    """
+
 @overload
 def histogram(
     input: Tensor, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
@@ -10438,6 +10540,41 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Matrix product of two matrices of 8-bit integers, in int32 (`torch._int_mm`).
+
+        out[i, j] = sum_k input[i, k] * mat2[k, j]
+
+    Args:
+        input: The left matrix, of shape (n, m) and dtype int8, or uint8 on the CPU.
+        mat2: The right matrix, of shape (m, p) and dtype int8.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, p) and dtype int32. Sums wrap.
+
+    Raises:
+        RuntimeError: An operand is not a matrix, the inner sizes differ, or the dtypes are not these.
+
+    Note:
+        Every size is taken on CUDA, where PyTorch asks for more than 16 rows and sizes that 8 divides.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.full((2, 300), 100, dtype=tt.int8)
+        >>> tt._int_mm(a, a.t())
+        tensor([[3000000, 3000000],
+                [3000000, 3000000]], dtype=triten.int32)
+
+    Schema::
+
+        _int_mm(Tensor self, Tensor mat2) -> Tensor
+    """
+
+@overload
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Matrix products of corresponding matrices of two batches (`torch.bmm`).
@@ -31943,11 +32080,13 @@ __all__ = [
     "_fused_sgd_",
     "_grid_sampler_grid_backward",
     "_grid_sampler_taps",
+    "_grouped_mm",
     "_histogramdd_bin_edges",
     "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors",
     "_huber_terms",
     "_index_put_impl_",
+    "_int_mm",
     "_least_squares",
     "_linalg_check_errors",
     "_linalg_det",
@@ -31982,6 +32121,7 @@ __all__ = [
     "_scaled_dot_product_efficient_attention_backward",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_grouped_mm",
     "_scaled_mm",
     "_segment_reduce_backward",
     "_softmax",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_addmm_activation",
+    "_int_mm",
     "addbmm",
     "addbmm_",
     "addmm",
@@ -52,6 +53,20 @@ mm_packet = packet(
 )
 mm_plans = mm_packet.plans
 mm_outs = mm_packet.outs
+_int_mm_packet = packet(
+    "_int_mm",
+    (
+        "_int_mm",
+        "_int_mm.out",
+    ),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_int_mm_plans = _int_mm_packet.plans
+_int_mm_outs = _int_mm_packet.outs
 bmm_packet = packet(
     "bmm",
     (
@@ -450,6 +465,64 @@ def mm(
         plan = mm_plans[input._spec][mat2._spec]
     except (KeyError, AttributeError, TypeError):
         plan = mm_packet.miss(input, mat2)
+    return plan(input, mat2)
+
+
+def _int_mm(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """Matrix product of two matrices of 8-bit integers, in int32 (`torch._int_mm`).
+
+        out[i, j] = sum_k input[i, k] * mat2[k, j]
+
+    Args:
+        input: The left matrix, of shape (n, m) and dtype int8, or uint8 on the CPU.
+        mat2: The right matrix, of shape (m, p) and dtype int8.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A matrix of shape (n, p) and dtype int32. Sums wrap.
+
+    Raises:
+        RuntimeError: An operand is not a matrix, the inner sizes differ, or the dtypes are not these.
+
+    Note:
+        Every size is taken on CUDA, where PyTorch asks for more than 16 rows and sizes that 8 divides.
+
+    Example:
+        >>> import triten as tt
+        >>> a = tt.full((2, 300), 100, dtype=tt.int8)
+        >>> tt._int_mm(a, a.t())
+        tensor([[3000000, 3000000],
+                [3000000, 3000000]], dtype=triten.int32)
+
+    Schema::
+
+        _int_mm(Tensor self, Tensor mat2) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return _int_mm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out=out
+            )
+        if modes:
+            return _int_mm_packet.call_parameters(input, mat2, out=out)
+        try:
+            plan = _int_mm_outs[input._spec, mat2._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = _int_mm_packet.miss_out(input, mat2, out)
+        return plan(input, mat2, out)
+    try:
+        plan = _int_mm_plans[input._spec][mat2._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _int_mm_packet.miss(input, mat2)
     return plan(input, mat2)
 
 

@@ -25,6 +25,15 @@ def register() -> None:
     )
     structured("mm.out", meta.mm, "mm_stub", "out")
     autograd("mm.out", out_refuses_grad)
+    define("_int_mm", "_int_mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: _int_mm")
+    structured("_int_mm", meta._int_mm, "_int_mm_stub", "functional", "_int_mm.out")
+    define(
+        "_int_mm.out",
+        "_int_mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml: _int_mm",
+    )
+    structured("_int_mm.out", meta._int_mm, "_int_mm_stub", "out")
+    autograd("_int_mm.out", out_refuses_grad)
     define("bmm", "bmm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: bmm", ("core",))
     structured("bmm", meta.bmm, "bmm_stub", "functional", "bmm.out")
     autograd("bmm", autograd_linalg.plan_bmm)

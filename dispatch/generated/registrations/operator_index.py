@@ -471,6 +471,10 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::affine_grid_generator",
         "aten::affine_grid_generator_backward",
     ),
+    "grouped_mm": (
+        "aten::_grouped_mm",
+        "aten::_scaled_grouped_mm",
+    ),
     "histogram": (
         "aten::histogram.bins_tensor",
         "aten::histogram.bins_tensor_out",
@@ -618,6 +622,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "linalg": (
         "aten::mm",
         "aten::mm.out",
+        "aten::_int_mm",
+        "aten::_int_mm.out",
         "aten::bmm",
         "aten::bmm.out",
         "aten::mv",

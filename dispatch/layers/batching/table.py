@@ -99,6 +99,10 @@ LOOPED = {
         "counts into bins that begin anew in each example",
     ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
+    "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    **dict.fromkeys(
+        ("aten::_grouped_mm", "aten::_scaled_grouped_mm"), "has groups of one batch among its arguments"
+    ),
     "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",
 }
 """Operators that run example by example, and why no rule is worth its while."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ....runtime.scalar_type import BY_NAME
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
@@ -79,6 +80,25 @@ def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
             f"expected m1 and m2 to have the same dtype, but got: {_cpp(self)} != {_cpp(mat2)} (in mm)"
         )
     meta.set_output_raw_strided(0, (self.sizes[0], mat2.sizes[1]), dtype=self.dtype)
+
+
+def _int_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
+    """(n, m) by (m, p) of 8-bit integers gives (n, p) of int32."""
+    for name, spec in (("self", self), ("mat2", mat2)):
+        if spec.ndim != 2:
+            raise RuntimeError(f"_int_mm: Expected {name} to be of dimension 2 but got {spec.ndim}")
+    if self.sizes[1] != mat2.sizes[0]:
+        raise RuntimeError(
+            f"_int_mm: self.size(1) needs to match mat2.size(0) but got {self.sizes[1]} and {mat2.sizes[0]}"
+        )
+    if self.dtype.name not in ("int8", "uint8"):
+        raise RuntimeError(f"_int_mm: Expected self dtype to be int8 or uint8 but got {self.dtype}")
+    if mat2.dtype.name != "int8":
+        raise RuntimeError(f"_int_mm: Expected mat2 dtype to be of type int8 but got {mat2.dtype}")
+    if self.device.type == "cuda" and self.dtype.name != "int8":
+        raise RuntimeError(f"_int_mm: Expected self dtype to be of type int8 on CUDA but got {self.dtype}")
+    check_same_device("_int_mm", self, mat2)
+    meta.set_output_raw_strided(0, (self.sizes[0], mat2.sizes[1]), dtype=BY_NAME["int32"])
 
 
 def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[int, int, int]:

@@ -69,6 +69,59 @@ def scaled_products() -> str:
     return f"{checked} products"
 
 
+@check("products: 8-bit integers are exact in int32")
+def products_of_integers() -> str:
+    rng, checked = fresh_numbers(), 0
+    sizes = (
+        [(40, 96, 72), (17, 33, 5)]
+        if is_simulated()
+        else [(1024, 4096, 2048), (333, 1135, 271), (1, 8192, 7)]
+    )
+    for m, k, n in sizes:
+        x, y = (rng.integers(-128, 128, size).astype(np.int8) for size in ((m, k), (n, k)))
+        a, b = (tt.from_numpy(values).to("cuda") for values in (x, y))
+        exact = x.astype(np.float64) @ y.T.astype(np.float64)
+        for label, right in (("by columns", b.t()), ("by rows", b.t().contiguous())):
+            wrong = int((tt._int_mm(a, right).cpu().numpy() != exact).sum())
+            require(not wrong, f"{m}x{k}x{n}, {label}: {wrong} of {exact.size} elements are wrong")
+            checked += 1
+    return f"{checked} products"
+
+
+@check("products: groups of rows, columns and inner elements agree with float64")
+def grouped_products() -> str:
+    rng, checked = fresh_numbers(), 0
+    total, m, n, k = (72, 40, 48, 64) if is_simulated() else (4096, 1024, 768, 2048)
+    for dtype in (tt.bfloat16, tt.float16, tt.float32):
+        (a, x), (b, y) = drawn(rng, dtype, total, k), drawn(rng, dtype, 3, n, k)
+        (c, z), (d, w) = drawn(rng, dtype, m, total), drawn(rng, dtype, total, n)
+        for ends in ([total // 4, total // 2, total], [5, 5, total - 9]):
+            offs = tt.tensor(ends, dtype=tt.int32, device="cuda")
+            parts = [slice(first, last) for first, last in zip([0, *ends], ends, strict=False)]
+            rows, inner = np.zeros((2, total, n)), np.zeros((2, 3, m, n))
+            for values, (p, q, r, s) in zip(
+                (0, 1), ((x, y, z, w), tuple(map(np.abs, (x, y, z, w)))), strict=True
+            ):
+                for g, part in enumerate(parts):
+                    rows[values, part] = p[part] @ q[g].T
+                    inner[values, g] = r[:, part] @ s[part]
+            for label, got, (expected, magnitude) in (
+                ("rows", tt._grouped_mm(a, b.mT, offs=offs), rows),
+                ("columns", tt._grouped_mm(b, a.t(), offs=offs).t(), rows),
+                ("inner", tt._grouped_mm(c, d, offs=offs), inner),
+            ):
+                unit = 2.0**-11 if dtype is tt.float16 else UNIT[dtype]
+                error = np.abs(got.cpu().to(tt.float64).numpy() - expected)
+                allowed = unit * np.abs(expected) + 2.0**-22 * max(total, k) * magnitude
+                require(
+                    bool((error <= allowed).all()),
+                    f"{dtype}, {label}, groups end at {ends}: {int((error > allowed).sum())} of {error.size} elements "
+                    f"are wrong, {error.max():.3g} apart",
+                )
+                checked += 1
+    return f"{checked} products"
+
+
 @check("products: operands and results whose offsets 32 bits do not hold", on_a_card=True)
 def far_apart() -> str:
     needs_memory(3 * 2**30 + 2**29)

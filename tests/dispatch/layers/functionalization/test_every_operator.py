@@ -279,6 +279,7 @@ OUT_SAMPLES = {
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out": (
         *(make(F), tt.tensor(0.1), tt.tensor(0, dtype=tt.int32), tt.tensor(True), 0, 255),
     ),
+    "_int_mm.out": (tt.ones(3, 4, dtype=tt.int8), tt.ones(4, 5, dtype=tt.int8)),
     "_scaled_mm.out": (
         make(F, (16, 32)).to(tt.float8_e4m3fn),
         make(F, (48, 32)).to(tt.float8_e4m3fn).t(),

@@ -1,0 +1,167 @@
+"""The program of products in groups: which group a tile belongs to is found in memory, where the offsets lie.
+
+So no launch waits for them. There are programs for as many tiles as the groups can have, however they are cut; those
+beyond the last tile have nothing to do. Rows that groups share belong to one group more where the last one ends before
+them, which has no products and writes zeros.
+"""
+
+from __future__ import annotations
+
+from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..conversion import convert
+from .product import tile_of
+
+
+@triton.jit
+def larger(a, b):
+    """The larger integer."""
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def ends_of_groups(offs, places, groups, total):
+    """Where groups end, each no earlier than those before it and no later than `total`."""
+    given = tl.load(offs + places, mask=(places >= 0) & (places < groups), other=0)
+    return tl.associative_scan(tl.minimum(tl.maximum(given, 0), total), 0, larger)
+
+
+@triton.jit
+def grouped_matmul(
+    a,
+    b,
+    out,
+    offs,
+    scale_a,
+    scale_b,
+    m,
+    n,
+    k,
+    groups,
+    az,
+    am,
+    ak,
+    bz,
+    bk,
+    bn,
+    oz,
+    om,
+    on,
+    ra,
+    rb,
+    SHARED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUPS: tl.constexpr,
+):
+    """A tile of out = a @ b for each group.
+
+    `SHARED` is the dimension that groups share: "rows" of `a` and `out`, of which there are m; "inner", of which there
+    are k; or "" for batches. `GROUPS` is a power of two greater than the number of groups.
+    """
+    tiles_n = tl.cdiv(n, BLOCK_N)
+    count = k
+    if SHARED == "rows":
+        # A group has one tile more than whole ones at most, and so has the rest.
+        tiles_m = (m + (groups + 1) * (BLOCK_M - 1)) // BLOCK_M
+        tile_m, tile_n = tile_of(tl.program_id(0), tiles_m, tiles_n, 8)
+        places = tl.arange(0, GROUPS)
+        starts = ends_of_groups(offs, places - 1, groups, m)
+        ends = tl.where(places < groups, ends_of_groups(offs, places, groups, m), m)
+        tiles = tl.cdiv(ends - starts, BLOCK_M)
+        before = tl.cumsum(tiles, 0) - tiles
+        own = (before <= tile_m) & (tile_m < before + tiles)
+        group = tl.sum(tl.where(own, places, 0), 0)
+        first = tl.sum(tl.where(own, starts + (tile_m - before) * BLOCK_M, 0), 0)
+        end = tl.sum(tl.where(own, ends, 0), 0)
+        rows = first + tl.arange(0, BLOCK_M)
+        count = tl.where((group < groups) & (first < end), k, 0)
+        own_rows = rows < end
+    else:
+        tiles_m = tl.cdiv(m, BLOCK_M)
+        group = tl.program_id(0) // (tiles_m * tiles_n)
+        tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
+        rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+        own_rows = rows < m
+    batch = group.to(tl.int64)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a + rows[:, None] * am + inner[None, :] * ak
+    b_tile = b + inner[:, None] * bk + columns[None, :] * bn
+    if SHARED == "inner":
+        places = tl.arange(0, GROUPS)
+        ends = ends_of_groups(offs, places, groups, k)
+        start = tl.max(tl.where(places < group, ends, 0), 0)
+        count = tl.max(tl.where(places <= group, ends, 0), 0) - start
+        a_tile += start.to(tl.int64) * ak
+        b_tile += start.to(tl.int64) * bk
+    else:
+        b_tile += batch * bz
+        if SHARED == "":
+            a_tile += batch * az
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for done in range(0, count, BLOCK_K):
+        left = count - done
+        x = tl.load(a_tile, mask=own_rows[:, None] & (inner < left)[None, :], other=0.0)
+        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=0.0)
+        total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+        a_tile += BLOCK_K * ak
+        b_tile += BLOCK_K * bk
+    if scale_a is not None:
+        if SHARED == "rows":
+            by_row = tl.load(scale_a + rows, mask=own_rows, other=0)
+        else:
+            by_row = tl.load(scale_a + batch * ra + rows, mask=own_rows, other=0)
+        # The rest has no group, whose scales were beyond the end.
+        has_scales = (columns < n) & (group < groups)
+        by_column = tl.load(scale_b + batch * rb + columns, mask=has_scales, other=0)
+        total = tl.where((group < groups), total * by_row[:, None] * by_column[None, :], 0.0)
+    to = out + rows[:, None] * om + columns[None, :] * on
+    if SHARED != "rows":
+        to += batch * oz
+    mask = own_rows[:, None] & (columns < n)[None, :]
+    tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+
+
+HALF = (
+    # As of the product of two matrices: an address and a mask for each element where lines are no whole vectors.
+    Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
+    Configuration((128, 128, 32), 8, 4, {80: 1}),
+    Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2}),
+    Configuration((64, 64, 32), 4, 4, {80: 2}),
+)
+SINGLE = (
+    # An address and a mask for each element where the operands' addresses are no multiples of 16.
+    Configuration((64, 128, 16), 8, 3, 2, unaligned=1),
+    Configuration((64, 32, 16), 4, 3, 4),
+)
+TF32 = (
+    Configuration((128, 128, 32), 8, 3, 1),
+    Configuration((64, 64, 32), 4, 3, 2),
+)
+EIGHT_BITS = (
+    Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2}),
+)
+
+declare(
+    grouped_matmul,
+    why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={
+        ("bf16", "fp16"): HALF,
+        ("fp32",): (*SINGLE, *TF32),
+        ("fp8e4nv",): EIGHT_BITS,
+    },
+    smaller=True,
+    operations="2 m n k",
+    traffic="(m k + groups k n + m n) itemsize, and each operand again for every tile that finds it not in L2",
+    loads=("a", "b"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16", "fp8e4nv"),
+    exact=("fp32",),
+)

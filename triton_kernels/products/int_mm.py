@@ -1,0 +1,128 @@
+"""Products of 8-bit integers in int32, on tensor cores, over strides as they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ..budget import Configuration, declare
+from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
+from .problem import Matrices, multiprocessors
+from .product import Tiling, bounded, stride_arguments, tile_of
+
+
+@triton.jit
+def int_matmul(
+    a,
+    b,
+    out,
+    m,
+    n,
+    k,
+    am,
+    ak,
+    bk,
+    bn,
+    om,
+    on,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    tile_m, tile_n = tile_of(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), 8)
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a + rows[:, None] * am + inner[None, :] * ak
+    b_tile = b + inner[:, None] * bk + columns[None, :] * bn
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
+    for done in range(0, k, BLOCK_K):
+        left = k - done
+        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=0)
+        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=0)
+        total = tl.dot(x, y, total, out_dtype=tl.int32)
+        a_tile += BLOCK_K * ak
+        b_tile += BLOCK_K * bk
+    to = out + rows[:, None] * om + columns[None, :] * on
+    tl.store(to, total, mask=(rows < m)[:, None] & (columns < n)[None, :])
+
+
+TILES = (
+    # 64 registers of sums for each lane, and the address and mask of each vector of the operands.
+    Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((128, 128, 64), 8, 3, {80: 1}),
+    Configuration((64, 64, 64), 4, 4, 2),
+)
+BY_BYTES = Configuration((64, 64, 32), 4, 3, 1)
+"""Where operands do not lie along the inner side in whole vectors, whose bytes have an address and a mask each."""
+
+declare(
+    int_matmul,
+    why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={("i8",): (*TILES, BY_BYTES)},
+    smaller=True,
+    operations="2 m n k",
+    traffic="m k + k n + 4 m n, and each operand again for every tile that shares it and finds it not in L2",
+    loads=("a", "b"),
+    stores=("out",),
+    tensor_cores=("i8",),
+)
+
+
+def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
+    """The tile: the large one where there is one of it for each multiprocessor."""
+    if interpreted():
+        return Tiling(bounded(m, 128), bounded(n, 128), max(bounded(k, 128), 32), 4, 1)
+    operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
+    along = operands[0].strides[2] == 1 and operands[1].strides[1] == 1
+    one = BY_BYTES
+    if along and all(operand.has_whole_vectors for operand in operands):
+        design = driver().properties(call.device.resolved_index).design
+        large, small = (tile for tile in TILES if tile.is_for(design))
+        tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
+        one = large if tiles >= multiprocessors(call.device) else small
+    return Tiling(*one.tile, one.warps, one.stages)
+
+
+def int_mm(call: StructuredCall) -> PlannedKernel:
+    """The kernel of ``_int_mm``."""
+    left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    (m, k), n = left.sizes, right.sizes[1]
+    tile = tiling(call, m, n, k)
+    strides = dict(
+        zip(("am", "ak", "bk", "bn", "om", "on"), (*left.strides, *right.strides, *out.strides), strict=True)
+    )
+    reach = max(
+        (m + tile.m) * max(abs(strides["am"]), abs(strides["om"])) + (k + tile.k) * abs(strides["ak"]),
+        (n + tile.n) * max(abs(strides["bn"]), abs(strides["on"])) + (k + tile.k) * abs(strides["bk"]),
+    )
+    signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
+    sizes = {"m": m, "n": n, "k": k}
+    every = {"a": "*i8", "b": "*i8", "out": "*i32", **dict.fromkeys(sizes, "i32"), **signature}
+    launch = Launch(
+        call.device,
+        int_matmul,
+        {name: every[name] for name in int_matmul.arg_names if name in every},
+        {**constants, **tile.constants()},
+        divisible=[*divisible, *(name for name, size in sizes.items() if size % 16 == 0)],
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    grid = (cdiv(m, tile.m) * cdiv(n, tile.n), 1, 1)
+    numbers = tuple(
+        {**sizes, **values}[name] for name in int_matmul.arg_names if name in sizes or name in values
+    )
+
+    def into(to: Any, x: Any, y: Any) -> None:
+        launch(grid, x.address, y.address, to.address, *numbers)
+
+    return PlannedKernel(into)
+
+
+register_stub("_int_mm_stub", "cuda", int_mm)
