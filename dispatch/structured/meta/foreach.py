@@ -169,7 +169,7 @@ def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequenc
         ) -> None:
             given = [each for each in (self, others, thirds) if each]
             last = number if element is None else element
-            whole = apart
+            whole: Sequence[int] = apart
             if into is not None:
                 operands = [[each[i]._data for i in able] for each in given]
                 if into(operands, number if element is None else element._data):

@@ -74,7 +74,7 @@ def products_of_integers() -> str:
     rng, checked = fresh_numbers(), 0
     sizes = (
         [(40, 96, 72), (17, 33, 5)]
-        if is_simulated()
+        if is_rehearsal()
         else [(1024, 4096, 2048), (333, 1135, 271), (1, 8192, 7)]
     )
     for m, k, n in sizes:
@@ -91,7 +91,7 @@ def products_of_integers() -> str:
 @check("products: groups of rows, columns and inner elements agree with float64")
 def grouped_products() -> str:
     rng, checked = fresh_numbers(), 0
-    total, m, n, k = (72, 40, 48, 64) if is_simulated() else (4096, 1024, 768, 2048)
+    total, m, n, k = (72, 40, 48, 64) if is_rehearsal() else (4096, 1024, 768, 2048)
     for dtype in (tt.bfloat16, tt.float16, tt.float32):
         (a, x), (b, y) = drawn(rng, dtype, total, k), drawn(rng, dtype, 3, n, k)
         (c, z), (d, w) = drawn(rng, dtype, m, total), drawn(rng, dtype, total, n)
