@@ -41,6 +41,9 @@ class FakeRuntime(types.ModuleType):
     def _alive(self, stream):
         assert stream == 0 or stream in self.priorities, "CUDA may crash here"
 
+    def driverGetVersion(self):
+        return 13020
+
     def getDeviceCount(self):
         return 2
 
