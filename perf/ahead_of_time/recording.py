@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.cuda import driver as cuda
-from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
+from ...runtime.cuda.occupancy import KNOWN, WARP_SIZE, Target
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...triton_kernels.budget import DECLARATIONS, Configuration, name_of
 from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
@@ -288,7 +288,7 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
 
 def main(capability: int, source: str, only_quick: bool) -> None:
     """Print the launches for a target, as JSON."""
-    target = TARGETS[capability]
+    target = KNOWN[capability]
     # What was measured on some machine is nothing that ships.
     os.environ["TRITEN_TUNING_STORE"] = "0"
     driver = cuda._driver = RecordingDriver(target)

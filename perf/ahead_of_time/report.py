@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...runtime.cuda.occupancy import TARGETS, resident_blocks
+from ...runtime.cuda.occupancy import KNOWN, TARGETS, resident_blocks
 
 COLUMNS = (
     "kernel",
@@ -81,7 +81,7 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
     rows: dict[tuple[str, str, int, int], Row] = {}
     for launch in launches:
         request, expected, found = launch["request"], launch["expected"], launch["found"]
-        kernel, target = request["kernel"].rpartition(":")[2], TARGETS[request["target"]]
+        kernel, target = request["kernel"].rpartition(":")[2], KNOWN[request["target"]]
         key = kernel, launch["configuration"], target.capability, -launch["blocks"]
         row = rows.get(key)
         if row is None:
