@@ -140,6 +140,7 @@ def versions() -> list[str]:
         here / "worker.py",
         here / "disassembly.py",
         here / "parameters.py",
+        here / "schedule.py",
         here.parents[1] / "runtime" / "cuda" / "triton" / "compile.py",
     ]
     return [
@@ -282,6 +283,7 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
         "configuration": f"{launched.configuration} {note}".strip(),
         "blocks": blocks,
         "warps": launched.configuration.warps,
+        "reuses": bool(launched.declaration.tensor_cores or launched.declaration.exact),
         "expected": asdict(expectation(launched, target, request, entry.wide)),
     }
 
