@@ -12,7 +12,7 @@
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
-#   make aot          every kernel compiled for sm_80, sm_90 and sm_100 and held to its budget; needs no GPU
+#   make aot          every kernel compiled for sm_80, sm_90 and sm_100 (cards by name) and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some

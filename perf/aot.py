@@ -1,4 +1,4 @@
-"""The gate without a GPU: every kernel compiled for sm_80, sm_90 and sm_100, and held to what is declared of it.
+"""The gate without a GPU: every kernel compiled for real targets, and held to what is declared of it.
 
 Operators run on a driver that notes each launch; what was noted is compiled in worker processes and cached by source,
 configuration, target and Triton's version. The disassembly must show the occupancy that is declared beside the kernel
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..runtime.cuda.occupancy import TARGETS
+from ..runtime.cuda.occupancy import KNOWN, TARGETS
 from .ahead_of_time.checks import Expectation, faults_of
 from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
 from .ahead_of_time.report import Row, print_table, rows_of, with_rows_renewed, write_results
@@ -93,7 +93,7 @@ def hold(
     """Record, compile, compare.
 
     Args:
-        targets: capabilities as in `TARGETS`.
+        targets: capabilities as in `KNOWN`.
         samples: a module, or a Python file, with ``samples(capability)``, ``kernel_files()`` and ``functions()``.
         quick: one configuration of each kernel.
         kernels: names of those to compile; all if there are none.
@@ -167,7 +167,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kernel", nargs="+", default=[], metavar="NAME", help="only these kernels")
     parser.add_argument(
-        "--target", nargs="+", type=int, default=list(TARGETS), choices=list(TARGETS), help="default: all"
+        "--target",
+        nargs="+",
+        type=int,
+        default=list(TARGETS),
+        choices=list(KNOWN),
+        help=f"default: {', '.join(map(str, TARGETS))}, of which the table is kept",
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="compiling processes")
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help=f"default: {default_cache()}")

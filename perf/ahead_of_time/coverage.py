@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...runtime.cuda.occupancy import (
+    RELATIVES,
     WARP_SIZE,
+    WARP_UNIT,
     Target,
     register_budget,
+    rounded_up,
     shared_budget,
     tensor_memory_budget,
 )
@@ -65,7 +68,7 @@ def seen_through_declaration(
     dtype = declaration.dtype_of(signature)
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, options["num_warps"], options["num_stages"])
-    covering = declaration.covering(dtype, found, target.capability)
+    covering = declaration.covering(dtype, found, target.design)
     if covering is None:
         return f"{dtype} at {found} is launched, but not declared"
     return Launched(declaration, dtype, covering, covering.tile == tile)
@@ -94,12 +97,18 @@ def functions_in(constants: Mapping[str, Any]) -> list[str]:
 
 
 def residency(launched: Launched, target: Target, request: Request) -> tuple[int, str]:
-    """Resident blocks of a launch, and what makes them others than the configuration's own, if anything does."""
+    """Resident blocks of a launch, and what makes them others than the configuration's own, if anything does.
+
+    A device that takes the kernels of another design has the declared blocks as far as it has places for their warps.
+    """
     declaration, _, configuration, _ = launched
     aligned = declaration.is_aligned(request.signature, request.divisible)
     functions = [name.rpartition(":")[2] for name in functions_in(request.constants)]
-    usual = declaration.blocks(configuration, target.capability)
-    blocks = declaration.blocks(configuration, target.capability, aligned, functions)
+    places = min(target.warps // rounded_up(configuration.warps, WARP_UNIT), target.blocks)
+    usual = declaration.blocks(configuration, target.design)
+    blocks = declaration.blocks(configuration, target.design, aligned, functions)
+    if target.capability in RELATIVES:
+        usual, blocks = min(usual, places), min(blocks, places)
     if blocks == usual:
         return usual, ""
     return blocks, "unaligned" if not aligned else " ".join(
@@ -124,7 +133,8 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
 
     return Expectation(
         registers=register_budget(target, blocks, warps),
-        shared=shared_budget(target, blocks),
+        # Blocks are declared for the shared memory of the design; where there is less, one must fit.
+        shared=target.shared_per_block if target.capability in RELATIVES else shared_budget(target, blocks),
         tensor_memory=tensor_memory_budget(target, blocks),
         opt_in=target.shared_per_block,
         columns=target.tensor_memory,
@@ -156,6 +166,8 @@ def gaps(
         kernels: those that ought to be declared and launched.
         reached: kernel, dtype, tile, warps and stages of launches.
         wide: kernels whose claims of wide accesses were held to something.
+
+    Of a device with less room than the design that it is like, nobody says which configurations it takes.
     """
     reached, wide = set(reached), set(wide)
     for name in kernels:
@@ -168,12 +180,11 @@ def gaps(
                 continue
             for one in configurations:
                 if (
-                    one.is_for(target.capability)
+                    target.capability not in RELATIVES
+                    and one.is_for(target.design)
                     and (name, dtype, one.tile, one.warps, one.stages) not in reached
                 ):
                     yield f"{name}: {dtype} at {one} is declared, but no sample reaches it"
-        taken = any(
-            one.is_for(target.capability) for each in declaration.configurations.values() for one in each
-        )
+        taken = any(one.is_for(target.design) for each in declaration.configurations.values() for one in each)
         if taken and (declaration.loads or declaration.stores) and name not in wide:
             yield f"{name}: claims wide accesses, but no sample shows them"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from ...runtime.cuda.device_properties import design_of
 from .sample import FLOATING, Sample, empty, tt
 
 NARROW = ("bfloat16", "float16")
 
 
 def products(capability: int) -> Iterator[Sample]:
-    wide = ("matmul_persistent", "add_parts") if capability >= 90 else ("matmul", "add_parts")
+    wide = ("matmul_persistent", "add_parts") if design_of(capability) >= 90 else ("matmul", "add_parts")
     for dtype in ("bfloat16", "float32", "float16", "float64", "int32", "int64", "int8", "int16", "uint8"):
         for n in (4096, 512):
             m = empty(n, n, dtype=dtype)
@@ -59,7 +60,7 @@ def products(capability: int) -> Iterator[Sample]:
 
 def bulk_products(capability: int) -> Iterator[Sample]:
     """Every way through tensor descriptors, and every tile of it."""
-    wide = ("matmul_persistent", "add_parts") if capability >= 90 else ("matmul", "add_parts")
+    wide = ("matmul_persistent", "add_parts") if design_of(capability) >= 90 else ("matmul", "add_parts")
     for dtype in NARROW:
         for m, n, k in (
             (33792, 128, 4096),
@@ -71,7 +72,7 @@ def bulk_products(capability: int) -> Iterator[Sample]:
         ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype)
             # Sums of 16 rows stay where HMMA leaves them, in pairs.
-            held = wide if m > 16 or capability >= 90 else ("add_parts",)
+            held = wide if m > 16 or design_of(capability) >= 90 else ("add_parts",)
             yield Sample(f"mm {dtype} {m}x{n}x{k}", partial(tt.mm, a, b.t()), held)
         a, b = empty(16, 4096, dtype=dtype), empty(4096, 4096, dtype=dtype)
         yield Sample(f"mm {dtype} of 16 rows", partial(tt.mm, a, b))
@@ -102,7 +103,7 @@ def tf32_products(capability: int) -> Iterator[Sample]:
         finally:
             tt.backends.cuda.matmul.allow_tf32 = False
 
-    wide = ("matmul_persistent",) if capability >= 90 else ("matmul",)
+    wide = ("matmul_persistent",) if design_of(capability) >= 90 else ("matmul",)
     large, medium, small = empty(8192, 4096), empty(1024, 1024), empty(512, 512)
     column, unaligned = empty(4096, 1), empty(4096, 4096, offset=1)
     for label, call, held in (

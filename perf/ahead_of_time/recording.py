@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.cuda import driver as cuda
-from ...runtime.cuda.occupancy import TARGETS, WARP_SIZE, Target
+from ...runtime.cuda.occupancy import KNOWN, WARP_SIZE, Target
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...triton_kernels.budget import DECLARATIONS, Configuration, name_of
 from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
@@ -140,6 +140,7 @@ def versions() -> list[str]:
         here / "worker.py",
         here / "disassembly.py",
         here / "parameters.py",
+        here / "schedule.py",
         here.parents[1] / "runtime" / "cuda" / "triton" / "compile.py",
     ]
     return [
@@ -282,13 +283,14 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
         "configuration": f"{launched.configuration} {note}".strip(),
         "blocks": blocks,
         "warps": launched.configuration.warps,
+        "reuses": bool(launched.declaration.tensor_cores or launched.declaration.exact),
         "expected": asdict(expectation(launched, target, request, entry.wide)),
     }
 
 
 def main(capability: int, source: str, only_quick: bool) -> None:
     """Print the launches for a target, as JSON."""
-    target = TARGETS[capability]
+    target = KNOWN[capability]
     # What was measured on some machine is nothing that ships.
     os.environ["TRITEN_TUNING_STORE"] = "0"
     driver = cuda._driver = RecordingDriver(target)

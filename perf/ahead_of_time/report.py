@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...runtime.cuda.occupancy import TARGETS, resident_blocks
+from ...runtime.cuda.occupancy import KNOWN, TARGETS, resident_blocks
+from ..planning.compiled import estimate_of
 
 COLUMNS = (
     "kernel",
@@ -23,6 +24,7 @@ COLUMNS = (
     "shared memory",
     "widest",
     "matrix",
+    "model",
     "faults",
 )
 
@@ -32,7 +34,8 @@ class Row:
     """What a kernel's configuration came to on a target: the most that any of its compilations used.
 
     `blocks` and `budgets` are declared and what follows from it; `resident` is what the compiled code allows, at
-    least; `widest` the bits of accesses to its operands, at most.
+    least; `widest` the bits of accesses to its operands, at most. `share` is the least of a `limit` that a device full
+    of its blocks reaches by the model of `planning.launch_time`, and `term` what forbids more; nothing was timed.
     """
 
     kernel: str
@@ -51,6 +54,10 @@ class Row:
     widest: int = 0
     matrix: list[str] = field(default_factory=list)
     faults: int = 0
+    share: float | None = None
+    limit: str = ""
+    term: str = ""
+    in_flight: int = 0
 
     def cells(self) -> tuple[str, ...]:
         """The row as the table shows it, by `COLUMNS`."""
@@ -71,6 +78,7 @@ class Row:
             shared,
             str(self.widest),
             " ".join(self.matrix),
+            "" if self.share is None else f"{self.share:.0%} of {self.limit}, {self.term}",
             str(self.faults or ""),
         )
 
@@ -81,7 +89,7 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
     rows: dict[tuple[str, str, int, int], Row] = {}
     for launch in launches:
         request, expected, found = launch["request"], launch["expected"], launch["found"]
-        kernel, target = request["kernel"].rpartition(":")[2], TARGETS[request["target"]]
+        kernel, target = request["kernel"].rpartition(":")[2], KNOWN[request["target"]]
         key = kernel, launch["configuration"], target.capability, -launch["blocks"]
         row = rows.get(key)
         if row is None:
@@ -108,6 +116,10 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
             setattr(row, name, max(getattr(row, name), found[name]))
         row.widest = max(row.widest, *widths(found), 0)
         row.matrix = sorted({*row.matrix, *found["matrix"]})
+        estimate = estimate_of(launch)
+        if estimate is not None and (row.share is None or estimate.share < row.share):
+            row.share, row.limit, row.term = round(estimate.share, 3), estimate.limit, estimate.term
+            row.in_flight = estimate.in_flight
     return [rows[key] for key in sorted(rows)]
 
 
@@ -140,7 +152,8 @@ INTRODUCTION = """# Kernels compiled ahead of time, Triton {triton}
 `make aot` writes this. Of each kernel's configuration: how many launches were compiled; how many blocks a
 multiprocessor holds by what the compiler gave, at least, and how many are declared; registers of a thread, and bytes
 of shared memory of a block (with columns of tensor memory), each at most, and what the declared blocks leave; the
-widest access to an operand in bits. Nothing here was run on a GPU.
+widest access to an operand in bits; and what a device full of such blocks would reach at least by a model of its
+published figures, with what forbids more (`perf/planning/launch_time.py`). Nothing here was run on a GPU.
 
 {faults}
 

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ...runtime.cuda.occupancy import WARP_SIZE
 from .disassembly import (
     count_instructions,
     disassemble,
@@ -24,6 +25,7 @@ from .disassembly import (
 )
 from .parameters import layout_faults
 from .request import Request, decode, find, load_module
+from .schedule import Schedule, schedule_of, tensor_memory_operations
 
 
 def inspect(request: Request) -> dict[str, Any]:
@@ -68,9 +70,19 @@ def inspect(request: Request) -> dict[str, Any]:
         "matrix": instructions.matrix,
         "widths": instructions.widths,
         "operands": {name: asdict(operand) for name, operand in operands_of(ptx, pointers).items()},
+        "schedule": _schedule(sass, ptx).as_json(),
         "layout": layout_faults(ptx, binary.parameter_types),
         "cubin_bytes": len(binary.cubin),
     }
+
+
+def _schedule(sass: str, ptx: str) -> Schedule:
+    """The main way, with the operations of matrix instructions that one warp starts for all, from PTX."""
+    found = schedule_of(sass)
+    operations = tensor_memory_operations(ptx)
+    if operations and found.matrix.startswith("UTC"):
+        found.matrix_operations *= operations * WARP_SIZE / threads_of(ptx)
+    return found
 
 
 def answer(line: str) -> dict[str, Any]:

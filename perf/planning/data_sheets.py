@@ -3,7 +3,8 @@
 Nothing here was measured. The figures are the vendor's, dense (without structured sparsity), of one GPU of the SXM
 form: "NVIDIA A100 Tensor Core GPU Architecture" (2020) with the 80 GB data sheet (2021); "NVIDIA H100 Tensor Core GPU
 Architecture" (2022); "NVIDIA H200 Tensor Core GPU" data sheet (2024), whose processor is the H100's; "NVIDIA Blackwell
-Architecture Technical Brief" (2024), HGX B200.
+Architecture Technical Brief" (2024), HGX B200. Of cards: "NVIDIA L40S" data sheet (2023); "NVIDIA RTX Blackwell GPU
+Architecture" (2025), whose tensor rates are those that add up in float32.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ ATTENTIONS = "_scaled_dot_product_"
 class DataSheet:
     """One GPU: bytes of memory, bytes a second, and operations a second by number format.
 
-    ``tf32``, ``float16``, ``bfloat16`` and ``float8`` are those of the tensor cores, ``float32`` and ``float64`` those
-    outside of them.
+    ``float64_tensor``, ``tf32``, ``float16``, ``bfloat16`` and ``float8`` are those of the tensor cores, ``float32``
+    and ``float64`` those outside of them.
     """
 
     name: str
@@ -81,17 +82,25 @@ def _rates(**teraflops: float) -> dict[str, float]:
 
 
 _HOPPER = _rates(
-    float64=33.5, float32=66.9, tf32=494.7, float16=989.4, bfloat16=989.4, float8=1978.9
+    float64=33.5, float64_tensor=66.9, float32=66.9, tf32=494.7, float16=989.4, bfloat16=989.4, float8=1978.9
 )  # SXM5 at its boost clock
 DATA_SHEETS = {
     "a100": DataSheet(
         "A100 SXM 80 GB", 80 * GIGA, 2039 * GIGA,
-        _rates(float64=9.7, float32=19.5, tf32=156, float16=312, bfloat16=312),
+        _rates(float64=9.7, float64_tensor=19.5, float32=19.5, tf32=156, float16=312, bfloat16=312),
     ),
     "h100": DataSheet("H100 SXM5 80 GB", 80 * GIGA, 3350 * GIGA, _HOPPER),
     "h200": DataSheet("H200 SXM 141 GB", 141 * GIGA, 4800 * GIGA, _HOPPER),
     "b200": DataSheet(
         "B200 of HGX B200", 180 * GIGA, 8000 * GIGA,
-        _rates(float64=40, float32=80, tf32=1100, float16=2250, bfloat16=2250, float8=4500),
+        _rates(float64=40, float64_tensor=40, float32=80, tf32=1100, float16=2250, bfloat16=2250, float8=4500),
+    ),
+    "l40s": DataSheet(
+        "L40S", 48 * GIGA, 864 * GIGA,
+        _rates(float64=1.43, float64_tensor=1.43, float32=91.6, tf32=183, float16=362, bfloat16=362, float8=733),
+    ),
+    "rtx5090": DataSheet(
+        "GeForce RTX 5090", 32 * GIGA, 1792 * GIGA,
+        _rates(float64=1.64, float64_tensor=1.64, float32=104.8, tf32=104.8, float16=209.5, bfloat16=209.5, float8=419),
     ),
 }  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .device_properties import design_of
+
 KIB = 1024
 REGISTERS_PER_THREAD = 255
 """The most that an instruction can name."""
@@ -53,6 +55,11 @@ class Target:
         """As the compiler writes it: ``sm_90``."""
         return f"sm_{self.capability}"
 
+    @property
+    def design(self) -> int:
+        """The target whose declarations hold for it: its own capability, or that of the device that it is like."""
+        return design_of(self.capability)
+
 
 SINGLES, EIGHT_BITS = ("fp16", "bf16", "fp32"), ("fp8e4nv", "fp8e5")
 """Types whose products are added up in float32; those of float32 itself are rounded to TF32 before."""
@@ -93,16 +100,21 @@ TARGETS: dict[int, Target] = {
 }
 """The targets that kernels are compiled for ahead of time."""
 
+WARP_MATRIX = {**TARGETS[80].matrix, **dict.fromkeys(EIGHT_BITS, "QMMA")}
+"""What ``mma.sync`` is from sm_89 on, where it takes 8-bit floats too."""
+
 RELATIVES: dict[int, Target] = {
     target.capability: target
     for target in (
         Target(86, "RTX A6000", 84, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=16),
-        Target(89, "L40S", 142, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=24),
+        Target(89, "L40S", 142, 100 * KIB, 99 * KIB, WARP_MATRIX, warps=48, blocks=24),
         Target(103, "B300", 148, 228 * KIB, 227 * KIB, TARGETS[100].matrix, tensor_memory=512),
-        Target(120, "RTX 5090", 170, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=24),
+        Target(120, "RTX 5090", 170, 100 * KIB, 99 * KIB, WARP_MATRIX, warps=48, blocks=24),
     )
 }
-"""Devices that take the kernels of one of `TARGETS` (`DeviceProperties.design`), with less room or other places."""
+"""Devices that take the kernels of one of `TARGETS` (`Target.design`), with less room or other places."""
+
+KNOWN: dict[int, Target] = TARGETS | RELATIVES
 
 
 def rounded_down(value: int, unit: int) -> int:

@@ -1,4 +1,4 @@
-"""Devices that are no target of the gate: what is planned for them, without compiling it."""
+"""Devices that take the kernels of another design: what is planned for them, without compiling it."""
 
 import json
 import os
@@ -28,7 +28,8 @@ def test_relatives_are_like_a_target() -> None:
     for capability, device in RELATIVES.items():
         assert capability not in TARGETS
         like = TARGETS[design_of(capability)]
-        assert (device.matrix, device.registers) == (like.matrix, like.registers)
+        assert device.matrix.items() >= like.matrix.items()
+        assert device.registers == like.registers
         assert device.shared_per_block <= like.shared_per_block
         assert device.tensor_memory == like.tensor_memory
 

@@ -1,0 +1,284 @@
+"""What a warp does on the way on which a kernel spends its time, read in SASS.
+
+That way is the body of a loop where one accesses global memory or multiplies matrices: of those the innermost that
+multiplies, or moves, most. Otherwise it is the way from the entry to an exit that moves most bytes, the shortest of
+those that move as many: a kernel that is unmasked for whole blocks has another for the last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from .disassembly import MATRIX, access_bits
+
+MEMORY = ("LDG", "STG", "LDGSTS", "UTMALDG", "UTMASTG", "UBLKCP", "RED", "ATOM", "ATOMG")
+ASYNCHRONOUS = ("LDGSTS", "UTMALDG", "UBLKCP")
+"""Copies to shared memory, which a warp starts and does not wait for."""
+EXCHANGES = ("SHFL", "BAR", "REDUX")
+"""What waits for other lanes or warps."""
+
+PIPES = {
+    "fma": ("FADD", "FMUL", "FFMA", "FFMA2", "FADD2", "FMUL2", "IMAD", "HADD2", "HMUL2", "HFMA2"),
+    "special": ("MUFU",),
+    "double": ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"),
+    "convert": ("F2F", "F2I", "I2F", "FRND"),
+    "memory": ("LDG", "STG", "LDS", "STS", "LDSM", "STSM", "LDGSTS", "LDL", "STL", "ATOM", "ATOMG", "ATOMS", "RED",
+               "SHFL"),
+    "control": ("BRA", "BRX", "EXIT", "BSSY", "BSYNC", "NOP", "DEPBAR", "LDGDEPBAR", "BAR", "WARPSYNC", "SYNCS",
+                "CALL", "RET", "LDC", "LDCU", "S2R", "S2UR", "R2UR", "WARPGROUP", "FENCE"),
+}  # fmt: skip
+"""Opcodes by the units that execute them; integer and logical ones, compares and moves make the rest, ``alu``."""
+PIPE_OF = {opcode: pipe for pipe, opcodes in PIPES.items() for opcode in opcodes}
+
+_LINE = re.compile(
+    r"^(?P<label>\.L_\w+):|^\s*/\*[0-9a-f]{4,}\*/\s+(?P<guard>@!?U?P\w+)?\s*(?P<name>[A-Z][\w.]*)\s*(?P<rest>[^;]*);",
+    re.M,
+)
+_TARGET = re.compile(r"`\((\.L_\w+)\)")
+_REGISTER = re.compile(r"\bR(\d+)(\.64)?")
+_WARPGROUP_SHAPE = re.compile(r"^(\d+)x(\d+)x(\d+)$")
+_WARP_SHAPES = {
+    "16816": (16, 8, 16), "1688": (16, 8, 8), "16832": (16, 8, 32), "1684": (16, 8, 4), "884": (8, 8, 4),
+    "8x8x4": (8, 8, 4), "16864": (16, 8, 64), "16x8x16": (16, 8, 16), "16x8x8": (16, 8, 8), "16x8x4": (16, 8, 4),
+}  # fmt: skip
+
+
+class Instruction(NamedTuple):
+    """One instruction: its opcode and modifiers, its operands as text, and whether a predicate guards it."""
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    rest: str
+    guarded: bool
+
+
+@dataclass
+class Schedule:
+    """What one warp does on the main way, once.
+
+    Args:
+        is_loop: whether it is the body of a loop.
+        instructions: how many there are, and `pipes`: how many by the units that execute them.
+        shared_cycles: cycles that accesses to shared memory take of a multiprocessor that moves 128 bytes in one.
+        loaded, stored: bytes of global memory that a thread loads into registers, and stores.
+        copied: bytes that a thread copies to shared memory, where each does its part.
+        batches: how often the warp waits for a load, with all loads that it could start before.
+        exchanges: how often it waits for other lanes or warps.
+        asynchronous: whether copies to shared memory run ahead.
+        matrix_operations: operations of matrix instructions, divided among the warps that share one.
+        matrix: the matrix instruction; empty where there is none.
+    """
+
+    is_loop: bool = False
+    instructions: int = 0
+    pipes: dict[str, int] = field(default_factory=dict)
+    shared_cycles: float = 0.0
+    loaded: int = 0
+    stored: int = 0
+    copied: int = 0
+    batches: int = 0
+    exchanges: int = 0
+    asynchronous: bool = False
+    matrix_operations: float = 0.0
+    matrix: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, from which ``Schedule(**data)`` makes it again."""
+        return asdict(self)
+
+
+@dataclass
+class Block:
+    """Instructions without a branch among them, and where they may go on: numbers of blocks."""
+
+    code: list[Instruction] = field(default_factory=list)
+    following: list[int] = field(default_factory=list)
+    backward: list[int] = field(default_factory=list)
+    """Those before it, or itself: the beginnings of loops."""
+
+
+def schedule_of(sass: str) -> Schedule:
+    """The main way of a kernel's disassembly (``nvdisasm -c``)."""
+    blocks = blocks_of(sass)
+    loops = [
+        (first, last)
+        for last, block in enumerate(blocks)
+        for first in block.backward
+        if any(i.opcode in (*MEMORY, *MATRIX) for each in blocks[first : last + 1] for i in each.code)
+    ]
+    if loops:
+        bodies = [[i for block in blocks[first : last + 1] for i in block.code] for first, last in loops]
+        innermost = [
+            body
+            for body, (first, last) in zip(bodies, loops, strict=True)
+            if not any(first <= f and l <= last and (f, l) != (first, last) for f, l in loops)
+        ]
+        body = max(innermost, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
+        return _summary(body, is_loop=True, everything=[i for block in blocks for i in block.code])
+    way = _heaviest_way(blocks)
+    return _summary(way, is_loop=False, everything=way)
+
+
+def blocks_of(sass: str) -> list[Block]:
+    """The kernel's basic blocks in their order, from the text of one function."""
+    blocks = [Block()]
+    labels: dict[str, int] = {}
+    jumps: list[tuple[int, str]] = []
+    for found in _LINE.finditer(sass):
+        if found["label"]:
+            if blocks[-1].code:
+                blocks.append(Block())
+            labels[found["label"]] = len(blocks) - 1
+            continue
+        opcode, *modifiers = found["name"].split(".")
+        guarded = found["guard"] is not None or (
+            opcode == "BRA" and re.match(r"!?U?P\d", found["rest"]) is not None
+        )
+        blocks[-1].code.append(Instruction(opcode, tuple(modifiers), found["rest"], guarded))
+        if opcode not in ("BRA", "EXIT", "RET", "BRX"):
+            continue
+        number = len(blocks) - 1
+        target = _TARGET.search(found["rest"])
+        if opcode == "BRA" and target is not None:
+            jumps.append((number, target[1]))
+        blocks.append(Block())
+        if guarded:
+            blocks[number].following.append(number + 1)
+    for number, block in enumerate(blocks[:-1]):
+        ends = block.code and block.code[-1].opcode in ("BRA", "EXIT", "RET", "BRX")
+        if not ends:
+            block.following.append(number + 1)
+    for number, label in jumps:
+        target_number = labels.get(label, number + 1)
+        if target_number > number:
+            blocks[number].following.append(target_number)
+        elif len(blocks[number].code) > 1 or target_number < number:  # not the endless one behind the end
+            blocks[number].backward.append(target_number)
+    return blocks
+
+
+def _heaviest_way(blocks: Sequence[Block]) -> list[Instruction]:
+    """From the entry to an exit: most bytes of global memory, then fewest instructions."""
+    best: list[tuple[int, int, int | None]] = [(0, 0, None)] * len(blocks)
+    for number in range(len(blocks) - 1, -1, -1):
+        block = blocks[number]
+        onward = max(((best[n][0], best[n][1], n) for n in block.following), default=(0, 0, None))
+        best[number] = (_moved(block.code) + onward[0], onward[1] - len(block.code), onward[2])
+    way: list[Instruction] = []
+    number: int | None = 0
+    while number is not None:
+        way += blocks[number].code
+        number = best[number][2]
+    return way
+
+
+def _moved(code: Sequence[Instruction]) -> int:
+    return sum(access_bits(i.modifiers) // 8 for i in code if i.opcode in MEMORY)
+
+
+def _matrix_operations(code: Sequence[Instruction]) -> float:
+    return sum(matrix_operations(i) for i in code if i.opcode in MATRIX)
+
+
+def matrix_operations(instruction: Instruction) -> float:
+    """Operations of a matrix instruction for each warp that takes part; 1 where SASS does not tell the shape.
+
+    Example:
+        >>> matrix_operations(Instruction("HMMA", ("16816", "F32", "BF16"), "", False))
+        4096.0
+        >>> matrix_operations(Instruction("HGMMA", ("64x256x16", "F32", "BF16"), "", False))
+        131072.0
+    """
+    for modifier in instruction.modifiers:
+        if modifier in _WARP_SHAPES and "GMMA" not in instruction.opcode:
+            m, n, k = _WARP_SHAPES[modifier]
+            return 2.0 * m * n * k
+        found = _WARPGROUP_SHAPE.match(modifier)
+        if found:
+            return 2.0 * int(found[1]) * int(found[2]) * int(found[3]) / 4
+    return 1.0
+
+
+def _summary(code: Sequence[Instruction], is_loop: bool, everything: Sequence[Instruction]) -> Schedule:
+    made = Schedule(is_loop=is_loop, instructions=len(code))
+    pipes: Counter[str] = Counter()
+    for instruction in code:
+        opcode, bits = instruction.opcode, access_bits(instruction.modifiers)
+        if opcode in MATRIX:
+            pipes["matrix"] += 1
+            made.matrix_operations += matrix_operations(instruction)
+            made.matrix = opcode
+        elif opcode.startswith("U") and opcode not in MEMORY:
+            pipes["uniform"] += 1
+        else:
+            pipes[PIPE_OF.get(opcode, "alu")] += 1
+        if opcode == "LDG":
+            made.loaded += bits // 8
+        elif opcode == "STG":
+            made.stored += bits // 8
+        elif opcode == "LDGSTS":
+            made.copied += bits // 8
+        elif opcode in ("LDS", "STS"):
+            made.shared_cycles += bits / 32
+        elif opcode in ("LDSM", "STSM"):
+            made.shared_cycles += next((int(m) for m in instruction.modifiers if m in ("1", "2", "4")), 1)
+        made.exchanges += opcode in EXCHANGES
+    made.pipes = dict(pipes)
+    made.batches = _batches(code)
+    # A loop's copies may be started by another group of warps.
+    made.asynchronous = any(i.opcode in ASYNCHRONOUS for i in everything)
+    return made
+
+
+def _batches(code: Sequence[Instruction]) -> int:
+    """How often loads are waited for: loads that are started before one of them is needed count once."""
+    pending: set[int] = set()
+    waits = 0
+    for instruction in code:
+        named: set[int] = set()
+        for number, pair in _REGISTER.findall(instruction.rest):
+            named |= {int(number), int(number) + bool(pair)}
+        if instruction.opcode == "STG":  # its last operand is what is stored: as many registers as it is wide
+            last = _REGISTER.findall(instruction.rest.rpartition(",")[2])
+            named |= (
+                {int(last[0][0]) + i for i in range(access_bits(instruction.modifiers) // 32)}
+                if last
+                else set()
+            )
+        if instruction.opcode == "LDG":
+            address = instruction.rest.partition(",")[2]
+            if pending & {int(number) for number, _ in _REGISTER.findall(address)}:
+                waits, pending = waits + 1, set()
+            target = _REGISTER.match(instruction.rest.strip())
+            if target:
+                width = max(access_bits(instruction.modifiers) // 32, 1)
+                pending |= {int(target[1]) + i for i in range(width)}
+        elif pending & named:
+            waits, pending = waits + 1, set()
+    return waits + bool(pending)
+
+
+_TENSOR_MEMORY_PRODUCT = re.compile(r"tcgen05\.mma\.cta_group::(\d)\S*?kind::(\w+)\S*\s+([^;]*);")
+_CONSTANT = re.compile(r"mov\.b32\s+(%r\d+), (-?\d+|0x[0-9a-f]+);")
+_DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
+
+
+def tensor_memory_operations(ptx: str) -> float:
+    """Operations of an instruction that multiplies in tensor memory, the mean of a kernel's; 0 without any.
+
+    Its SASS does not tell the shape, but PTX has it in the instruction's descriptor: columns in eighths from bit 17 on,
+    rows in sixteenths from bit 24 on (PTX ISA, "Instruction descriptor").
+    """
+    constants = {register: int(value, 0) for register, value in _CONSTANT.findall(ptx)}
+    found = []
+    for group, kind, operands in _TENSOR_MEMORY_PRODUCT.findall(ptx):
+        named = [constants[register] for register in re.findall(r"%r\d+", operands) if register in constants]
+        described = next((value for value in reversed(named) if value >> 24), None)
+        if described is not None:
+            rows, columns = (described >> 24 & 0x1F) * 16, (described >> 17 & 0x3F) * 8
+            found.append(2.0 * rows * columns * _DEPTH.get(kind, 16) / int(group))
+    return sum(found) / len(found) if found else 0.0

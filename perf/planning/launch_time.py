@@ -1,0 +1,253 @@
+"""A model of the time of a kernel's launch, from its machine code and from what is published of a device.
+
+A multiprocessor holds as many blocks as registers and shared memory allow. What these do at a time, once through their
+loop or from entry to exit, takes the longest of: moving the bytes; issuing the instructions, by the busiest unit; the
+matrix instructions; and what one warp waits for by itself, its loads one batch after the other. That is Little's law:
+the bytes in flight over the latency are the bandwidth that is reached. Blocks come in waves; the last one is smaller.
+
+It is a model: of caches it knows that operands of products are found there, of clocks that they are the boost clocks,
+of the memory its bandwidth and its latency. It says what a kernel's code allows, at best, and what forbids more.
+Nothing in it was measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ...runtime.cuda.occupancy import WARP_SIZE, resident_blocks
+from ..ahead_of_time.schedule import Schedule
+from .data_sheets import OF_BANDWIDTH
+from .multiprocessor import (
+    DEPENDENT_CYCLES,
+    EXCHANGE_CYCLES,
+    LAUNCH_CYCLES,
+    LAUNCH_SECONDS,
+    SCHEDULERS,
+    Multiprocessor,
+)
+
+OF_TENSOR = 0.8
+"""The share of a tensor peak that power leaves: cuBLAS' published 685 TFLOP/s of bfloat16 on an H200 NVL are 0.82 of
+its peak of 835 (NVlabs/tilus #154), its 54 of float64 on an H100 0.81 of 67 (triton-lang/triton #10313)."""
+BANDWIDTH, IN_FLIGHT, ISSUE, TENSOR, LATENCY, TAIL, LAUNCH = (
+    "bandwidth", "bytes in flight", "issue", "tensor pipe", "latency", "tail", "launch"
+)  # fmt: skip
+"""What binds."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A compiled kernel, as the model takes it.
+
+    Args:
+        schedule: what a warp does.
+        warps, registers, shared, tensor_memory: of a block, registers of a thread.
+        stages: of a loop whose copies run ahead.
+        number: the format of its products, as `DataSheet.peaks` names it.
+        reuses: whether blocks read what others read too, as those of a product do: their bytes are in the L2 cache.
+    """
+
+    schedule: Schedule
+    warps: int
+    registers: int
+    shared: int = 0
+    tensor_memory: int = 0
+    stages: int = 1
+    number: str = "float32"
+    reuses: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.warps * WARP_SIZE
+
+    @property
+    def block_bytes(self) -> float:
+        """Bytes of global memory that a block reads and writes, once through its main way."""
+        own = self.schedule
+        through_registers = self.threads * (own.loaded + own.stored + own.copied)
+        # Copies by tensor maps have no size in SASS; they fill a stage of the shared memory.
+        return through_registers or (self.shared / max(self.stages, 1) if own.asynchronous else 0)
+
+    @property
+    def block_operations(self) -> float:
+        """Operations of a block's products, once through its main way: of matrix instructions, or else of FFMA."""
+        own = self.schedule
+        if own.matrix:
+            return self.warps * own.matrix_operations
+        pipe = "double" if self.number == "float64" else "fma"
+        return 2.0 * self.threads * own.pipes.get(pipe, 0)
+
+    def resident(self, place: Multiprocessor) -> int:
+        """Blocks that a multiprocessor holds."""
+        return resident_blocks(place.target, self.warps, self.registers, self.shared, self.tensor_memory)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Cycles that resident blocks take once through their main way, by what they may have to wait for."""
+
+    cycles: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def longest(self) -> float:
+        """What they take."""
+        return max(self.cycles.values())
+
+    @property
+    def term(self) -> str:
+        """What binds: one of this module's names, of issue with the unit."""
+        return max(self.cycles, key=lambda name: self.cycles[name])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the model says.
+
+    Args:
+        share: of the limit that is reached.
+        limit: ``"bandwidth"``, or the peak's number format.
+        term: what binds.
+        resident: blocks of a multiprocessor.
+        in_flight: bytes of global memory that a multiprocessor has asked for at a time.
+        seconds: of a launch; 0 where none is meant.
+        waves: blocks over the places for them.
+    """
+
+    share: float
+    limit: str
+    term: str
+    resident: int
+    in_flight: int
+    seconds: float = 0.0
+    waves: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of {self.limit}, {self.term}"
+
+
+def bytes_in_flight(code: Code, blocks: int) -> float:
+    """What a multiprocessor with so many blocks has asked for at a time: the loads of a batch, and copies ahead."""
+    own = code.schedule
+    ahead = code.shared * (code.stages - 1) / max(code.stages, 1) if own.asynchronous else 0.0
+    return blocks * (code.threads * own.loaded / max(own.batches, 1) + ahead)
+
+
+def times_of(place: Multiprocessor, code: Code, blocks: int) -> Times:
+    """What `blocks` resident blocks take, once through the main way."""
+    own, warps = code.schedule, blocks * code.warps
+    busiest, busy = "", warps * own.instructions / SCHEDULERS
+    for pipe, count in own.pipes.items():
+        cycles = warps * count / place.warps_per_cycle(pipe)
+        if cycles > busy and pipe not in ("matrix", "uniform", "control"):
+            busiest, busy = pipe, cycles
+    if warps * own.shared_cycles > busy:
+        busiest, busy = "shared memory", warps * own.shared_cycles
+    found = {f"{ISSUE} of {busiest}" if busiest else ISSUE: busy}
+    alone = own.exchanges * EXCHANGE_CYCLES + own.instructions * DEPENDENT_CYCLES
+    waiting = own.batches * place.latency_cycles
+    if own.asynchronous:
+        waiting += place.latency_cycles / max(code.stages - 1, 1)
+    if code.reuses:
+        multiplying = blocks * code.block_operations / place.operations_per_cycle(_peak_of(code))
+        found[TENSOR if own.matrix else code.number] = multiplying / OF_TENSOR
+        # Where exponentials stand between two products, a block waits for the one and then for the other.
+        alone = max(alone, busy / blocks)
+        alternates = own.matrix and own.pipes.get("special", 0)
+        found[LATENCY] = max(alone + multiplying / blocks, waiting) if alternates else max(alone, waiting)
+    else:
+        found[BANDWIDTH] = blocks * code.block_bytes / (OF_BANDWIDTH * place.bytes_per_cycle)
+        found[IN_FLIGHT if waiting >= alone else LATENCY] = (
+            waiting + alone + (0 if own.is_loop else LAUNCH_CYCLES)
+        )
+    return Times(found)
+
+
+def _peak_of(code: Code) -> str:
+    """The peak of a kernel's products: outside of the tensor cores that of the format itself."""
+    if code.schedule.matrix:
+        return code.number
+    return code.number if code.number == "float64" else "float32"
+
+
+def steady(place: Multiprocessor, code: Code) -> Estimate:
+    """What a multiprocessor reaches that is full of blocks, whatever the launch: the limit of every shape.
+
+    Raises ValueError for code that fits no multiprocessor.
+
+    Example:
+        >>> from triten.perf.planning.multiprocessor import MULTIPROCESSORS
+        >>> copy = Schedule(instructions=40, pipes={"memory": 8}, loaded=64, stored=64, batches=1)
+        >>> str(steady(MULTIPROCESSORS[90], Code(copy, warps=4, registers=32)))
+        '90% of bandwidth, bandwidth'
+    """
+    blocks = code.resident(place)
+    if not blocks:
+        raise ValueError(f"no multiprocessor of {place.target.name} holds a block of {code}")
+    times = times_of(place, code, blocks)
+    share, limit = _share(place, code, blocks, times.longest)
+    return Estimate(share, limit, times.term, blocks, round(bytes_in_flight(code, blocks)))
+
+
+def _share(place: Multiprocessor, code: Code, blocks: float, cycles: float) -> tuple[float, str]:
+    if code.reuses:
+        peak = _peak_of(code)
+        return blocks * code.block_operations / cycles / place.operations_per_cycle(peak), peak
+    return blocks * code.block_bytes / cycles / place.bytes_per_cycle, BANDWIDTH
+
+
+def waves(blocks: int, multiprocessors: int, resident: int = 1) -> float:
+    """How often all places are filled, the last time in part.
+
+    Example:
+        >>> tiles = (3072 // 128) * (3072 // 256)
+        >>> round(waves(tiles, 132), 2)
+        2.18
+    """
+    return blocks / (multiprocessors * resident)
+
+
+def launch(
+    place: Multiprocessor,
+    code: Code,
+    programs: int,
+    nbytes: float = 0.0,
+    operations: float = 0.0,
+    epilogue: float = 0.0,
+) -> Estimate:
+    """The time of a launch.
+
+    Args:
+        place, code: the device and the kernel.
+        programs: blocks, or the tiles among which persistent blocks go from one to the next.
+        nbytes: what the launch must move, at least; what its loops do more than once follows from it.
+        operations: the same of its products.
+        epilogue: bytes that a program stores behind its loop.
+
+    Raises ValueError for code that fits no multiprocessor.
+    """
+    held, count = steady(place, code), place.target.multiprocessors
+    amount, each = (operations, code.block_operations) if code.reuses else (nbytes, code.block_bytes)
+    rounds = amount / (programs * each) if code.schedule.is_loop and each and amount else 1.0
+    passed, rest = divmod(programs, count * held.resident)
+    ends = place.latency_cycles + LAUNCH_CYCLES if code.schedule.is_loop else 0.0
+
+    def cycles(blocks: int) -> float:
+        stored = blocks * epilogue / (OF_BANDWIDTH * place.bytes_per_cycle)
+        return rounds * times_of(place, code, blocks).longest + ends + stored
+
+    last = math.ceil(rest / count)
+    total = passed * cycles(held.resident) + (cycles(last) if last else 0.0)
+    seconds = total / place.clock + LAUNCH_SECONDS
+    done = programs * rounds * each
+    rate = done / seconds / (count * place.clock)
+    share = rate / (place.operations_per_cycle(_peak_of(code)) if code.reuses else place.bytes_per_cycle)
+    even = programs / (count * held.resident) * cycles(held.resident)
+    if total / place.clock < LAUNCH_SECONDS:
+        term = LAUNCH
+    else:
+        term = TAIL if total > 1.15 * even else held.term
+    return Estimate(
+        share, held.limit, term, held.resident, held.in_flight, seconds, waves(programs, count, held.resident)
+    )
