@@ -89,6 +89,9 @@ class Driver(StreamCapture):
     launches: int
     """How many kernels have been enqueued since the process began, those of replayed graphs among them."""
 
+    has_gluon: bool = True
+    """Whether kernels in Gluon (`triton/lazy_gluon.py`) run: Triton's interpreter has none."""
+
     guard_bytes: int = 0
     """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
 
