@@ -33,11 +33,14 @@ from .ptx import (
     Symbol,
     Vector,
 )
+from .warp_group import merged
 
 Array = np.ndarray[Any, Any]
 
-BRANCHES = ("bra", "ret", "exit", "bar", "barrier")
-"""Where a basic block ends: what follows may be for other threads."""
+BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier")
+"""Where a basic block ends: what follows may be for other threads, or later."""
+PARAMETERS = 1 << 56
+"""Where generic addresses of a kernel's parameters begin."""
 
 
 class UntranslatableError(NotImplementedError):
@@ -48,8 +51,9 @@ class UntranslatableError(NotImplementedError):
 class End:
     """How a basic block ends.
 
-    `kind` is ``next``, ``bra``, ``ret`` or ``bar``; `target` is the index of the block that is branched to, `guard` the
-    register of the predicate, with `negated`.
+    `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``; `target` is the index of the block that is branched to,
+    `guard` the register of the predicate, with `negated`. `barrier` has the number of a barrier and how many threads it
+    is for, None for all; `result` is the register in which a wait says whether it was successful.
     """
 
     kind: str
@@ -57,7 +61,8 @@ class End:
     guard: int = -1
     negated: bool = False
     instruction: Instruction | None = None
-    barrier: tuple[Any, Any] = (0, 0)
+    barrier: tuple[Any, Any] = (0, None)
+    result: int = -1
 
 
 @dataclass
@@ -82,7 +87,7 @@ def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
     for block in blocks:
         end = block.end
         to = [end.target] if end.kind == "bra" else []
-        if end.kind in ("next", "bar") or end.guard >= 0:
+        if end.kind in ("next", "bar", "wait") or end.guard >= 0:
             to.append(block.index + 1)
         leads.append([each for each in to if each < count])
     order = _ordered(list(range(count)), 0, leads) if count else []
@@ -166,6 +171,8 @@ class Translation:
         self.constants: dict[str, Any] = dict(_NAMES)
         self._known: dict[tuple[int, int], str] = {}
         self.parameters = {p.name: p.offset for p in function.parameters}
+        self.flies = any(each.opcode == "wgmma" for each in function.instructions)
+        """Whether registers may be in flight (`warp_group.InFlight`)."""
         self.blocks = in_order(self._split())
         self.sources: dict[str, list[Instruction | None]] = {}
         """The instruction of each line of the generated text, by the text's file name."""
@@ -198,9 +205,14 @@ class Translation:
             # A label behind the last instruction is the end of the function.
             end.target = number.get(labels[target.name], count)
         if last.opcode in ("bar", "barrier"):
+            if last.modifiers[0] not in ("sync", "arrive"):
+                raise UntranslatableError(f"PTX line {last.line}: '{last.name}' is not emulated")
             end.kind = "bar"
-            operands = [*last.operands, Immediate(0)][:2]
-            end.barrier = (self._plain(operands[0]), self._plain(operands[1]))
+            which, *threads = last.operands
+            end.barrier = (self._plain(which), self._plain(threads[0]) if threads else None)
+        if last.opcode == "mbarrier":
+            end.kind = "wait"
+            end.result = self.places[last.operands[0].name]  # type: ignore[union-attr]
         if last.guard is not None:
             end.guard, end.negated = self.places[last.guard[0].name], last.guard[1]
         return end
@@ -225,6 +237,9 @@ class Translation:
         writer = Writer(self, whole)
         for instruction in block.instructions:
             writer.write(instruction)
+        if block.end.kind == "wait":
+            assert block.end.instruction is not None
+            writer.write(block.end.instruction._replace(opcode="mbarrier.wait", guard=None))
         text = "def block(s, R, M, F):\n" + "".join(f"    {line}\n" for line in writer.lines or ["pass"])
         code: CodeType = compile(text, name, "exec")
         exec(code, self.constants)
@@ -242,9 +257,9 @@ class Translation:
 
 
 def _ends(instruction: Instruction) -> bool:
-    return (
-        instruction.opcode != "bar" and instruction.opcode != "barrier"
-    ) or "warp" not in instruction.modifiers
+    if instruction.opcode == "mbarrier":
+        return instruction.modifiers[0] in ("try_wait", "test_wait")
+    return instruction.opcode not in ("bar", "barrier") or "warp" not in instruction.modifiers
 
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": arithmetic.bf2}
@@ -282,6 +297,7 @@ _NAMES: dict[str, Any] = {
     **{short: dtype for dtype, short in _SHORT.items()},
     **{name: each for name, each in vars(arithmetic).items() if callable(each) and not name.startswith("_")},
     "where": np.where,
+    "merged": merged,
     "np": np,
 }
 
@@ -370,7 +386,13 @@ class Writer:
     def symbol(self, operand: Symbol) -> int:
         """The address of a variable in its own space."""
         translation = self.translation
-        for places in (translation.function.locals, translation.module.shared, translation.addresses):
+        parameters = translation.parameters if translation.function.is_kernel else {}
+        for places in (
+            translation.function.locals,
+            translation.module.shared,
+            translation.addresses,
+            parameters,
+        ):
             if operand.name in places:
                 return places[operand.name]
         raise UntranslatableError(f"symbol {operand.name!r}")
@@ -409,7 +431,8 @@ class Writer:
         if self.mask is None:
             self.line(f"R[{i}] = {text}")
         else:
-            self.line(f"R[{i}] = where({self.mask}, {text}, R[{i}])")
+            call = "merged" if self.translation.flies else "where"
+            self.line(f"R[{i}] = {call}({self.mask}, {text}, R[{i}])")
         return None
 
     def split(self, vector: Vector, text: str, dtype: Any) -> None:
@@ -716,7 +739,10 @@ def _moves(writer: Writer, each: Instruction) -> None:
     source = each.operands[1]
     if each.opcode == "cvta" and any(m in ("local", "shared") for m in each.modifiers):
         raise writer.unknown("(generic addresses of local and shared memory)")
-    writer.store(each.operands[0], writer.read(source, dtype), dtype)
+    text = writer.read(source, dtype)
+    if each.opcode == "cvta" and each.modifiers[0] == "param":
+        text = f"{text} + {writer.translation.constant(np.uint64(PARAMETERS))}"
+    writer.store(each.operands[0], text, dtype)
 
 
 @emits("selp")
@@ -903,8 +929,10 @@ _ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 @emits("cp")
 def _copy(writer: Writer, each: Instruction) -> None:
     what = each.modifiers[1]
-    if each.modifiers[0] != "async" or what == "bulk":
+    if each.modifiers[0] != "async":
         raise writer.unknown()
+    if what == "bulk":
+        return _EMITTERS["cp.async.bulk"](writer, each)
     if what == "commit_group":
         return writer.line(f"s.commit_copies({writer.masked})")
     if what == "wait_all":
@@ -924,10 +952,12 @@ def _copy(writer: Writer, each: Instruction) -> None:
 
 @emits("membar", "fence")
 def _fence(writer: Writer, each: Instruction) -> None:
-    writer.line(f"s.fence({writer.masked})")
+    if each.modifiers[0] == "proxy":
+        return _EMITTERS["fence.proxy"](writer, each)
+    return writer.line(f"s.fence({writer.masked})")
 
 
-@emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep", "setmaxnreg")
+@emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep")
 def _hint(writer: Writer, each: Instruction) -> None:
     """Nothing: it changes how fast a GPU is, or how long it waits."""
 
