@@ -71,6 +71,8 @@ class AsynchronousUnits:
         self.store_numbers: Array = np.zeros(count, np.int64)
         self.maps: dict[bytes, TensorMap] = {}
         self.registers: Array | None = None
+        self.flying: list[Sums] = []
+        """Sums that were not waited for."""
         self.landed: dict[int, Any] = {}
         """Registers as a wait left them, by place: a product may go on with them without a fence."""
 
@@ -406,27 +408,29 @@ class AsynchronousUnits:
         waiting = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
         waiting[groups] = True
         active = waiting.reshape(-1)
-        found: dict[int, tuple[Sums, Array]] = {}
+        found: dict[int, Array] = {}
         columns: dict[int, set[int]] = {}
 
         def due(sums: Sums) -> Array:
-            entry = found.get(id(sums))
-            if entry is None:
-                entry = found[id(sums)] = sums, sums.lanes & active & (sums.issued < due_until)
-            return entry[1]
+            lanes = found.get(id(sums))
+            if lanes is None:
+                lanes = found[id(sums)] = sums.lanes & active & (sums.issued < due_until)
+            return lanes
 
         for place, register in enumerate(registers):
             if isinstance(register, InFlight):
                 after = warp_group.settled(register, due, columns)
                 if after is not register:
                     registers[place] = self.landed[place] = after
-        for sums, lanes in found.values():
-            if lanes.any() and len(columns[id(sums)]) < sums.count:
+        for sums in self.flying:
+            lanes = due(sums)
+            if lanes.any() and len(columns.get(id(sums), ())) < sums.count:
                 raise Fault(
                     f"{RACE}: a register is written before its product is done: no wgmma.wait_group",
                     int(np.flatnonzero(lanes)[0]),
                 )
             sums.lanes = sums.lanes & ~lanes
+        self.flying = [sums for sums in self.flying if sums.lanes.any()]
         for number in (groups[:, None] * 4 + np.arange(4)).reshape(-1).tolist():
             block, warp = divmod(number, memory.warps)
             memory.learn(block, warp, memory.warps + warp, int(self.committed[number]) - kept)
@@ -505,6 +509,7 @@ class AsynchronousUnits:
                 register = last.rest
             values.append(blocks.full(register))
         sums = Sums(warp_group.gathered(values, groups, packed), groups, flat, packed, len(targets))
+        self.flying.append(sums)
         for i, place in enumerate(targets):
             registers[place] = InFlight(blocks, sums, i, registers[place])
         return sums
@@ -535,6 +540,7 @@ class AsynchronousUnits:
         # Some go on alone.
         own = Sums(sums.values[np.isin(sums.groups, groups)], groups, flat, sums.packed, sums.count)
         own.issued[:] = sums.issued
+        self.flying.append(own)
         sums.lanes = sums.lanes & ~flat
         for place, register in enumerate(registers):
             if isinstance(register, InFlight):

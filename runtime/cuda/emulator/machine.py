@@ -447,7 +447,9 @@ class Blocks:
             ready = here & (come >= expected)
             if not ready.any():
                 continue
-            self._meet(number, ready, np.logical_or.reduce([parked[place, number] for place in places]), queue)
+            self._meet(
+                number, ready, np.logical_or.reduce([parked[place, number] for place in places]), queue
+            )
             for place in places:
                 mask = parked[place, number]
                 going = mask & ready[self.block]
