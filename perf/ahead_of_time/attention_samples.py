@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...triton_kernels.attention import warp_specialized
+from ...runtime.cuda.driver import driver
 from ...triton_kernels.tuning.choice import make_plans_anew
 from .sample import Sample, empty, gradients, tt
 
@@ -25,13 +25,13 @@ def _expanded(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
     attend(query, *(x.expand(1, 16, -1, -1) for x in rest), is_causal=is_causal)
 
 
-def _specialized(attend: Any, dtype: str, head: int, is_causal: bool, saves: bool) -> None:
-    """The warp-specialised forward pass, with the statistics that its backward needs or without."""
-    before, warp_specialized.IS_CHOSEN = warp_specialized.IS_CHOSEN, True
+def _without_gluon(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
+    """The forward pass in Triton's own language, as it is under a Triton whose Gluon is an older one."""
+    owner = driver()
+    owner.has_gluon = False
     make_plans_anew()
-    leaves = [x.requires_grad_(saves) for x in _heads(dtype, head)]
-    attend(*leaves, is_causal=is_causal)
-    warp_specialized.IS_CHOSEN = before
+    attend(*_heads(dtype, head), is_causal=is_causal)
+    owner.has_gluon = True
     make_plans_anew()
 
 
@@ -84,8 +84,8 @@ def attention(capability: int) -> Iterator[Sample]:
         for head in (128, 64, 256):
             for causal in (True, False):
                 yield Sample(
-                    f"attention {dtype} head {head}{' causal' if causal else ''}, warp-specialised",
-                    lambda d=dtype, e=head, c=causal: _specialized(attend, d, e, c, c),
+                    f"attention {dtype} head {head}{' causal' if causal else ''}, without Gluon",
+                    lambda d=dtype, e=head, c=causal: _without_gluon(attend, d, e, c),
                     FORWARD,
                 )
     for head in (64, 128, 256):

@@ -40,7 +40,7 @@ BULK_HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
 BULK_WIDE = Configuration((128, 64, 256, 256), 8, 2, {90: 1, 100: 1})
 BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2})
 BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
-# Warp-specialised, sm_90: two groups of four warps that compute, and four of which one copies.
+# Warp-specialised, sm_90: two groups of four warps compute, and four warps copy.
 SPECIALIZED_NARROW = Configuration((128, 128, 64, 64), 4, 2, {90: 1}, resident=12)
 SPECIALIZED_HEAD = Configuration((128, 128, 128, 128), 4, 2, {90: 1}, resident=12)
 SPECIALIZED_WIDE = Configuration((128, 64, 256, 256), 4, 2, {90: 1}, resident=12)

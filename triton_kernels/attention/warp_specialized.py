@@ -14,14 +14,11 @@ DESIGN = 90
 FEWEST_QUERIES = 65
 """Of fewer queries than this, one of its two groups of warps would compute nothing."""
 
-IS_CHOSEN = False
-"""Whether it serves the calls that it can: not before it has been executed."""
-
 
 def tile_of(device: Device, sizes: Sizes) -> Configuration | None:
     """Its tile for a call; None where device, Triton, heads or queries are not those that it is for."""
     own = driver()
-    if not IS_CHOSEN or not own.has_gluon or own.properties(device.resolved_index).design != DESIGN:
+    if not own.has_gluon or own.properties(device.resolved_index).design != DESIGN:
         return None
     if padded(sizes.width) != padded(sizes.width_v) or sizes.length_q < FEWEST_QUERIES or not is_supported():
         return None

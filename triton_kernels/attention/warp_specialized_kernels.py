@@ -1,11 +1,12 @@
 """Attention's forward pass for sm_90 in Gluon: products of one tile run while another tile is in its softmax.
 
 Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3: fast and accurate attention with asynchrony and
-low-precision", 2024. A block of 384 threads: one warp copies (TMA) and two groups of four warps compute, each with its
-own 64 queries. Keys and values go through rings of `STAGES` tiles, with a barrier for a tile that is there and one for
-a tile that both groups are done with. A group issues the scores of a tile, then the product of the tile before by its
-values, waits for the scores alone (``wgmma.wait_group 1``), and is in their softmax while the other product runs. The
-groups take turns in issuing, so that their softmaxes do not fall together.
+low-precision", 2024. A block of 384 threads: four warps copy (TMA) and two groups of four compute, each with its own
+64 queries. One warp would do for the copies, but the number of registers is set for four at a time. Keys and values go
+through rings of `STAGES` tiles, with a barrier for a tile that is there and one for a tile that both groups are done
+with. A group issues the scores of a tile, then the product of the tile before by its values, waits for the scores alone
+(``wgmma.wait_group 1``), and is in their softmax while the other product runs. The groups take turns in issuing, so
+that their softmaxes do not fall together.
 
 The compiler does not know what a wait is for, and ptxas moves it up in front of the softmax if it can. It cannot
 across a branch: that is why the wait for the next tile of keys stands between the softmax and `wait_group 0`.
@@ -317,7 +318,7 @@ def attention_warp_specialized(
                 tiles, HALF, BLOCK_N, STAGES,
             )),
         ],
-        [4, 1],
+        [4, 4],
         [240, 24],
     )  # fmt: skip
 
