@@ -48,6 +48,8 @@ class Configuration:
         unaligned: how many where an operand that is to be accessed in vectors is not aligned; None for as many.
         all_registers: whether the compiler is told that a thread may take all registers that these blocks leave
             (``.maxnreg``). Left alone it may spill a few, where that makes one block more resident.
+        resident: the warps that a block has in the end, where the kernel is warp-specialised and the compiler adds
+            those that do not compute; None for `warps`.
     """
 
     tile: tuple[int, ...] = ()
@@ -56,6 +58,7 @@ class Configuration:
     blocks: Blocks | None = field(default=None, hash=False)
     unaligned: int | None = None
     all_registers: bool = field(default=False, hash=False, compare=False)
+    resident: int | None = field(default=None, hash=False, compare=False)
 
     def __str__(self) -> str:
         tile = "x".join(map(str, self.tile))
@@ -64,6 +67,11 @@ class Configuration:
     def is_for(self, capability: int) -> bool:
         """Whether a target takes it."""
         return not isinstance(self.blocks, Mapping) or capability in self.blocks
+
+    @property
+    def warps_of_a_block(self) -> int:
+        """How many warps are launched."""
+        return self.warps if self.resident is None else self.resident
 
     @property
     def elements(self) -> int:

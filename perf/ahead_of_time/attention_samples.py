@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...runtime.cuda.driver import driver
+from ...triton_kernels.tuning.choice import make_plans_anew
 from .sample import Sample, empty, gradients, tt
 
 HALF = ("bfloat16", "float16")
-FORWARD = ("attention", "attention_bulk")
+FORWARD = ("attention", "attention_bulk", "attention_warp_specialized")
 BACKWARD = ("attention_backward_keys", "attention_backward_queries", "row_products")
 
 
@@ -21,6 +23,16 @@ def _expanded(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
     """Keys that no tensor map describes, since their heads lie in one place."""
     query, *rest = _heads(dtype, head, heads=1)
     attend(query, *(x.expand(1, 16, -1, -1) for x in rest), is_causal=is_causal)
+
+
+def _without_gluon(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
+    """The forward pass in Triton's own language, as it is under a Triton whose Gluon is an older one."""
+    owner = driver()
+    owner.has_gluon = False
+    make_plans_anew()
+    attend(*_heads(dtype, head), is_causal=is_causal)
+    owner.has_gluon = True
+    make_plans_anew()
 
 
 def attention(capability: int) -> Iterator[Sample]:
@@ -68,6 +80,14 @@ def attention(capability: int) -> Iterator[Sample]:
                 lambda d=dtype, e=head: attend(*_heads(d, e, 1, heads=4, keys=32768), enable_gqa=True),
                 ("merge",),
             )
+    for dtype in HALF if capability == 90 else ():
+        for head in (128, 64, 256):
+            for causal in (True, False):
+                yield Sample(
+                    f"attention {dtype} head {head}{' causal' if causal else ''}, without Gluon",
+                    lambda d=dtype, e=head, c=causal: _without_gluon(attend, d, e, c),
+                    FORWARD,
+                )
     for head in (64, 128, 256):
         yield Sample(
             f"attention float32 head {head} causal",

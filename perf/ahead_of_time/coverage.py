@@ -35,19 +35,35 @@ class Launched(NamedTuple):
     """Whether it is that configuration, and not a smaller tile of it."""
 
 
+LANGUAGES = ("triton.jit", "gluon.jit")
+
+
 def kernels_of(source: str) -> list[str]:
-    """The kernels that a module's source defines: `@triton.jit` functions which return nothing.
+    """The kernels that a module's source defines: `@triton.jit` and `@gluon.jit` functions which return nothing.
+
+    A function that another one names is a part of it: what some of its warps do, for one.
 
     Example:
         >>> from triten.perf.ahead_of_time.coverage import kernels_of
         >>> kernels_of("@triton.jit\\ndef f(x): return x\\n@triton.jit\\ndef g(x): tl.store(x, f(1))")
         ['g']
     """
-    return [
-        node.name
+    compiled = [
+        node
         for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(decorator).startswith("triton.jit") for decorator in node.decorator_list)
+        and any(ast.unparse(decorator).startswith(LANGUAGES) for decorator in node.decorator_list)
+    ]
+    parts = {
+        inner.id
+        for node in compiled
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and inner.id != node.name
+    }
+    return [
+        node.name
+        for node in compiled
+        if node.name not in parts
         and not any(isinstance(inner, ast.Return) and inner.value is not None for inner in ast.walk(node))
     ]
 
@@ -119,7 +135,7 @@ def residency(launched: Launched, target: Target, request: Request) -> tuple[int
 def expectation(launched: Launched, target: Target, request: Request, wide: bool) -> Expectation:
     """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
     declaration, dtype, configuration, exact = launched
-    blocks, warps = residency(launched, target, request)[0], configuration.warps
+    blocks, warps = residency(launched, target, request)[0], configuration.warps_of_a_block
     names = (name.rpartition(":")[2] for name in functions_in(request.constants))
     local = [declaration.local[name][0] for name in names if name in declaration.local]
     bits = {name: element_bits(type_) for name, type_ in request.signature.items() if type_.startswith("*")}

@@ -282,7 +282,7 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
         "dtype": launched.dtype,
         "configuration": f"{launched.configuration} {note}".strip(),
         "blocks": blocks,
-        "warps": launched.configuration.warps,
+        "warps": launched.configuration.warps_of_a_block,
         "reuses": bool(launched.declaration.tensor_cores or launched.declaration.exact),
         "expected": asdict(expectation(launched, target, request, entry.wide)),
     }

@@ -93,6 +93,9 @@ class Driver(StreamCapture):
     cuda_version: int = 0
     """The newest CUDA whose code the driver loads, 12080 for 12.8; 0 where no code is loaded."""
 
+    has_gluon: bool = True
+    """Whether kernels in Gluon (`triton/lazy_gluon.py`) run: Triton's interpreter has none."""
+
     guard_bytes: int = 0
     """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
 

@@ -54,8 +54,11 @@ def descriptor_type(type_: str) -> DescriptorType | None:
         DescriptorType(element='bf16', block=(128, 64))
         >>> descriptor_type("*bf16") is None
         True
+
+    A Gluon kernel's entry also names the layout of the block in shared memory, which tells the launch nothing:
+    the compiler repeats it as the map's swizzle.
     """
-    found = re.fullmatch(r"tensordesc<(\w+)\[([\d, ]+)\]>", type_)
+    found = re.fullmatch(r"tensordesc<(\w+)\[([\d, ]+)\](?:,\s*\w+\(.*\))?>", type_)
     if found is None:
         return None
     return DescriptorType(found[1], tuple(int(size) for size in found[2].split(",")))

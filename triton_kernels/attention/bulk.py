@@ -9,12 +9,15 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
 from ..products.bulk import FIRST_DESIGN, MAX_PITCH
 from ..tuning.choice import configuration
+from . import warp_specialized
 from .bulk_kernels import attention_bulk
 from .operands import LARGEST_TILE, Sizes, padded
 from .tiles import bulk_tile
+from .warp_specialized_kernels import attention_warp_specialized
 
 Bulk = Callable[[list[int], int, int | None, list[int], float], None]
 """``launch(addresses of query, key and value, of out, of logsumexp, of seed and offset, scale)``."""
@@ -53,32 +56,25 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
     tensors = [described(spec) for spec in (*given, out)]
     if None in tensors:
         return refused("an operand's lines are no multiples of 16 bytes apart")
-    is_causal = call.extra["is_causal"]
-    chosen = bulk_tile(device, sizes.head, sizes.length_q, sizes.length_k, is_causal)
-    dtype = query.dtype.triton_name or ""
-    if not interpreted():
-        shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
-        found = configuration(attention_bulk, device, dtype, shape, chosen)
-        chosen = found if found.tile[2:] == chosen.tile[2:] else chosen
-    block_m, block_n = chosen.tile[:2]
-    width, width_v = padded(sizes.width), padded(sizes.width_v)
-    numbers = sizes.numbers()
+    dtype, numbers = query.dtype.triton_name or "", sizes.numbers()
+    constants: dict[str, object] = {"CAUSAL": call.extra["is_causal"]}
+    chosen = warp_specialized.tile_of(device, sizes)
+    if chosen is not None:
+        choices.chosen("warp-specialised", "the device has wgmma, and there are {} queries", sizes.length_q)
+        kernel, operands = attention_warp_specialized, warp_specialized.operand_types(dtype, chosen)
+        constants["STAGES"] = chosen.stages
+    else:
+        chosen = _tile(call, sizes, dtype)
+        kernel, operands = attention_bulk, _operand_types(sizes, dtype, chosen)
+    block_m = chosen.tile[0]
+    constants |= {"BLOCK_M": block_m, "BLOCK_N": chosen.tile[1]}
+    constants |= {"BLOCK_D": padded(sizes.width), "BLOCK_DV": padded(sizes.width_v)}
     types = {
-        "q": f"tensordesc<{dtype}[1, 1, {block_m}, {width}]>",
-        "k": f"tensordesc<{dtype}[1, 1, {block_n}, {width}]>",
-        "v": f"tensordesc<{dtype}[1, 1, {block_n}, {width_v}]>",
-        "out": f"tensordesc<{dtype}[1, 1, {block_m}, {width_v}]>",
+        **operands,
         "draws_seed": "*i64",
         "draws_offset": "*i64",
         **dict.fromkeys(numbers, "i32"),
         "scale": "fp32",
-    }
-    constants: dict[str, object] = {
-        "CAUSAL": is_causal,
-        "BLOCK_M": block_m,
-        "BLOCK_N": block_n,
-        "BLOCK_D": width,
-        "BLOCK_DV": width_v,
     }
     if call.outputs[1].numel:
         types["logsumexp"] = "*fp32"
@@ -86,8 +82,8 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
         constants["logsumexp"] = None
     launch = Launch(
         device,
-        attention_bulk,
-        {name: types[name] for name in attention_bulk.arg_names if name in types},
+        kernel,
+        {name: types[name] for name in kernel.arg_names if name in types},
         constants,
         divisible=[name for name, value in numbers.items() if value % 16 == 0],
         elements=("draws_seed", "draws_offset"),
@@ -97,10 +93,30 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
         enable_fp_fusion=True,
     )
     grid = (cdiv(sizes.length_q, block_m) * sizes.batch * sizes.heads, 1, 1)
-    passed = [numbers[name] for name in attention_bulk.arg_names if name in numbers]
+    passed = [numbers[name] for name in kernel.arg_names if name in numbers]
 
     def run(addresses: list[int], to: int, logsumexp: int | None, draws: list[int], scale: float) -> None:
         kept = [] if logsumexp is None else [logsumexp]
         launch(grid, *addresses, to, *kept, *draws, *passed, scale)
 
     return run
+
+
+def _tile(call: StructuredCall, sizes: Sizes, dtype: str) -> Configuration:
+    chosen = bulk_tile(call.device, sizes.head, sizes.length_q, sizes.length_k, call.extra["is_causal"])
+    if interpreted():
+        return chosen
+    shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
+    found = configuration(attention_bulk, call.device, dtype, shape, chosen)
+    return found if found.tile[2:] == chosen.tile[2:] else chosen
+
+
+def _operand_types(sizes: Sizes, dtype: str, chosen: Configuration) -> dict[str, str]:
+    block_m, block_n = chosen.tile[:2]
+    width, width_v = padded(sizes.width), padded(sizes.width_v)
+    return {
+        "q": f"tensordesc<{dtype}[1, 1, {block_m}, {width}]>",
+        "k": f"tensordesc<{dtype}[1, 1, {block_n}, {width}]>",
+        "v": f"tensordesc<{dtype}[1, 1, {block_n}, {width_v}]>",
+        "out": f"tensordesc<{dtype}[1, 1, {block_m}, {width_v}]>",
+    }

@@ -40,6 +40,10 @@ BULK_HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
 BULK_WIDE = Configuration((128, 64, 256, 256), 8, 2, {90: 1, 100: 1})
 BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2})
 BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
+# Warp-specialised, sm_90: two groups of four warps compute, and four warps copy.
+SPECIALIZED_NARROW = Configuration((128, 128, 64, 64), 4, 2, {90: 1}, resident=12)
+SPECIALIZED_HEAD = Configuration((128, 128, 128, 128), 4, 2, {90: 1}, resident=12)
+SPECIALIZED_WIDE = Configuration((128, 64, 256, 256), 4, 2, {90: 1}, resident=12)
 # float32 is multiplied by FFMA, whose operands are in registers beside the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
@@ -52,6 +56,7 @@ FORWARD_HALF = (
 FORWARD_BULK = (
     BULK_NARROW, BULK_NARROW_LONG, BULK_HEAD, BULK_HEAD_LONG, BULK_WIDE, BULK_FEW_NARROW, BULK_FEW,
 )  # fmt: skip
+FORWARD_SPECIALIZED = (SPECIALIZED_NARROW, SPECIALIZED_HEAD, SPECIALIZED_WIDE)
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
 # Backward: the sums of two gradients are in registers by keys, those of one by queries.
@@ -149,6 +154,13 @@ def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: boo
     if head <= 64:
         return BULK_NARROW if is_causal else BULK_NARROW_LONG
     return BULK_HEAD if is_causal and is_hopper else BULK_HEAD_LONG
+
+
+def specialized_tile(head: int) -> Configuration | None:
+    """The tile of the warp-specialised forward pass, for heads padded to `head`; None for narrow ones."""
+    if head < 64:
+        return None
+    return SPECIALIZED_NARROW if head == 64 else SPECIALIZED_HEAD if head == 128 else SPECIALIZED_WIDE
 
 
 def keys_tile(

@@ -15,7 +15,6 @@ from .barriers import Barriers
 from .fault import (
     DIVERGENT,
     ILLEGAL,
-    ILLEGAL_ADDRESS,
     ILLEGAL_INSTRUCTION,
     MISALIGNED,
     MISALIGNED_ADDRESS,
@@ -24,7 +23,7 @@ from .fault import (
 )
 from .ordered_memory import OrderedSharedMemory
 from .ptx import Function
-from .tensor_maps import NAN_BITS, ROUNDED_TYPES, Box, TensorMap, box_at, decode, swizzled
+from .tensor_maps import NAN_BITS, ROUNDED_TYPES, Box, TensorMap, box_at, decode, replaced, swizzled
 from .translate import PARAMETERS
 from .warp_group import GROUP, ITEMSIZE, InFlight, MatrixDescriptor, Sums
 
@@ -45,7 +44,7 @@ def needs_units(function: Function) -> bool:
     Such a kernel pays for `OrderedSharedMemory`; others are kept in order by the barriers of whole blocks.
     """
     for each in function.instructions:
-        if each.opcode in ("mbarrier", "wgmma", "setmaxnreg") or (
+        if each.opcode in ("mbarrier", "wgmma", "setmaxnreg", "tensormap") or (
             each.opcode == "cp" and "bulk" in each.modifiers
         ):
             return True
@@ -70,7 +69,14 @@ class AsynchronousUnits:
         self.store_groups: Array = np.zeros(blocks.n, np.int64)
         self.store_numbers: Array = np.zeros(count, np.int64)
         self.maps: dict[bytes, TensorMap] = {}
-        self.registers: Array | None = None
+        self.unacquired: set[tuple[int, int]] = set()
+        """Maps that a block has changed and not acquired since: the block's place, and the address."""
+        kernel = blocks.launch.program.kernel.function
+        self.pool = kernel.max_registers * blocks.threads
+        """The registers of a block, to be given and taken (``setmaxnreg``); 0 where the kernel does not say."""
+        self.registers: Array = np.full(blocks.n // GROUP, kernel.max_registers, np.int64)
+        self.gave = False
+        """Whether anybody has given registers since somebody last looked."""
         self.flying: list[Sums] = []
         """Sums that were not waited for."""
         self.landed: dict[int, Any] = {}
@@ -163,6 +169,12 @@ class AsynchronousUnits:
             start = address - PARAMETERS
             data = blocks.launch.parameters[start : start + 128]
         else:
+            if (int(blocks.block[thread]), address) in self.unacquired:
+                raise Fault(
+                    f"{RACE}: the tensor map at {address:#x} was changed and is read without "
+                    "fence.proxy.tensormap",
+                    thread,
+                )
             here = np.array([thread])
             rows = blocks.access.load(
                 np.arange(address, address + 128, 8, dtype=np.uint64),
@@ -179,6 +191,38 @@ class AsynchronousUnits:
             except ValueError as error:
                 raise Fault(f"{ILLEGAL}: {error}", thread, ILLEGAL_INSTRUCTION) from None
         return found
+
+    def replace_field(self, field: str, place: int, address: Any, value: Any, mask: Mask) -> None:
+        """``tensormap.replace``: a field of a map in shared memory is another."""
+        chosen = self.blocks.some(mask)
+        for thread, at, new in zip(
+            chosen.tolist(), self._each(address, chosen), self._each(value, chosen), strict=True
+        ):
+            here = np.repeat(thread, 16)
+            places = np.arange(at, at + 128, 8, dtype=np.uint64)
+            data = self.memory.load(places, 8, 1, here).tobytes()
+            try:
+                changed = replaced(data, field, place, new)
+            except ValueError as error:
+                raise Fault(f"{ILLEGAL}: {error}", thread, ILLEGAL_INSTRUCTION) from None
+            self.memory.store(places, np.frombuffer(changed, np.uint64), here, 8)
+
+    def publish_map(self, address: Any, shared: Any, mask: Mask) -> None:
+        """``tensormap.cp_fenceproxy``: whole warps copy a map from shared to global memory."""
+        blocks = self.blocks
+        for warp in blocks._whole_warps(mask, "tensormap.cp_fenceproxy").tolist():
+            threads = warp * WARP + np.arange(WARP)
+            steps = 4 * np.arange(WARP, dtype=np.uint64)
+            rows = self.memory.load(blocks.full(shared)[threads] + steps, 4, 1, threads)
+            to = blocks.full(address)[threads]
+            blocks.access.store(to + steps, rows, 4, threads, blocks.blocks[threads])
+            self.unacquired.add((int(blocks.block[threads[0]]), int(to[0])))
+
+    def acquire_map(self, address: Any, mask: Mask) -> None:
+        """``fence.proxy.tensormap``: a map that was changed may be read."""
+        chosen = self.blocks.some(mask)
+        for thread, at in zip(chosen.tolist(), self._each(address, chosen), strict=True):
+            self.unacquired.discard((int(self.blocks.block[thread]), at))
 
     def _box(
         self, shared: int, tensor: TensorMap, coordinates: list[int], thread: int, what: str
@@ -381,6 +425,8 @@ class AsynchronousUnits:
 
     def _groups(self, mask: Mask, what: str) -> Array:
         """The groups of four warps that are there. Raises Fault for a part of one."""
+        if self.blocks.threads % GROUP:
+            raise Fault(f"{DIVERGENT}: {what} by a part of four warps", int(self.blocks.some(mask)[0]))
         if mask is None:
             return np.arange(self.blocks.n // GROUP)
         rows = mask.reshape(-1, GROUP)
@@ -585,25 +631,50 @@ class AsynchronousUnits:
 
     # Registers
 
-    def set_registers(self, count: int, grows: bool, mask: Mask) -> None:
-        """``setmaxnreg``. Raises Fault for more than a block has."""
+    def changed(self) -> bool:
+        """Whether anybody who waits might go on."""
+        return self.barriers.changed or self.gave
+
+    def _check_registers(self, count: int, mask: Mask) -> Array:
+        """The groups of four warps that change their registers. Raises Fault for a number that none can have."""
         groups = self._groups(mask, "setmaxnreg")
-        blocks = self.blocks
         if count % 8 or not 24 <= count <= 256:
             raise Fault(
-                f"{ILLEGAL}: setmaxnreg of {count}, expected a multiple of 8 from 24 to 256",
-                code=ILLEGAL_ADDRESS,
-            )
-        if self.registers is None:
-            return
-        have = self.registers.reshape(-1, 4)
-        wrong = (have[groups] > count) if grows else (have[groups] < count)
-        if wrong.any():
-            raise Fault(
-                f"{ILLEGAL}: setmaxnreg.{'inc' if grows else 'dec'} to {count} of a warp that has "
-                f"{int(have[groups][wrong][0])} registers",
-                int(groups[0]) * GROUP,
+                f"{ILLEGAL}: setmaxnreg of {count} registers, expected a multiple of 8 from 24 to 256",
+                int(groups[0]) * GROUP if groups.size else -1,
                 ILLEGAL_INSTRUCTION,
             )
-        have[groups] = count
-        del blocks
+        return groups
+
+    def _refuse_registers(self, wrong: Array, groups: Array, count: int, what: str) -> None:
+        if wrong.any():
+            have = int(self.registers[groups[wrong][0]])
+            raise Fault(
+                f"{ILLEGAL}: {what} to {count} registers by warps that have {have}",
+                int(groups[wrong][0]) * GROUP,
+                ILLEGAL_INSTRUCTION,
+            )
+
+    def give_registers(self, count: int, mask: Mask) -> None:
+        """``setmaxnreg.dec``."""
+        groups = self._check_registers(count, mask)
+        if self.pool:
+            self._refuse_registers(self.registers[groups] < count, groups, count, "setmaxnreg.dec")
+            self.registers[groups] = count
+            self.gave = True
+
+    def take_registers(self, count: int, threads: Array) -> Array:
+        """``setmaxnreg.inc``: the threads for which there are as many; the others wait."""
+        groups = self._check_registers(count, threads)
+        if not self.pool:
+            return threads
+        self._refuse_registers(self.registers[groups] > count, groups, count, "setmaxnreg.inc")
+        ready = np.zeros((self.blocks.n // GROUP, GROUP), np.bool_)
+        each = self.blocks.threads // GROUP
+        for group in groups.tolist():
+            first = group // each * each
+            others = self.registers[first : first + each].sum() - self.registers[group]
+            if (others + count) * GROUP <= self.pool:
+                self.registers[group] = count
+                ready[group] = True
+        return ready.reshape(-1)

@@ -108,9 +108,9 @@ class Program:
         self._addresses = addresses
         self._translations: dict[str, Translation] = {}
         self.kernel = self.translation(name)
+        self.has_units = any(needs_units(function) for function in module.functions.values())
         self.piece = self._least("global")
         self.shared_piece = self._least("shared")
-        self.has_units = any(needs_units(function) for function in module.functions.values())
 
     def translation(self, name: str) -> Translation:
         """A function of the module, translated."""
@@ -124,11 +124,12 @@ class Program:
     def _least(self, space: str) -> int:
         """The least bytes that an access to a space has, 4 at most."""
         least = 4
+        # A program with units notes shared memory by words: what reads less of one is no race.
+        writes = ("st", "atom", "red")
+        opcodes = writes if space == "shared" and self.has_units else ("ld", *writes)
         for function in self.module.functions.values():
             for each in function.instructions:
-                if each.opcode in ("ld", "st", "atom", "red") and any(
-                    m.split("::")[0] == space for m in each.modifiers
-                ):
+                if each.opcode in opcodes and any(m.split("::")[0] == space for m in each.modifiers):
                     least = min(least, int(each.modifiers[-1].lstrip("bsuf").removesuffix("x2")) // 8)
         return least
 
@@ -280,7 +281,7 @@ class Blocks:
                 self._wait(block, queue, active)
             else:
                 self._arrive(block, queue, active)
-            if units is not None and units.barriers.changed:
+            if units is not None and queue.waits and units.changed():
                 self._resume(queue, False)
         self._check_all_gone(queue)
 
@@ -291,6 +292,12 @@ class Blocks:
             thread = int(np.flatnonzero(wait.threads)[0])
             here = int((wait.threads & (self.block == self.block[thread])).sum())
             assert self.units is not None
+            if wait.block.end.registers:
+                raise Fault(
+                    f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for "
+                    f"{wait.block.end.registers} registers, of which a block has {self.units.pool}",
+                    thread,
+                )
             awaited = self.units.awaited(thread, int(wait.address[thread]))
             parity = f" of parity {int(wait.value[thread]) & 1}" if wait.by_parity else ""
             raise Fault(
@@ -320,7 +327,7 @@ class Blocks:
             active = taken
         assert end.instruction is not None
         mask = np.ones(self.n, np.bool_) if active is None else active
-        address, value = (self.full(each) for each in self.asked)
+        address, value = (self.full(u8(0) if end.registers else each) for each in self.asked)
         modifiers = end.instruction.modifiers
         self._instruction = end.instruction
         wait = Wait(block, mask, address, value, "parity" in modifiers, modifiers[0] == "test_wait")
@@ -330,7 +337,10 @@ class Blocks:
     def _go_on(self, wait: Wait, queue: Queue) -> bool:
         """Let those of a wait go on for whom the phase is over; whether nobody is left."""
         assert self.units is not None
-        ready = self.units.over(wait.address, wait.value, wait.by_parity, wait.threads)
+        if wait.block.end.registers:
+            ready = self.units.take_registers(wait.block.end.registers, wait.threads)
+        else:
+            ready = self.units.over(wait.address, wait.value, wait.by_parity, wait.threads)
         if ready.any():
             self._answer(wait, ready, True, queue)
             wait.threads = wait.threads & ~ready
@@ -338,15 +348,16 @@ class Blocks:
 
     def _answer(self, wait: Wait, threads: Array, found: bool, queue: Queue) -> None:
         result = wait.block.end.result
-        queue.registers[result] = merged(threads, np.bool_(found), queue.registers[result])
+        if result >= 0:
+            queue.registers[result] = merged(threads, np.bool_(found), queue.registers[result])
         self._join(queue.waiting, wait.block.next, None if threads.all() else threads)
 
     def _resume(self, queue: Queue, stuck: bool) -> bool:
         """Let go on whoever can; whether anybody does. Where nobody can, those that only test are told so."""
         assert self.units is not None
-        if self.units.barriers.changed:
+        if self.units.changed():
             queue.polls = 0
-        self.units.barriers.changed = False
+        self.units.barriers.changed = self.units.gave = False
         for wait in list(queue.waits):
             self._instruction = wait.block.end.instruction
             if self._go_on(wait, queue):

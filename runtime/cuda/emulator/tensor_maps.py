@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..tensor_map import MAX_RANK, NBYTES
+from ..tensor_map import HOST_TYPES, MAX_RANK, NBYTES
 
 Array = np.ndarray[Any, Any]
 
@@ -94,7 +94,44 @@ def encode(
         >>> decode(encode(7, 4096, (100, 20), (400,), (8, 4), (1, 1))).counts
         (8, 4)
     """
+    padded = [list(numbers) + [0] * (MAX_RANK - len(numbers)) for numbers in (sizes, box)]
     rank = len(sizes)
+    # The innermost dimension has no stride of its own, and lies element by element (CUDA driver API).
+    own = [SIZES[type_] if 0 <= type_ < len(SIZES) else 0, *pitches[: rank - 1], *[0] * (MAX_RANK - rank)]
+    further = [1, *steps[1:rank], *[0] * (MAX_RANK - rank)]
+    fields = (
+        rank,
+        type_,
+        swizzle,
+        fill,
+        interleave,
+        0,
+        0,
+        0,
+        address,
+        *padded[0],
+        *own,
+        *padded[1],
+        *further,
+    )
+    check(*fields)
+    return _LAYOUT.pack(MARK, *fields).ljust(NBYTES, b"\0")
+
+
+def check(
+    rank: int,
+    type_: int,
+    swizzle: int,
+    fill: int,
+    interleave: int,
+    _a: int,
+    _b: int,
+    _c: int,
+    address: int,
+    *rest: int,
+) -> None:
+    """Raise ValueError for the fields of a map that the driver refuses."""
+    sizes, pitches, box, steps = (rest[i : i + rank] for i in range(0, 4 * MAX_RANK, MAX_RANK))
 
     def require(holds: bool, what: str) -> None:
         if not holds:
@@ -107,8 +144,8 @@ def encode(
     require(address % 16 == 0, f"address {address:#x} is no multiple of 16")
     require(all(0 < size <= MAX_EXTENT for size in sizes), f"sizes {list(sizes)}")
     require(
-        all(pitch % 16 == 0 and 0 <= pitch < MAX_PITCH for pitch in pitches[: rank - 1]),
-        f"strides {list(pitches[: rank - 1])} in bytes, expected multiples of 16",
+        all(pitch % 16 == 0 and 0 <= pitch < MAX_PITCH for pitch in pitches[1:]),
+        f"strides {list(pitches[1:])} in bytes, expected multiples of 16",
     )
     require(all(0 < length <= MAX_BOX for length in box), f"box {list(box)}, expected 1 to {MAX_BOX}")
     require(all(0 < step <= MAX_STEP for step in steps), f"element strides {list(steps)}")
@@ -120,38 +157,55 @@ def encode(
     )
     require(fill in (0, 1) and (fill == 0 or type_ in NAN_BITS), f"fill mode {fill} of type {type_}")
 
-    def padded(numbers: Sequence[int]) -> list[int]:
-        return [*numbers, *[0] * (MAX_RANK - len(numbers))]
-
-    # The innermost dimension has no stride of its own (CUDA driver API).
-    given = [SIZES[type_], *pitches[: rank - 1]]
-    steps = (1, *steps[1:rank])
-    packed = _LAYOUT.pack(
-        MARK,
-        rank,
-        type_,
-        swizzle,
-        fill,
-        0,
-        0,
-        0,
-        0,
-        address,
-        *padded(sizes),
-        *padded(given),
-        *padded(box),
-        *padded(steps),
-    )
-    return packed.ljust(NBYTES, b"\0")
-
 
 def decode(data: bytes) -> TensorMap:
-    """The map of its bytes. Raises ValueError for bytes that are none."""
-    mark, rank, type_, swizzle, fill, _, _, _, _, address, *numbers = _LAYOUT.unpack_from(data)
-    if mark != MARK or not 1 <= rank <= MAX_RANK:
+    """The map of its bytes. Raises ValueError for bytes that are none, or of a map that the driver refuses."""
+    mark, *fields = _LAYOUT.unpack_from(data)
+    if mark != MARK:
         raise ValueError("these bytes are no tensor map")
+    check(*fields)
+    rank, type_, swizzle, fill, _, _, _, _, address, *numbers = fields
     sizes, pitches, box, steps = (tuple(numbers[i : i + rank]) for i in range(0, 4 * MAX_RANK, MAX_RANK))
     return TensorMap(type_, address, sizes, pitches, box, steps, swizzle, fill)
+
+
+_FIELDS = {
+    "rank": 0,
+    "elemtype": 1,
+    "swizzle_mode": 2,
+    "fill_mode": 3,
+    "interleave_layout": 4,
+    "global_address": 8,
+}
+_LISTS = {
+    "global_dim": 9,
+    "global_stride": 9 + MAX_RANK,
+    "box_dim": 9 + 2 * MAX_RANK,
+    "element_stride": 9 + 3 * MAX_RANK,
+}
+
+
+def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
+    """The bytes of a map of which a kernel changes a field (``tensormap.replace``); a map of zeros is a new one.
+
+    Source: NVIDIA, PTX ISA 8.8, "tensormap.replace", of the fields and how they are numbered.
+
+    Raises:
+        ValueError: for bytes that are no map.
+    """
+    mark, *fields = _LAYOUT.unpack_from(data)
+    if mark != MARK and any(data):
+        raise ValueError("these bytes are no tensor map")
+    if field in _LISTS:
+        # Strides are those of all dimensions but the innermost.
+        fields[_LISTS[field] + place + (field == "global_stride")] = value
+    else:
+        fields[_FIELDS[field]] = {"rank": value + 1, "elemtype": HOST_TYPES.get(value, value)}.get(
+            field, value
+        )
+    if field == "elemtype":
+        fields[_LISTS["global_stride"]] = SIZES[fields[1]]
+    return _LAYOUT.pack(MARK, *fields).ljust(NBYTES, b"\0")
 
 
 class Box(NamedTuple):

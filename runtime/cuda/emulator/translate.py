@@ -37,7 +37,7 @@ from .warp_group import merged
 
 Array = np.ndarray[Any, Any]
 
-BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier")
+BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier", "setmaxnreg")
 """Where a basic block ends: what follows may be for other threads, or later."""
 PARAMETERS = 1 << 56
 """Where generic addresses of a kernel's parameters begin."""
@@ -53,7 +53,8 @@ class End:
 
     `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``; `target` is the index of the block that is branched to,
     `guard` the register of the predicate, with `negated`. `barrier` has the number of a barrier and how many threads it
-    is for, None for all; `result` is the register in which a wait says whether it was successful.
+    is for, None for all; `result` is the register in which a wait says whether it was successful, and `registers` how
+    many a warp waits for.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class End:
     instruction: Instruction | None = None
     barrier: tuple[Any, Any] = (0, None)
     result: int = -1
+    registers: int = 0
 
 
 @dataclass
@@ -213,6 +215,8 @@ class Translation:
         if last.opcode == "mbarrier":
             end.kind = "wait"
             end.result = self.places[last.operands[0].name]  # type: ignore[union-attr]
+        if last.opcode == "setmaxnreg":
+            end.kind, end.registers = "wait", self._plain(last.operands[0])
         if last.guard is not None:
             end.guard, end.negated = self.places[last.guard[0].name], last.guard[1]
         return end
@@ -237,7 +241,7 @@ class Translation:
         writer = Writer(self, whole)
         for instruction in block.instructions:
             writer.write(instruction)
-        if block.end.kind == "wait":
+        if block.end.kind == "wait" and not block.end.registers:
             assert block.end.instruction is not None
             writer.write(block.end.instruction._replace(opcode="mbarrier.wait", guard=None))
         text = "def block(s, R, M, F):\n" + "".join(f"    {line}\n" for line in writer.lines or ["pass"])
@@ -259,6 +263,8 @@ class Translation:
 def _ends(instruction: Instruction) -> bool:
     if instruction.opcode == "mbarrier":
         return instruction.modifiers[0] in ("try_wait", "test_wait")
+    if instruction.opcode == "setmaxnreg":
+        return instruction.modifiers[0] == "inc"
     return instruction.opcode not in ("bar", "barrier") or "warp" not in instruction.modifiers
 
 

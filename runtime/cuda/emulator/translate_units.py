@@ -42,9 +42,28 @@ def _wait(writer: Writer, each: Instruction) -> None:
 
 @emits("fence.proxy")
 def _fence_proxy(writer: Writer, each: Instruction) -> None:
+    if each.modifiers[1].startswith("tensormap") and "acquire" in each.modifiers:
+        return writer.line(f"s.units.acquire_map({writer.address(each.operands[0])}, {writer.masked})")
     if each.modifiers[1] != "async":
         raise writer.unknown()
-    writer.line(f"s.units and s.units.fence_proxy({writer.masked})")
+    return writer.line(f"s.units and s.units.fence_proxy({writer.masked})")
+
+
+@emits("tensormap")
+def _map(writer: Writer, each: Instruction) -> None:
+    address = writer.address(each.operands[0])
+    if each.modifiers[0] == "cp_fenceproxy":
+        return writer.line(
+            f"s.units.publish_map({address}, {writer.address(each.operands[1])}, {writer.masked})"
+        )
+    if each.modifiers[:2] != ("replace", "tile") or not each.modifiers[3].startswith("shared"):
+        raise writer.unknown()
+    *place, value = each.operands[1:]
+    number = place[0].value if place and isinstance(place[0], Immediate) else 0
+    return writer.line(
+        f"s.units.replace_field({each.modifiers[2]!r}, {number}, {address}, {writer.read(value, np.uint64)}, "
+        f"{writer.masked})"
+    )
 
 
 @emits("elect")
@@ -59,7 +78,7 @@ def _elect(writer: Writer, each: Instruction) -> None:
 def _registers(writer: Writer, each: Instruction) -> None:
     count = each.operands[0]
     assert isinstance(count, Immediate)
-    writer.line(f"s.units.set_registers({count.value}, {'inc' in each.modifiers}, {writer.masked})")
+    writer.line(f"s.units.give_registers({count.value}, {writer.masked})")
 
 
 @emits("cp.async.bulk")

@@ -110,6 +110,8 @@ class InterpretedKernel(CompiledKernel):
 class InterpreterDriver(SimulatedDriver):
     """Simulated sm_90 devices whose kernels are interpreted."""
 
+    has_gluon = False
+
     def __init__(self, device_count: int = DEVICE_COUNT) -> None:
         super().__init__(PROPERTIES, device_count)
         self.runner = ProgramRunner()

@@ -1,6 +1,6 @@
 """Ahead-of-time compilation of Triton kernels: no GPU, driver, C compiler or PyTorch is needed.
 
-Source: `triton.compile` over an `ASTSource` with an explicit target.
+Source: `triton.compile` over an `ASTSource`, or a `GluonASTSource`, with an explicit target.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def compile_kernel(
     """Compile a `@triton.jit` function for a compute capability (``90`` is sm_90).
 
     Args:
-        kernel: the function, lazy or Triton's own; it must have been made without ``TRITON_INTERPRET=1``.
+        kernel: the function, lazy or Triton's own, in Triton or in Gluon; it must have been made without
+            ``TRITON_INTERPRET=1``.
         signature: Triton's type of each parameter that is passed at launch.
         constexprs: the values of the other parameters.
         divisible: parameters known to be multiples of 16, which is what makes 128-bit accesses possible.
@@ -98,7 +99,6 @@ def compile_kernel(
         raise
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
     from triton.runtime.jit import JITFunction
 
     if not isinstance(kernel, JITFunction):
@@ -124,7 +124,7 @@ def compile_kernel(
     if ptx_version is not None:
         chosen["ptx_version"] = ptx_version
     compiled = triton.compile(
-        ASTSource(kernel, full_signature, constants, attributes),
+        _source_of(kernel)(kernel, full_signature, constants, attributes),
         target=GPUTarget("cuda", capability, WARP_SIZE),
         options=chosen,
     )
@@ -148,6 +148,17 @@ def compile_kernel(
         ),
         ptx_version=ptx_version or 0,
     )
+
+
+def _source_of(kernel: Any) -> Any:
+    """The class of what is compiled, by the language that a kernel is written in."""
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource
+    from triton.compiler import ASTSource
+
+    return ASTSource
 
 
 def chosen_options(options: Mapping[str, object] | None) -> dict[str, object]:

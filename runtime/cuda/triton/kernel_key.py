@@ -18,10 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .lazy_kernel import LazyKernel, attributes_of, named_values
+from .lazy_kernel import GLUON, TRITON, LazyKernel, attributes_of, named_values
 from .lazy_triton import StandIn, constexpr, dtype, module_if_imported
 
-FORMAT = 1
+FORMAT = 2
 """Changes with what a key covers or how a kernel is compiled here."""
 
 PREFIXES = (
@@ -196,13 +196,16 @@ class _Encoder:
         """What one kernel is: its text, options and defaults, and the values of the names in it."""
         if isinstance(kernel, LazyKernel):
             source, reached, options = kernel.source, kernel.reached, kernel.kwargs
+            language = kernel.language
         else:
             if not hasattr(kernel, "arg_names"):
                 raise NoKeyError(f"{kernel.__name__} is any Python, run while a kernel is compiled")
             source, reached = kernel.src, named_values(kernel.fn, kernel.src)
             options = {"noinline": kernel.noinline, "debug": kernel.debug, "repr": kernel._repr}
+            language = GLUON if getattr(kernel, "is_gluon", bool)() else TRITON
         fn = kernel.fn
         return (
+            language,
             source,
             # Line numbers are in the code, for profilers.
             fn.__code__.co_firstlineno,

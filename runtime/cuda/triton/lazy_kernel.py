@@ -8,13 +8,16 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+TRITON, GLUON = "triton", "triton.experimental.gluon"
+"""The languages of kernels, by the module whose `jit` understands them."""
+
 _WORD = re.compile(r"[^\W\d]\w*")
 _modules: dict[str, tuple[object, str]] = {}
 """Texts by file name, each with the import system's record of the import that it was read for."""
 
 
 class LazyKernel:
-    """The function under `@triton.jit`, its options, and what it can reach of its module.
+    """The function under `@triton.jit` or `@gluon.jit`, its options, and what it can reach of its module.
 
     It has what host code asks of Triton's own: `fn`, `arg_names`, `cache_key`, the function's names and
     documentation. The module's text is kept as it was at import: kernels that are compiled later are those that were
@@ -23,14 +26,18 @@ class LazyKernel:
     Args:
         fn: the function.
         options: those that were given to the decorator.
+        language: `TRITON` or `GLUON`.
     """
 
-    def __init__(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], options: Mapping[str, Any], language: str = TRITON) -> None:
         if not isinstance(fn, types.FunctionType):
-            raise TypeError(f"triton.jit(): expected a function, got {type(fn).__name__}")
+            raise TypeError(
+                f"{language.rpartition('.')[2]}.jit(): expected a function, got {type(fn).__name__}"
+            )
         code = fn.__code__
         self.fn = fn
         self.kwargs = dict(options)
+        self.language = language
         self.arg_names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         self.__name__ = fn.__name__
         self.__qualname__ = fn.__qualname__

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .lazy_kernel import LazyKernel
+from .lazy_kernel import TRITON, LazyKernel
 
 __all__ = ["dtype", "jit", "libdevice", "stand_in", "str_to_ty", "tl", "triton"]
 
@@ -98,6 +98,10 @@ _DTYPES = {name: dtype(name) for name in (*SIGNED, *UNSIGNED, *FLOATS)}
 _BY_SHORT_NAME = {name.replace("uint", "u").replace("int", "i"): type_ for name, type_ in _DTYPES.items()}
 
 
+TYPES = {NAMES.get(name, name): type_ for name, type_ in _DTYPES.items()}
+"""Every type by the name that kernels' modules have for it."""
+
+
 def _dtype_of(name: str) -> dtype:
     return _DTYPES[name]
 
@@ -167,10 +171,14 @@ def jit(
         "debug": debug,
         "noinline": noinline,
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    return jit_as(TRITON, fn, {name: value for name, value in options.items() if value is not None})
+
+
+def jit_as(language: str, fn: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+    """A lazy kernel in a language, or without a function what makes one, as decorators have it."""
     if fn is None:
-        return functools.partial(LazyKernel, options=given)
-    return LazyKernel(fn, given)
+        return functools.partial(LazyKernel, options=options, language=language)
+    return LazyKernel(fn, options, language)
 
 
 def module_if_imported(name: str) -> Any:
@@ -202,8 +210,7 @@ else:
     triton = StandIn("triton", {"jit": jit})
     tl = StandIn(
         "triton.language",
-        {"constexpr": constexpr, "dtype": dtype, "str_to_ty": str_to_ty}
-        | {NAMES.get(name, name): type_ for name, type_ in _DTYPES.items()},
+        {"constexpr": constexpr, "dtype": dtype, "str_to_ty": str_to_ty, **TYPES},
     )
     libdevice = StandIn("triton.language.extra.libdevice", {})
     triton.language = tl

@@ -109,7 +109,7 @@ class _Realization:
             copy.__defaults__ = self.convert(function.__defaults__)
         if function.__kwdefaults__:
             copy.__kwdefaults__ = {n: self.convert(v) for n, v in function.__kwdefaults__.items()}
-        made = self._made[lazy] = _import("triton").jit(**lazy.kwargs)(copy)
+        made = self._made[lazy] = _import(lazy.language).jit(**lazy.kwargs)(copy)
         for name, value in lazy.reached.items():
             if isinstance(value, types.ModuleType):
                 namespace[name] = self.module(value, attributes_of(value, name, lazy.source))

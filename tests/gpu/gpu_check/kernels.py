@@ -43,6 +43,8 @@ def touches_memory(body: str) -> bool:
 
 WITH_TENSOR_MAPS = ("attention_bulk", "convolve_bulk", "matmul_persistent")
 """Kernels for devices of compute capability 9.0 and later."""
+WITH_WARPGROUP_PRODUCTS = ("attention_warp_specialized",)
+"""Kernels for devices of compute capability 9.0 alone."""
 
 
 def unreached(reached: set[str], major: int = 9) -> list[str]:
@@ -50,5 +52,7 @@ def unreached(reached: set[str], major: int = 9) -> list[str]:
     return [
         f"{file}: {name}"
         for name, file in entry_kernels().items()
-        if name not in reached and not (major < 9 and name in WITH_TENSOR_MAPS)
+        if name not in reached
+        and not (major < 9 and name in WITH_TENSOR_MAPS)
+        and not (major != 9 and name in WITH_WARPGROUP_PRODUCTS)
     ]

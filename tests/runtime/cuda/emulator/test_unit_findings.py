@@ -291,6 +291,29 @@ def test_products_by_a_part_of_four_warps(machine: Any) -> None:
     )
 
 
-def test_registers_that_a_warp_gives_and_takes(machine: Any) -> None:
-    machine.run("setmaxnreg.dec.sync.aligned.u32 40;", threads=128)
-    refused(machine, "multiple of 8", "setmaxnreg.dec.sync.aligned.u32 41;", threads=128)
+def test_registers_that_warps_give_and_take(machine: Any) -> None:
+    """Four warps take what the other four give; the takers stand before them in the text, and wait."""
+    body = (
+        ONE
+        + """
+        setp.ge.u32 %p1, %r0, 128; @%p1 bra $gives;
+        setmaxnreg.inc.sync.aligned.u32 {0}; bra.uni $end;
+    $gives:
+        setmaxnreg.dec.sync.aligned.u32 {1};
+    $end: ret;
+    """
+    )
+
+    def run(takes: int, gives: int) -> None:
+        machine.run(body.format(takes, gives), threads=256, head=".reqntid 256 .maxnreg 128")
+
+    run(216, 40)
+    with pytest.raises(EmulationError, match="wait for ever for 224 registers, of which a block has 32768"):
+        run(224, 40)
+    for takes, gives, what in (
+        (216, 41, "multiple of 8"),
+        (216, 136, "warps that have 128"),
+        (120, 40, "have 128"),
+    ):
+        with pytest.raises(EmulationError, match=what):
+            run(takes, gives)

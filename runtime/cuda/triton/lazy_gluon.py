@@ -1,0 +1,73 @@
+"""Gluon, Triton's dialect in which layouts, copies and waits are written out, as a kernel's module sees it.
+
+A kernel's author writes what Gluon's documentation says, with names from here, as with `lazy_triton`::
+
+    from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper
+
+    @gluon.jit
+    def double(x, out, n, BLOCK: gl.constexpr): ...
+
+Gluon's functions were renamed from version to version: kernels here are written for those of `OLDEST`. Triton's
+interpreter has no Gluon (`Driver.has_gluon`), and a kernel in it is for one design of devices. So whatever such a
+kernel computes has a form in Triton's own language beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .kernel_key import triton_identity
+from .lazy_kernel import GLUON
+from .lazy_triton import TYPES, StandIn, constexpr, dtype, jit_as
+
+__all__ = ["OLDEST", "gl", "gluon", "hopper", "is_supported", "shared_descriptor"]
+
+OLDEST = (3, 9)
+"""The oldest Triton whose Gluon has the names that kernels use."""
+
+
+def is_supported() -> bool:
+    """Whether the Triton that an import would give has the Gluon of `OLDEST`; it is not imported for the answer.
+
+    Example:
+        >>> from triten.runtime.cuda.triton.lazy_gluon import is_supported
+        >>> is_supported() in (True, False)
+        True
+    """
+    identity = triton_identity()
+    found = None if identity is None else re.match(r"(\d+)\.(\d+)", identity[0])
+    return found is not None and (int(found[1]), int(found[2])) >= OLDEST
+
+
+def shared_descriptor(element: str, *block: int) -> str:
+    """A signature's type of a tensor descriptor for a Gluon kernel, whose blocks lie swizzled in shared memory.
+
+    Args:
+        element: Triton's name of a type of 16 bits.
+        block: sizes of the block; the innermost is a multiple of 64, which is 128 bytes.
+
+    Example:
+        >>> from triten.runtime.cuda.triton.lazy_gluon import shared_descriptor
+        >>> shared_descriptor("bf16", 64, 128)
+        'tensordesc<bf16[64, 128],NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)>'
+    """
+    layout = f"NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank={len(block)})"
+    return f"tensordesc<{element}[{', '.join(map(str, block))}],{layout}>"
+
+
+def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A kernel of a Python function, with the options of `triton.experimental.gluon.jit`; nothing is imported."""
+    return jit_as(GLUON, fn, options)
+
+
+if TYPE_CHECKING:
+    from triton.experimental import gluon
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.language.nvidia import hopper
+else:
+    gluon = StandIn("triton.experimental.gluon", {"jit": jit})
+    gl = StandIn("triton.experimental.gluon.language", {"constexpr": constexpr, "dtype": dtype, **TYPES})
+    hopper = StandIn("triton.experimental.gluon.language.nvidia.hopper", {})
+    gluon.language = gl

@@ -1,0 +1,32 @@
+"""Which calls the warp-specialised forward pass serves, and how it is given its operands."""
+
+from __future__ import annotations
+
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
+from ...runtime.device import device as Device
+from ..budget import Configuration
+from .operands import Sizes, padded
+from .tiles import specialized_tile
+
+DESIGN = 90
+"""The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
+FEWEST_QUERIES = 65
+"""Of fewer queries than this, one of its two groups of warps would compute nothing."""
+
+
+def tile_of(device: Device, sizes: Sizes) -> Configuration | None:
+    """Its tile for a call; None where device, Triton, heads or queries are not those that it is for."""
+    own = driver()
+    if not own.has_gluon or own.properties(device.resolved_index).design != DESIGN:
+        return None
+    if padded(sizes.width) != padded(sizes.width_v) or sizes.length_q < FEWEST_QUERIES or not is_supported():
+        return None
+    return specialized_tile(sizes.head)
+
+
+def operand_types(dtype: str, chosen: Configuration) -> dict[str, str]:
+    """The types of its descriptors: a group of warps has half of the tile's queries."""
+    block_m, block_n, width, _ = chosen.tile
+    rows, keys = (shared_descriptor(dtype, 1, 1, block, width) for block in (block_m // 2, block_n))
+    return {"q": rows, "k": keys, "v": keys, "out": rows}
