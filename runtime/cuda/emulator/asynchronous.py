@@ -550,10 +550,7 @@ class AsynchronousUnits:
         values = []
         for place in targets:
             register = registers[place]
-            if isinstance(register, InFlight):
-                *_, last = register.parts()
-                register = last.rest
-            values.append(blocks.full(register))
+            values.append(blocks.full(register.known() if isinstance(register, InFlight) else register))
         sums = Sums(warp_group.gathered(values, groups, packed), groups, flat, packed, len(targets))
         self.flying.append(sums)
         for i, place in enumerate(targets):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,11 +100,14 @@ class Program:
         module: the PTX text, taken apart.
         name: of the kernel.
         addresses: where the module's variables lie in global memory.
-        files: the names of the source files for messages, by number.
+        mends: whether the assembler that took the text waits for products whose registers are read early, as that of
+            Triton 3.9 does (its remark C7517). The PTX ISA leaves undefined what is read, and the wait costs the
+            overlap, so there is a warning.
     """
 
-    def __init__(self, module: Module, name: str, addresses: dict[str, int]) -> None:
+    def __init__(self, module: Module, name: str, addresses: dict[str, int], mends: bool = False) -> None:
         self.module = module
+        self._mends, self._warned = mends, False
         self.name = name
         self._addresses = addresses
         self._translations: dict[str, Translation] = {}
@@ -132,6 +136,18 @@ class Program:
                 if each.opcode in opcodes and any(m.split("::")[0] == space for m in each.modifiers):
                     least = min(least, int(each.modifiers[-1].lstrip("bsuf").removesuffix("x2")) // 8)
         return least
+
+    def is_mended(self) -> bool:
+        """Whether a register of a product may be read before the wait. Warns the first time that one is."""
+        if self._mends and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"kernel '{self.name}': a register is read before wgmma.wait_group; the assembler puts a wait there "
+                "(ptxas, C7517)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._mends
 
     def where(self, instruction: Instruction) -> str:
         """The place of an instruction, for a message."""
