@@ -68,9 +68,7 @@ def test_a_store_behind_a_block_within_its_segment(standin):
     a, b, out = operands()
     grid = (N // 256 + 1, 1, 1)
     add_kernel().launch(grid, 0, a.data_ptr(), b.data_ptr(), out.data_ptr(), N + 1)
-    lost(
-        standin, "an illegal memory access", "load of 4 bytes", "0 bytes past the end of the block", "of 4096"
-    )
+    lost(standin, "an illegal memory access", "of 4 bytes", "0 bytes past the end of the block", "of 4096")
 
 
 def test_memory_that_was_given_back_within_its_segment(standin):
