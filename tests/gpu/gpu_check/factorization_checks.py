@@ -9,20 +9,10 @@ import numpy as np
 
 import triten as tt
 
-from .first_checks import NotBuilt, check, is_rehearsal, require
+from .first_checks import check, is_rehearsal, require
 
 SHAPES = ((1, 1), (5, 5), (7, 4), (4, 7), (33, 33), (2, 3, 3, 3), (3, 5, 2), (3, 2, 5), (0, 3, 3), (0, 0))
 DTYPES = ("float32", "complex128", "float64", "complex64")
-
-
-def need_cusolver() -> None:
-    """Raise NotBuilt where the library is not installed."""
-    try:
-        tt.library.driver().solver()
-    except RuntimeError as error:
-        if "is not installed" not in str(error):
-            raise
-        raise NotBuilt(str(error)) from error
 
 
 def matrices(square: bool = False) -> Iterator[tuple[str, Any]]:
@@ -59,7 +49,6 @@ def whole(x: Any, size: int) -> Any:
 
 @check("factorisations: LU, QR and singular values multiply to the matrix")
 def products() -> str:
-    need_cusolver()
     count = 0
     for what, A in matrices():
         P, L, U = tt.linalg.lu(A)
@@ -80,7 +69,6 @@ def products() -> str:
 
 @check("factorisations: Cholesky and eigenvalues multiply to the matrix, solutions solve")
 def squares() -> str:
-    need_cusolver()
     count = 0
     for what, A in matrices(square=True):
         n = A.shape[-1]
@@ -107,7 +95,6 @@ def squares() -> str:
 
 @check("factorisations: a singular matrix is told of by name")
 def singular() -> str:
-    need_cusolver()
     try:
         tt.linalg.inv(tt.stack([tt.eye(3), tt.zeros(3, 3)]).to("cuda"))
     except tt.linalg.LinAlgError as error:

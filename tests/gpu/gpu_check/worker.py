@@ -102,8 +102,9 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
 
     from .arguments import CARD, SMALL
     from .cases import Case
+    from .device_errors import is_fatal
     from .first_checks import run_check
-    from .forms import FAILED, Outcome, is_fatal, run_case
+    from .forms import FAILED, Outcome, run_case
     from .layouts import Poisoning
 
     try:
