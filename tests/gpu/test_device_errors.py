@@ -8,7 +8,9 @@ from triten.runtime.cuda.driver import is_simulated
 
 
 @pytest.mark.parametrize("code", sorted(LOST))
-def test_a_kernel_that_ran_wrong_takes_the_context_with_it(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_kernel_that_ran_wrong_takes_the_context_with_it(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     monkeypatch.setenv("TRITEN_CUDA", "")
     assert not is_simulated()
     assert is_fatal(tt.AcceleratorError("CUDA error: misaligned address", code))
