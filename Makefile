@@ -18,6 +18,7 @@
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
+#   make rehearse     a day with a GPU without one: check and benchmark over CuPy and a stand-in for NVIDIA's driver
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
 #   make clean        remove what these targets made
 
@@ -31,6 +32,7 @@ TESTS ?=
 SEED ?=
 AOT_ARGS ?=
 EMULATE_ARGS ?=
+REHEARSE_ARGS ?=
 DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
@@ -65,7 +67,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate gpu-bench conformance programs triton-matrix clean
+	gpu-check emulate rehearse gpu-bench conformance programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -154,6 +156,10 @@ gpu-check:
 
 emulate: $(TEST_READY)
 	$(RUN) tests/gpu/check.py --emulate $(EMULATE_ARGS)
+
+rehearse: $(TEST_READY)
+	$(RUN) tests/gpu/check.py --standin --first-pass $(REHEARSE_ARGS)
+	$(RUN) tests/runtime/cuda/standin/run.py -m triten.perf gpu --rehearse --no-peer --rounds 1 --row-seconds 0.01
 
 gpu-bench:
 	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)

@@ -9,6 +9,7 @@ A backend of another package (see `tt.utils`) brings an `Allocator`, kernels (`r
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,8 @@ class use_triton_driver:
         from .runtime.cuda.driver import driver
 
         found = driver()
+        # Triton's import may want `triton_driver` too, which must not be half imported then.
+        importlib.import_module("triton")
         from .runtime.cuda.triton import triton_driver
 
         self._restore = triton_driver.restore

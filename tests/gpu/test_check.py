@@ -174,13 +174,13 @@ def test_memory_is_poisoned_each_time_it_is_handed_out() -> None:
 def test_torch_is_blocked_in_the_workers() -> None:
     from gpu_check.worker import block_torch
 
-    before = sys.modules.get("torch")
+    before, finders = sys.modules.pop("torch", None), sys.meta_path[:]
     try:
         block_torch()
         with pytest.raises(ImportError):
             import torch  # noqa: F401
+        assert "torch" not in sys.modules, "Triton takes an entry for an import, whatever it is"
     finally:
-        if before is None:
-            del sys.modules["torch"]
-        else:
+        sys.meta_path[:] = finders
+        if before is not None:
             sys.modules["torch"] = before

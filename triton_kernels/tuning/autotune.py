@@ -146,8 +146,9 @@ class _Tuner:
         asked: dict[Question, Configuration] = {}
         make_plans_anew()
         with listening(lambda question, default: asked.setdefault(question, default)):
-            self._expected = self._results()
-        again = self._wrong(self._expected, self._results())
+            result = self._once()
+        self._expected = self._results_of(result)
+        again = self._wrong(self._expected, self._results_of(self._once()))
         if again is not None:
             raise RuntimeError(
                 f"autotune: the function gives another result when it is run again, {again}: it has an effect beyond "
@@ -162,9 +163,8 @@ class _Tuner:
         self._inputs.restore()
         return self._run()
 
-    def _results(self) -> list[object]:
-        """What a run gives and what it leaves in its arguments, on the host or in tensors of their own."""
-        result = self._once()
+    def _results_of(self, result: object) -> list[object]:
+        """What a run gave and what it left in its arguments, on the host or in tensors of their own."""
         return [_own(leaf) for leaf in (*tree_leaves(result), *self._inputs.written())]
 
     @staticmethod
@@ -227,7 +227,7 @@ class _Tuner:
         """Whether a candidate runs and gives the default's results; a warning says why not."""
         try:
             with self._taking(question, candidate):
-                wrong = self._wrong(self._expected, self._results())
+                wrong = self._wrong(self._expected, self._results_of(self._once()))
         except failures() as error:
             wrong = f"{type(error).__name__}: {error}".partition("\n")[0]
         if wrong is None:

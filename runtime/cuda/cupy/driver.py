@@ -301,11 +301,11 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         return library_handle(name, self.current_stream(device))
 
     def solver(self) -> Solver:
+        solver, products = self.library_handle("cusolver"), self.library_handle("cublas")
+        # Only now: where the libraries are missing, their bindings' own error names a file.
         from .solver import CuPySolver
 
-        return CuPySolver(
-            self.library_handle("cusolver"), self.library_handle("cublas"), self.current_device()
-        )
+        return CuPySolver(solver, products, self.current_device())
 
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
         """As the base class says, by cuFFT, whose work areas CuPy's own pool gives."""

@@ -10,6 +10,8 @@ import numpy as np
 
 import triten as tt
 
+from .device_errors import is_fatal
+
 Array = np.ndarray[Any, Any]
 
 
@@ -37,7 +39,7 @@ class DeviceMemory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None and type(error).__name__ in ("CUDARuntimeError", "CUDADriverError"):
+        if error is not None and is_fatal(error):
             return  # nothing works any more, and it would hide the error
         self.cuda.synchronize()
         for address in self._held:

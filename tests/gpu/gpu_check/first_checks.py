@@ -12,7 +12,8 @@ import numpy as np
 
 from triten.runtime.cuda.driver import is_simulated
 
-from .forms import FAILED, NOT_BUILT, PASSED, is_fatal
+from .device_errors import is_fatal, is_missing_library
+from .forms import FAILED, NOT_BUILT, PASSED
 
 NEEDS_A_CARD = "needs a card"
 MODULES = (
@@ -75,6 +76,8 @@ def run_check(name: str, seed: int) -> dict[str, Any]:
     except NeedsACard as error:
         return {"status": NEEDS_A_CARD, "reason": str(error)}
     except Exception as error:  # whatever is raised is what became of the check
+        if is_missing_library(error):
+            return {"status": NOT_BUILT, "reason": str(error)}
         return {
             "status": FAILED,
             "reason": f"{type(error).__name__}: {error}"[:1500],

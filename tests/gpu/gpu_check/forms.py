@@ -12,6 +12,7 @@ import triten as tt
 
 from .arguments import DEVICE, DTYPE, SMALL, B, D, I, Sizes, T, draw, map_leaves
 from .cases import Case, table, terms_of
+from .device_errors import is_fatal, is_missing_library
 from .layouts import (
     CONTIGUOUS,
     EXPANDED,
@@ -215,13 +216,6 @@ def argument_names(call: Call, name: str | None) -> set[str]:
     return {argument.name for argument in call.forms.schemas[name or ""].arguments}
 
 
-def is_fatal(error: BaseException) -> bool:
-    """Whether an error may have destroyed the device's context."""
-    kind = type(error)
-    sticky = ("CUDARuntimeError", "CUDADriverError")
-    return kind.__name__ in sticky or "illegal memory access" in str(error)
-
-
 class Judge:
     """Runs the forms of one case and collects what they came to."""
 
@@ -266,7 +260,8 @@ class Judge:
             except Exception:
                 self.note(form, REFUSED, told)
             else:
-                self.note(form, NOT_BUILT if isinstance(error, NotImplementedError) else FAILED, told)
+                lacking = isinstance(error, NotImplementedError) or is_missing_library(error)
+                self.note(form, NOT_BUILT if lacking else FAILED, told)
             return None
 
     def reference(self) -> list[Array] | None:

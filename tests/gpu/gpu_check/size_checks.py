@@ -62,6 +62,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         lambda: (numbers(16, 6000), numbers(6000, 16)),
         1e-3,
     ),
+    "a product of complex matrices": (
+        lambda a, b: tt.view_as_real(a @ b),
+        lambda: (tt.complex(numbers(40, 50), numbers(40, 50)), tt.complex(numbers(50, 30), numbers(50, 30))),
+        1e-4,
+    ),
+    "a transposed copy": (lambda x: x.T.contiguous(), lambda: (numbers(200, 300),), 0),
     "layer_norm and its gradients over 3,000 rows": (
         with_gradients(lambda x, w, b: F.layer_norm(x, (40,), w, b)),
         lambda: (numbers(3000, 40), numbers(40), numbers(40)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import json
 import os
 import sys
@@ -10,9 +11,21 @@ import traceback
 from typing import Any
 
 
+class WithoutTorch(importlib.abc.MetaPathFinder):
+    """Finds no torch, wherever it lies."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        """Raises ModuleNotFoundError for torch; other finders go on with everything else."""
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+
 def block_torch() -> None:
-    """Make `import torch` fail in this process, as where it is not installed."""
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    """Make `import torch` fail in this process, as where it is not installed.
+
+    It does not become an entry of `sys.modules` that is None, from which Triton would take it for imported.
+    """
+    sys.meta_path.insert(0, WithoutTorch())
 
 
 class Compilations:
@@ -89,8 +102,9 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
 
     from .arguments import CARD, SMALL
     from .cases import Case
+    from .device_errors import is_fatal
     from .first_checks import run_check
-    from .forms import FAILED, Outcome, is_fatal, run_case
+    from .forms import FAILED, Outcome, run_case
     from .layouts import Poisoning
 
     try:

@@ -237,7 +237,13 @@ class ExecutedDevices(EmulatorDriver):
                 memory.blocks.remove(address)
                 memory.free(address)
 
-    # Captures
+    # Captures: the library has refused what they forbid, by the modes of its threads.
+
+    def refuse_unsafe(self, what: str) -> None:
+        del what
+
+    def refuse_on_device(self, device: int, what: str) -> None:
+        del device, what
 
     def finish_capture(self, stream: int, graph: int) -> None:
         """End the capture of a stream: the graph has the library's handle."""

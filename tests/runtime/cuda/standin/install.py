@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from triten.tests.runtime.cuda.standin.execution import Execution
 
 
-EXECUTING = {"capability": 80, "shared": 166_912, "multiprocessors": 4, "memory": 2**32}
+EXECUTING = {"capability": 80, "shared": 166_912, "multiprocessors": 4, "memory": 2**31}
 """Devices of which the emulator executes the code, with few multiprocessors, so that persistent kernels stay small."""
 
 _kept: list[Execution] = []

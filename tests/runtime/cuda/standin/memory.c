@@ -65,8 +65,10 @@ static int give_back(uint64_t address, Where where) {
     return code;
 }
 
+/* The block that holds a range, or an address: mappings may lie side by side. */
 static Block block_of(uint64_t address, size_t bytes) {
     Block found = {0, 0, -1, NONE};
+    if (!bytes) bytes = 1;
     pthread_mutex_lock(&standin_lock);
     for (int i = 0; i < block_count; i++)
         if (address >= blocks[i].address && address + bytes <= blocks[i].address + blocks[i].bytes)

@@ -244,3 +244,14 @@ def test_pytorchs_exception_has_a_public_name(standin):
     error = tt.AcceleratorError("CUDA error: out of luck", 999)
     assert isinstance(error, RuntimeError)
     assert error.error_code == 999
+
+
+def test_a_factorisation_without_cusolver_says_what_to_install(standin):
+    try:
+        import cupy_backends.cuda.libs.cusolver  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("cuSOLVER is installed")
+    with pytest.raises(RuntimeError, match=r"cusolver is not installed.*pip install"):
+        driver().solver()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 import triten as tt
 import triten.nn.functional as F
 from triten.runtime.cuda.driver import Driver, driver
+from triten.tests.shared.operands import SGD
+from triten.triton_kernels.tuning.autotune import tune
 
 pytestmark = pytest.mark.standin(execute=1)
 EXAMPLE = Path(__file__).parents[4] / "examples" / "train_digits.py"
@@ -179,6 +182,8 @@ install()
 import triten as tt
 a = tt.arange(300.0).cuda()
 print(((a + 1).relu() * a).sum().item(), "triton" in sys.modules)
+with tt.library.use_triton_driver():  # Triton may be imported here, for the first time
+    print("triton" in sys.modules)
 """
 
 
@@ -191,6 +196,31 @@ def test_a_second_process_takes_kernels_from_the_store_without_triton(standin):
             for _ in range(2)
         ]
     assert all(run.returncode == 0 for run in told), [run.stderr for run in told]
-    (first, compiled), (second, warm) = (run.stdout.split() for run in told)
+    (first, compiled, _), (second, warm, imported) = (run.stdout.split() for run in told)
     assert float(first) == float(second) == (tt.arange(300.0) * tt.arange(1.0, 301.0)).sum().item()
-    assert (compiled, warm) == ("True", "False")
+    assert (compiled, warm, imported) == ("True", "False", "True")
+
+
+def test_autotune_times_what_the_function_launches_and_no_copies_of_its_results(standin):
+    arguments = [[tt.full((40,), float(place + 1), device="cuda")] for place in range(3)]
+    options = SGD | {"weight_decay": 0.1}
+    run = partial(tt._fused_sgd_, *arguments, **options)
+    before = os.environ.get("TRITEN_TUNING_STORE")
+    os.environ["TRITEN_TUNING_STORE"] = "0"
+    try:
+        report = tune(run, arguments, lambda device: Timer(), 1, 1)
+    finally:
+        os.environ.pop("TRITEN_TUNING_STORE")
+        if before is not None:
+            os.environ["TRITEN_TUNING_STORE"] = before
+    assert [finding.question.kernel.rpartition(":")[2] for finding in report.findings] == ["fused_sgd"]
+    assert len(report.findings[0].times) > 1
+    assert [t[0].cpu().numpy().tolist() for t in arguments] == [[1.0] * 40, [2.0] * 40, [3.0] * 40]
+
+
+class Timer:
+    """Tells a time that is the same for every candidate."""
+
+    def microseconds(self, run):
+        run()
+        return 1.0
