@@ -34,7 +34,8 @@ def ctc_loss(
     if zero_infinity:
         losses = ops.where(ops.eq(losses, math.inf), 0.0, losses)
     if reduction == MEAN:
-        counts = tensor([max(length, 1) for length in labels], dtype=losses.dtype).to(losses.device)
+        counts = tensor([max(length, 1) for length in labels], dtype=losses.dtype)
+        counts = counts.to(losses.device, non_blocking=True)
         return (losses / counts).mean()
     if reduction == SUM:
         return losses.sum()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...runtime.cuda.faults import may_read_values
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..structured.meta.fractional_pooling import SIDES, check_images
@@ -49,7 +50,7 @@ def _backward(
     lead, volume = sizes[:-rank], math.prod(sizes[-rank:])
     places = (*lead, math.prod(output_size))
     flat = indices.reshape(places)
-    if not self._spec.is_meta and flat._spec.numel:
+    if not self._spec.is_meta and flat._spec.numel and may_read_values(flat._spec.device):
         wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
         if bool(ops.any(wrong)):
             found = int(flat.masked_select(wrong).select(0, 0))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.cuda.faults import may_read_values
 from ...runtime.device import CPU
 from ...runtime.dimname import position_of
 from ...runtime.memory_format import contiguous_format
@@ -543,14 +545,32 @@ def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         return repeats.new_empty((output_size,))  # type: ignore[arg-type]
     if not spec.numel:
         return ops.empty_like(repeats)
-    if bool(ops.any(ops.lt(repeats, 0))):
-        raise RuntimeError("repeats can not be negative")
     ends = ops.cumsum(repeats, 0)
-    total = int(ends.select(0, spec.numel - 1))
-    if output_size is not None and output_size != total:
-        raise RuntimeError("allocated size does not match required size")
+    if output_size is not None and not may_read_values(spec.device):
+        unequal = ops.ne(ends.narrow(0, spec.numel - 1, 1), output_size)
+        _report_where(ops.logical_or(ops.lt(repeats, 0), unequal))
+        total = output_size
+    else:
+        if bool(ops.any(ops.lt(repeats, 0))):
+            raise RuntimeError("repeats can not be negative")
+        total = int(ends.select(0, spec.numel - 1))
+        if output_size is not None and output_size != total:
+            raise RuntimeError("allocated size does not match required size")
     places = ops.arange(total, dtype=ends.dtype, device=repeats.device)
     return ops.searchsorted(ends, places, out_int32=spec.dtype is int32, right=True)
+
+
+def _report_where(wrong: Tensor) -> None:
+    """Have whoever waits for the device raise an error if repeats are wrong; a wrapped tensor has no bytes."""
+    spec = wrong._spec
+    if type(wrong) is Tensor and spec.keys == TensorSpec.contiguous(spec.sizes, bool_, spec.device).keys:
+        _repeats_check(spec)(wrong._data)
+
+
+@lru_cache(maxsize=256)
+def _repeats_check(spec: TensorSpec) -> Callable[[Any], None]:
+    call = StructuredCall("repeat_interleave", {"self": spec}, ("self",), (), None, spec.device, {})
+    return find_kernel("repeats_check_stub", "cuda", "repeat_interleave")(call).into
 
 
 def _line(self: Tensor, dim: int | None) -> tuple[Tensor, int]:

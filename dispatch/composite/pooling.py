@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.cuda.faults import may_read_values
 from ...runtime.memory_format import channels_last
 from ...runtime.scalar_type import int64
 from ..core.kernel_function import Plan, Planner
@@ -239,7 +240,7 @@ def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
     volume = math.prod(output_size)
     zeros = self.new_zeros((*lead, volume))
     flat = indices.reshape((*lead, math.prod(self._spec.sizes[-rank:])))
-    if not self._spec.is_meta and flat._spec.numel:
+    if not self._spec.is_meta and flat._spec.numel and may_read_values(flat._spec.device):
         wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
         if bool(ops.any(wrong)):
             found = int(flat.masked_select(wrong).select(0, 0))

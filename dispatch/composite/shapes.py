@@ -235,7 +235,7 @@ def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
         return ops.empty((0,), dtype=self.dtype, device=self._spec.device)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     chosen = list(choose(range(self.numel()), r))
-    rows = tensor(chosen, dtype=int64, device=self._spec.device).view((len(chosen), r))
+    rows = tensor(chosen, dtype=int64).to(self._spec.device, non_blocking=True).view((len(chosen), r))
     return ops._unsafe_view(ops.index_select(self, 0, rows.reshape((-1,))), (len(chosen), r))
 
 

@@ -104,7 +104,7 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
     if self._spec.dtype is bool_:
         raise RuntimeError("The input tensor may not be a boolean tensor.")
     dtype = self._spec.dtype
-    shifts = ops.mul(ops.arange(1 - p, 1), 0.5).to(self._spec.device)
+    shifts = ops.mul(ops.arange(1 - p, 1, device=self._spec.device), 0.5)
     floating = self if dtype.is_floating_point else ops.mul(self, 1.0)
     terms = ops.lgamma(ops.add(ops.unsqueeze(floating, -1), shifts.to(floating._spec.dtype)))
     return ops.add(ops.sum(terms, -1), p * (p - 1) * math.log(math.pi) / 4)

@@ -352,6 +352,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "relu_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "remainder_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "renorm_host_stub": ("reduction.distances", None),
+    "repeats_check_stub": (None, "elementwise.value_checks"),
     "replication_pad1d_backward_stub": ("resampling.line_maps", "resampling.line_maps"),
     "replication_pad1d_stub": ("resampling.line_maps", "resampling.line_maps"),
     "replication_pad2d_backward_stub": ("resampling.line_maps", "resampling.line_maps"),

@@ -30,6 +30,10 @@ def searches(capability: int) -> Iterator[Sample]:
     huge, few = empty(1 << 32, dtype="uint8"), empty(4096, dtype="uint8")
     yield Sample("searchsorted uint8 among 2**32", lambda: tt.searchsorted(huge, few))
     yield Sample("nonzero_static uint8 of 2**32", lambda: tt.nonzero_static(huge, size=1000))
+    repeats = empty(1 << 20, dtype="int64")
+    yield Sample(
+        "repeat_interleave of a size", lambda: tt.repeat_interleave(repeats, output_size=1 << 22), ("report",)
+    )
     where, starts = empty(1 << 16, dtype="int64"), empty(4096, dtype="int32")
     for dtype in FLOATING:
         table = empty(10000, 1024, dtype=dtype)

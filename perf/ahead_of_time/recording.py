@@ -112,6 +112,8 @@ class RecordingDriver(cuda.Driver):
         self._host.append(np.empty(nbytes, np.uint8))
         return int(self._host[-1].ctypes.data)
 
+    malloc_mapped = malloc_host
+
     def memory_info(self, device: int) -> tuple[int, int]:
         return MEMORY, MEMORY
 

@@ -177,6 +177,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize(("call", "kind", "words"), ERRORS, ids=[str(i) for i in range(len(ERRORS))])
 def test_refusals_are_pytorchs(call, kind, words):
     with pytest.raises(kind, match=re.escape(words)):

@@ -25,9 +25,9 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.elementwise import check_dtypes, elementwise
+from ..elementwise.value_checks import checked
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from . import random_functions as f
-from .parameter_checks import checked
 
 COUNTERS = 256
 """What a program of four warps has: two counters, eight elements, for each thread."""

@@ -18,9 +18,9 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
+from ..elementwise.value_checks import checked
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from . import rejection_functions as f
-from .parameter_checks import checked
 from .random import PHILOX_TYPES, check_floating, is_wide, philox_numbers, start_of_draws
 
 ELEMENTS = 128

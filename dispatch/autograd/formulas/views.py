@@ -129,4 +129,4 @@ def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: in
     moved = grad.movedim(-1, d + 1)
     joined = moved.reshape((*shape[:d], windows * size, *shape[d + 1 :]))
     zeros = ops.zeros(tuple(shape), dtype=grad.dtype, device=grad.device)
-    return zeros.index_add(d, from_numpy(places).to(grad.device), joined)
+    return zeros.index_add(d, from_numpy(places).to(grad.device, non_blocking=True), joined)

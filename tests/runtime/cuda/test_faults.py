@@ -49,6 +49,21 @@ CALLS = {
         RuntimeError,
         "searchsorted.*for dimension 0 with size 3",
     ),
+    "repeat_interleave": (
+        lambda x, i: tt.repeat_interleave(i, output_size=8),
+        RuntimeError,
+        r"repeat_interleave\(\): .*allocated size must match",
+    ),
+    "repeat_interleave by": (
+        lambda x, i: x.repeat_interleave(-i, 0, output_size=8),
+        RuntimeError,
+        "repeats can not be negative",
+    ),
+    "max_unpool2d": (
+        lambda x, i: F.max_unpool2d(x[None, None], i.expand(1, 1, 2, 3), 1, output_size=(2, 3)),
+        RuntimeError,
+        "with size 6",
+    ),
     "bernoulli": (lambda x, i: tt.bernoulli(x), RuntimeError, "p_in >= 0 && p_in <= 1"),
     "multinomial": (lambda x, i: tt.multinomial(-x, 1), RuntimeError, "either `inf`, `nan` or element < 0"),
     "multinomial of zeros": (lambda x, i: tt.multinomial(x * 0, 1), RuntimeError, "sum of probabilities <= 0"),
@@ -184,7 +199,7 @@ def test_the_first_of_several_faults_is_raised_and_the_others_are_notes():
         tt.cuda.synchronize()
     told = [str(error.value), *error.value.__notes__]
     assert len(told) == 2
-    assert sum("gather(): index out of bounds  1 with size 3" in text for text in told) == 1
+    assert sum("gather(): index out of bounds for dimension 1 with size 3" in text for text in told) == 1
     assert sum("for dimension 0 with size 2" in text for text in told) == 1
     tt.cuda.synchronize()
 

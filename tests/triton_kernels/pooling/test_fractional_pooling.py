@@ -126,6 +126,7 @@ def test_layouts_and_nothing(rng, device):
     assert tt.equal(out, expected)
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

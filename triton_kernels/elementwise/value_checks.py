@@ -1,11 +1,11 @@
-"""Parameters of distributions that are tensors: a launch that reports elements outside of their range."""
+"""Elements that an operator does not take, such as a probability above 1: a launch that reports them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.stub import StructuredCall
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.faults import Fault, fault_flags
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.tensor_spec import TensorSpec
@@ -65,11 +65,24 @@ def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) ->
     return check
 
 
+@triton.jit
+def is_true(x):
+    return x
+
+
+def repeats_check(call: StructuredCall) -> PlannedKernel:
+    """Reports where a mask says that the repeats of `repeat_interleave` are negative, or not as many as was said."""
+    message = "repeats can not be negative, and allocated size must match their sum"
+    return PlannedKernel(checked(call, call.args["self"], is_true, message))
+
+
+register_stub("repeats_check_stub", "cuda", repeats_check)
+
 declare(
     report,
     why=STREAMING,
     operand="x",
-    dtypes=FLOATS,
+    dtypes=(*FLOATS, "i1"),
     configurations=(Configuration((1024,)),),
     operations="2 for each element",
     traffic="n itemsize",
