@@ -92,3 +92,34 @@ def test_operators_over_lists(standin, name):
     calls = settled(standin, lambda: program(given))
     assert {call.name for call in calls} == {"cuLaunchKernel"}
     assert len(calls) == expected
+
+
+CLIPPING: dict[str, tuple[Callable[[list[tt.Tensor]], object], int]] = {
+    "by the norm": (lambda p: tt.nn.utils.clip_grad_norm_(p, 1.0), 3),
+    "by the largest element": (lambda p: tt.nn.utils.clip_grad_norm_(p, 1.0, float("inf")), 3),
+    "by value": (lambda p: tt.nn.utils.clip_grad_value_(p, 1.0), 1),
+    "the norm of all": (lambda p: tt.nn.utils.get_total_norm([q.grad for q in p]), 2),
+    "the norm of each": (lambda p: tt._foreach_norm([q.grad for q in p]), 2),
+    "zeros": (lambda p: tt.optim.SGD(p).zero_grad(set_to_none=False), 1),
+}
+
+
+@WITHOUT_CODE
+@pytest.mark.parametrize("name", CLIPPING)
+def test_what_is_done_to_gradients(standin, name):
+    without_code()
+    program, expected = CLIPPING[name]
+    given = parameters()
+    calls = settled(standin, lambda: program(given))
+    assert {call.name for call in calls} == {"cuLaunchKernel"}
+    assert len(calls) == expected
+
+
+@WITHOUT_CODE
+def test_norms_of_two_dtypes_take_a_launch_more(standin):
+    without_code()
+    given = parameters((tt.float32, tt.bfloat16))
+    calls = settled(standin, lambda: tt.nn.utils.clip_grad_norm_(given, 1.0))
+    assert [call["function"] for call in calls] == [
+        *["multi_tensor_norm_parts"] * 2, "multi_tensor_total_norm", *["multi_tensor_pointwise"] * 2
+    ]  # fmt: skip
