@@ -96,7 +96,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "block_diag_host_stub": ("indexing.placement", None),
     "bmm_stub": ("products.products", "products.mm"),
     "bucketize_host_stub": ("indexing.searching", None),
-    "cat_stub": ("indexing.indexing", "indexing.rearranging"),
+    "cat_stub": ("indexing.indexing", "indexing.joining"),
     "cauchy_stub": ("random.random", "random.random"),
     "cdist_host_stub": ("reduction.distances", None),
     "ceil_stub": ("elementwise.pointwise", "elementwise.pointwise"),
