@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .sample import NUMBERS, SIZES, Sample, empty, tt
+from .sample import FLOATING, SIZES, Sample, empty, tt
 
 JOIN = ("join",)
 
@@ -20,13 +20,12 @@ def joins(capability: int) -> Iterator[Sample]:
             yield Sample(f"cat {count} of {dtype} along odd columns", lambda t=odd: tt.cat(t, 1))
         deep = [empty(8, 9, 10, dtype=dtype).permute(2, 0, 1) for _ in range(3)]
         yield Sample(f"cat of {dtype} permuted", lambda t=deep: tt.cat(t, 1))
-    for dtype in NUMBERS:
-        if dtype != "bool":
-            truths = [empty(4096, dtype="bool") for _ in range(2)]
-            yield Sample(
-                f"cat of bool and {dtype}",
-                lambda t=truths, d=dtype: tt.cat([*t, empty(4096, dtype=d)]),
-            )
+    for dtype in (*FLOATING, "int32", "int64", "int8", "int16", "uint8"):
+        truths = [empty(4096, dtype="bool") for _ in range(2)]
+        yield Sample(
+            f"cat of bool and {dtype}",
+            lambda t=truths, d=dtype: tt.cat([*t, empty(4096, dtype=d)]),
+        )
     for source, to in (
         ("bfloat16", "float32"),
         ("float16", "float64"),

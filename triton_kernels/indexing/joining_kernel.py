@@ -5,7 +5,7 @@ dimensions, the inner one first.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import FLOATS, INTEGERS, STREAMING, Configuration, declare
+from ..budget import FLOATS, STREAMING, Configuration, declare
 from ..conversion import convert
 from ..optimizers.table_kernels import column, row_of
 
@@ -66,8 +66,8 @@ def join(
     tl.store(out + (to[:, None] * V + lane), convert(value, out.dtype.element_ty), mask=mask)
 
 
-CONVERTED = (*FLOATS, *INTEGERS)
-"""Types to which elements of other types are converted, the four as which elements are moved among them."""
+CONVERTED = (*FLOATS, "i32", "i64", "i8", "i16", "u8")
+"""Types to which elements of other types are converted; the four as which elements are moved are among them."""
 
 
 def tiles(itemsize: int) -> tuple[Configuration, ...]:
