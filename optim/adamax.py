@@ -21,7 +21,7 @@ class Adamax(SingleOptimizer):
         betas: how much of the gradients' mean and of their largest magnitude is kept.
         eps: what is added to a magnitude.
         weight_decay: a factor of the parameters that is added to their gradients.
-        foreach: accepted for PyTorch's sake.
+        foreach: False steps parameters on CUDA one by one, with the same bits.
         maximize: whether to climb.
         differentiable: whether gradients go through the step.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
@@ -71,6 +71,6 @@ class Adamax(SingleOptimizer):
         """Both running values, then the step."""
         beta1, beta2 = group["betas"]
         state["exp_avg"].lerp_(gradient, 1 - beta1)
-        largest = _ops.maximum(state["exp_inf"] * beta2, gradient.abs() + group["eps"])
+        largest = (state["exp_inf"] * beta2).maximum(gradient.abs() + group["eps"])
         state["exp_inf"].copy_(largest)
         descend(parameter, state["exp_avg"], largest, rate_of(group) / (1 - beta1**count))

@@ -22,7 +22,7 @@ class ASGD(SingleOptimizer):
         alpha: the power by which the rate falls.
         t0: the step from which on parameters are averaged.
         weight_decay: a factor of the parameters that is added to their gradients.
-        foreach: accepted for PyTorch's sake.
+        foreach: False steps parameters on CUDA one by one, with the same bits.
         maximize: whether to climb.
         differentiable: whether gradients go through the step.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias, TypeVar, overlo
 
 from ..autograd import enable_grad, set_grad_enabled
 from ..dispatch.autograd.node import RemovableHandle
+from ..dispatch.functions.foreach import FOREACH
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.traceback_filter import hide_inner_frames
@@ -126,6 +127,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
+        kept: defaultdict[Device, list[Tensor]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -134,7 +136,9 @@ class Optimizer:
                     else:
                         grad = parameter.grad
                         grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
-                        grad.zero_()
+                        kept[grad.device].append(grad)
+        for gradients in kept.values():
+            FOREACH["_foreach_zero_"](gradients)
 
     @overload
     def step(self, closure: None = None) -> None: ...

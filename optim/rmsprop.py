@@ -24,7 +24,7 @@ class RMSprop(SingleOptimizer):
         momentum: how much of the last step is kept.
         centered: whether the squares' mean is taken about the gradients' mean (Graves, 2013).
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
-        foreach: accepted for PyTorch's sake.
+        foreach: False steps parameters on CUDA one by one, with the same bits.
         maximize: whether to climb.
         differentiable: whether gradients go through the step.
 

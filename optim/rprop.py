@@ -61,6 +61,8 @@ class Rprop(SingleOptimizer):
             },
         )  # fmt: skip
 
+    steps_together = False  # by masks, which operators over lists do not take
+
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
         """No gradient before, and the first steps."""
         lr = rate_of(group)

@@ -1,10 +1,11 @@
-"""Optimizers that step one parameter after the other: an algorithm says what a state begins with, and the update."""
+"""Optimizers of an update of a parameter alone: an algorithm says what a state begins with, and the update."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, overload
 
+from ..dispatch.functions.together import go_together
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import float32, float64, get_default_dtype
@@ -18,6 +19,7 @@ from .optimizer import (
     check_number,
     loss_of,
 )
+from .tensor_list import TensorList
 
 __all__ = ["SingleOptimizer"]
 
@@ -26,8 +28,12 @@ class SingleOptimizer(Optimizer):
     """The steps that a subclass's `begin` and `update` describe, with what is common to all of them.
 
     Groups have ``maximize``; ``weight_decay``, unless it is decoupled, is added to gradients; of complex parameters
-    the update sees pairs of real numbers; a state counts its steps in ``step``, on the host unless `capturable`.
+    the update sees pairs of real numbers; a state counts its steps in ``step``, on the host unless `capturable`. Real
+    parameters on CUDA step together, with the bits of single steps, unless ``foreach`` is False.
     """
+
+    steps_together = True
+    """Whether `update` may get a `TensorList` for each tensor, of parameters whose states have the same numbers."""
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
         """The state of a parameter before its first step, ``step`` left out."""
@@ -56,14 +62,58 @@ class SingleOptimizer(Optimizer):
         """One step; gives the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._step_one(group, self.prepare(group, parameter), parameter, parameter.grad)
+            given = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter in given:
+                check_capturable(group, parameter)
+            states = [self.prepare(group, parameter) for parameter in given]
+            for state in states:
+                state["step"] += 1
+            for together in self._groups(group, given, states):
+                rows = [(given[i], states[i]) for i in together]
+                if len(rows) == 1:
+                    parameter, state = rows[0]
+                    self._step_one(group, state, parameter, parameter.grad)
+                else:
+                    self._step_together(group, rows)
         return loss
 
-    def _step_one(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor) -> None:
-        check_capturable(group, parameter)
-        state["step"] += 1
+    def _groups(
+        self, group: Group, parameters: list[Tensor], states: list[dict[str, Any]]
+    ) -> list[list[int]]:
+        """The places of parameters that step together: by operators over lists, with the same numbers on the host."""
+        if not self.steps_together or group["foreach"] is False or group["differentiable"]:
+            return [[i] for i in range(len(parameters))]
+        places: dict[Any, list[int]] = {}
+        for i, (parameter, state) in enumerate(zip(parameters, states, strict=True)):
+            gradient = parameter.grad
+            is_plain = (
+                not group.get("capturable")
+                and gradient is not None
+                and gradient.dtype is parameter.dtype
+                and parameter.is_floating_point()
+                and go_together([parameter], [gradient])
+            )
+            numbers = [state[name].item() for name in host_numbers(state)] if is_plain else [i, None]
+            places.setdefault((parameter.device, *numbers), []).append(i)
+        return list(places.values())
+
+    def _step_together(self, group: Group, rows: list[tuple[Tensor, dict[str, Any]]]) -> None:
+        parameters, states = [parameter for parameter, _ in rows], [state for _, state in rows]
+        shared = host_numbers(states[0])
+        state = {
+            name: value if name in shared else TensorList([each[name] for each in states])
+            for name, value in states[0].items()
+        }
+        # The update speaks to the lists as to tensors.
+        lists: Any = TensorList(parameters)
+        gradients: Any = TensorList([parameter.grad for parameter in parameters])  # type: ignore[misc]
+        self._step_one(group, state, lists, gradients)
+        for other in states[1:]:
+            for name in shared:
+                if name != "step":
+                    other[name].copy_(state[name])
+
+    def _step_one(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Any) -> None:
         count = state["step"] if group.get("capturable") else state["step"].item()
         if group["maximize"]:
             gradient = -gradient
@@ -80,6 +130,11 @@ class SingleOptimizer(Optimizer):
             }
             parameter, gradient = _ops.view_as_real(parameter), _ops.view_as_real(gradient)
         self.update(group, state, parameter, gradient, count)
+
+
+def host_numbers(state: dict[str, Any]) -> list[str]:
+    """The names of a CUDA parameter's states that are numbers on the host."""
+    return [name for name, value in state.items() if value.device.type == "cpu"]
 
 
 def counter(group: Group, parameter: Tensor, value: float = 0.0) -> Tensor:

@@ -15,7 +15,7 @@ from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
-from ..structured.meta.foreach import TOGETHER
+from ..structured.meta.foreach import ORDERS, TOGETHER
 from .together import go_together
 
 if TYPE_CHECKING:
@@ -232,9 +232,11 @@ def lerp(operator: str) -> ForeachFunction:
 @overridable
 def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The norm of all elements of each tensor of a list (`torch._foreach_norm`)."""
-    return tuple(
-        _ops.linalg_vector_norm(t, ord, dtype=dtype) for t in _tensors("_foreach_norm", "self", 1, self)
-    )
+    tensors = _tensors("_foreach_norm", "self", 1, self)
+    order = ORDERS.get(ord) if dtype is None and len(tensors) > 1 else None
+    if order is not None and go_together(tensors) and not is_inference_mode_enabled():
+        return tuple(_ops._multi_tensor_norm(tensors, order))
+    return tuple(_ops.linalg_vector_norm(t, ord, dtype=dtype) for t in tensors)
 
 
 @overridable

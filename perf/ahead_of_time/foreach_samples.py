@@ -36,3 +36,25 @@ def foreach(capability: int) -> Iterator[Sample]:
         for label, program in programs.items():
             # A load of zero_ is of no use, so that there is none.
             yield Sample(f"foreach {label} {dtype}", program, () if label == "zero_" else (NAME,))
+        yield Sample(f"foreach clamp_within {dtype}", lambda a=a: clip_by_value(a), (NAME,))
+        for order in (1.0, 2.0, float("inf"), -float("inf")):
+            yield Sample(
+                f"foreach norm of order {order} {dtype}",
+                lambda a=a, o=order: tt._foreach_norm(a, o),
+                ("multi_tensor_norm_parts",),
+            )
+            yield Sample(
+                f"norm of all of order {order} {dtype}",
+                lambda a=a, o=order: tt.nn.utils.get_total_norm(a, o),
+                ("multi_tensor_norm_parts",),
+            )
+        mixed = [*a, empty(1 << 20)]
+        yield Sample(f"norm of all with float32 {dtype}", lambda m=mixed: tt.nn.utils.get_total_norm(m))
+
+
+def clip_by_value(gradients: list[Any]) -> None:
+    """Hold gradients within a range."""
+    parameters = [tt.empty_like(gradient) for gradient in gradients]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    tt.nn.utils.clip_grad_value_(parameters, 1.0)

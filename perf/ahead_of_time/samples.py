@@ -18,6 +18,7 @@ from .complex_samples import functions as complex_functions
 from .convolution_samples import convolutions
 from .foreach_samples import foreach
 from .indexing_samples import searches
+from .joining_samples import joins
 from .layout_samples import layouts
 from .normalization_samples import normalizations
 from .optimizer_samples import optimizers
@@ -90,6 +91,7 @@ def samples(capability: int) -> Iterator[Sample]:
         searches,
         optimizers,
         foreach,
+        joins,
         sorting,
         special_functions,
     ):

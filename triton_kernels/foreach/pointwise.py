@@ -12,9 +12,15 @@ from ..elementwise import pointwise_functions as f
 from ..elementwise.pointwise import FUNCTIONS, NARROW, ROUNDING, SCALED
 from ..optimizers.fused import Group
 from .independence import Rows
-from .pointwise_kernel import copied, filled, multi_tensor_pointwise
+from .pointwise_kernel import clamped_within, copied, filled, multi_tensor_pointwise
 
-RENAMED: dict[str, Any] = {"clamp_max": f.minimum, "clamp_min": f.maximum, "copy": copied, "fill": filled}
+RENAMED: dict[str, Any] = {
+    "clamp_max": f.minimum,
+    "clamp_min": f.maximum,
+    "clamp_within": clamped_within,
+    "copy": copied,
+    "fill": filled,
+}
 """Operators whose function has another name."""
 
 

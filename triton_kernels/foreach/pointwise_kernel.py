@@ -4,6 +4,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..elementwise.operands import apply
+from ..elementwise.pointwise_functions import clamp
 from ..optimizers.table_kernels import column, number, row_of, whole_vectors
 
 
@@ -11,6 +12,12 @@ from ..optimizers.table_kernels import column, number, row_of, whole_vectors
 def filled(a, value):
     """One number in each element's place."""
     return tl.broadcast_to(value, a.shape)
+
+
+@triton.jit
+def clamped_within(a, bound):
+    """The nearest elements between -bound and bound."""
+    return clamp(a, -bound, bound)
 
 
 @triton.jit

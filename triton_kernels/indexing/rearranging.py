@@ -1,15 +1,14 @@
-"""Joining, turning and masking: cat, flip, tril, triu, masked_fill. Each is copies or one launch over strides."""
+"""Turning and masking: flip, tril, triu, masked_fill. Each is copies or one launch over strides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ...runtime.data_ptr import DataPtr
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.complex_functions import filled_where as complex_filled_where
 from ..elementwise.copy import as_real, copy_kernel
@@ -17,6 +16,7 @@ from ..elementwise.elementwise import check_dtypes, complex_elementwise, element
 from ..elementwise.pairs import part_type
 from ..launch import launch_nothing
 from .index_space import MOVED_AS, launch_over, space, split
+from .joining import moved
 from .picking import refuse_untyped
 from .triangle_kernel import triangle
 
@@ -24,32 +24,6 @@ from .triangle_kernel import triangle
 @triton.jit
 def filled_where(a, mask, value):
     return tl.where(mask, value, a)
-
-
-def moved(data: DataPtr, nbytes: int) -> DataPtr:
-    """A pointer some bytes further, whose memory is kept by the one it came from."""
-    return data.offset_by(nbytes) if nbytes else data
-
-
-def cat(call: StructuredCall) -> PlannedKernel:
-    """A copy of each tensor that counts into its part of the output."""
-    out = call.outputs[0]
-    specs = call.args["tensors"]
-    axis: int = call.extra["dim"]
-    parts: list[tuple[int, int, Callable[..., None]]] = []
-    start = 0
-    for position in call.extra["kept"]:
-        spec = specs[position]
-        if spec.numel:
-            target = out.replace(sizes=spec.sizes, strides=out.strides)
-            parts.append((position, start * out.strides[axis] * out.itemsize, copy_kernel(target, spec)))
-        start += spec.sizes[axis]
-
-    def into(to: Any, arrays: Sequence[Any]) -> None:
-        for position, offset, copy in parts:
-            copy(moved(to, offset), arrays[position])
-
-    return PlannedKernel(into)
 
 
 def flip(call: StructuredCall) -> PlannedKernel:
@@ -146,7 +120,6 @@ def plan_triangle(
 
 
 for _stub, _factory in {
-    "cat_stub": cat,
     "flip_stub": flip,
     "masked_fill_stub": masked_fill,
     "tril_stub": triangle_of(True),

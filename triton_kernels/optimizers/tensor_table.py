@@ -53,18 +53,28 @@ class TensorTable:
         specs: each row's first tensor.
         itemsizes: of the elements of each operand that a row has.
         block: elements of a program.
+        unit: how many elements count as one, here and in what `itemsizes` are sizes of.
+        fixed: further columns, which stand before those of the operands.
     """
 
     def __init__(
-        self, device: Device, specs: Sequence[TensorSpec], itemsizes: Sequence[int], block: int
+        self,
+        device: Device,
+        specs: Sequence[TensorSpec],
+        itemsizes: Sequence[int],
+        block: int,
+        unit: int = 1,
+        fixed: Sequence[Sequence[int]] = (),
     ) -> None:
         self._device = device
         self._itemsizes = np.array(itemsizes, np.int64)[:, None]
-        numels = np.array([spec.numel for spec in specs], np.int64)
+        numels = np.array([spec.numel // unit for spec in specs], np.int64)
         programs = -(-numels // block)
         self.rows = len(specs)
         self.programs = int(programs.sum())
-        self._fixed = np.stack([np.cumsum(programs) - programs, numels])
+        self._fixed = np.stack(
+            [np.cumsum(programs) - programs, numels, *(np.array(column, np.int64) for column in fixed)]
+        )
         self._lock = threading.Lock()
         self._kept: dict[tuple[Any, ...], DataPtr] = {}
 
@@ -86,7 +96,7 @@ class TensorTable:
         return found
 
     def _move(self, addresses: tuple[int, ...]) -> DataPtr:
-        places = np.array(addresses, np.int64).reshape(-1, self.rows)
+        places = np.array(addresses, np.int64).reshape(len(self._itemsizes), self.rows)
         whole = np.concatenate([self._fixed, places // self._itemsizes])
         table = get_allocator("cuda").allocate(whole.nbytes, self._device)
         # Taking page-locked memory is no part of what a capture records.

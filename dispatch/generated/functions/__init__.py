@@ -223,8 +223,10 @@ from .fold import (
     im2col,
 )
 from .foreach import (
+    _multi_tensor_norm,
     _multi_tensor_pointwise,
     _multi_tensor_pointwise_,
+    _multi_tensor_total_norm,
 )
 from .fractional_pooling import (
     fractional_max_pool2d,
@@ -1115,8 +1117,10 @@ __all__ = [
     "_log_softmax_backward_data",
     "_lu_solve",
     "_lu_with_info",
+    "_multi_tensor_norm",
     "_multi_tensor_pointwise",
     "_multi_tensor_pointwise_",
+    "_multi_tensor_total_norm",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",

@@ -7062,6 +7062,12 @@ def _multi_tensor_pointwise(
 ) -> Sequence[Tensor]:
     """_multi_tensor_pointwise(Tensor[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> Tensor[]"""
 
+def _multi_tensor_norm(input: Sequence[Tensor], ord: str) -> Sequence[Tensor]:
+    """_multi_tensor_norm(Tensor[] self, str ord) -> Tensor[]"""
+
+def _multi_tensor_total_norm(input: Sequence[Tensor], ord: str, max_norm: float) -> tuple[Tensor, Tensor]:
+    """_multi_tensor_total_norm(Tensor[] self, str ord, float max_norm) -> (Tensor total, Tensor coefficient)"""
+
 def fractional_max_pool2d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -32100,8 +32106,10 @@ __all__ = [
     "_log_softmax_backward_data",
     "_lu_solve",
     "_lu_with_info",
+    "_multi_tensor_norm",
     "_multi_tensor_pointwise",
     "_multi_tensor_pointwise_",
+    "_multi_tensor_total_norm",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training",

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_multi_tensor_norm",
     "_multi_tensor_pointwise",
     "_multi_tensor_pointwise_",
+    "_multi_tensor_total_norm",
 ]
 
 _multi_tensor_pointwise__packet = packet(
@@ -51,6 +53,27 @@ _multi_tensor_pointwise_packet = packet(
     False,
 )
 _multi_tensor_pointwise_plans = _multi_tensor_pointwise_packet.plans
+_multi_tensor_norm_packet = packet(
+    "_multi_tensor_norm",
+    ("_multi_tensor_norm",),
+    (
+        ("input", "list", NOT_GIVEN, False),
+        ("ord", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_multi_tensor_norm_plans = _multi_tensor_norm_packet.plans
+_multi_tensor_total_norm_packet = packet(
+    "_multi_tensor_total_norm",
+    ("_multi_tensor_total_norm",),
+    (
+        ("input", "list", NOT_GIVEN, False),
+        ("ord", "static", NOT_GIVEN, False),
+        ("max_norm", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_multi_tensor_total_norm_plans = _multi_tensor_total_norm_packet.plans
 
 
 def _multi_tensor_pointwise_(
@@ -121,3 +144,46 @@ def _multi_tensor_pointwise(
     except (KeyError, AttributeError, TypeError):
         plan = _multi_tensor_pointwise_packet.miss(input, operator, others, thirds, number, element)
     return plan(input, others, thirds, number, element)
+
+
+def _multi_tensor_norm(
+    input: Sequence[Tensor] = REQUIRED, ord: str = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Sequence[Tensor]:
+    """_multi_tensor_norm(Tensor[] self, str ord) -> Tensor[]"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _multi_tensor_norm_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, ord
+            )
+        return _multi_tensor_norm_packet.call_parameters(input, ord)
+    try:
+        plan = _multi_tensor_norm_plans[
+            ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
+        ][ord]
+    except (KeyError, AttributeError, TypeError):
+        plan = _multi_tensor_norm_packet.miss(input, ord)
+    return plan(input)
+
+
+def _multi_tensor_total_norm(
+    input: Sequence[Tensor] = REQUIRED,
+    ord: str = REQUIRED,
+    max_norm: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """_multi_tensor_total_norm(Tensor[] self, str ord, float max_norm) -> (Tensor total, Tensor coefficient)"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _multi_tensor_total_norm_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, ord, max_norm
+            )
+        return _multi_tensor_total_norm_packet.call_parameters(input, ord, max_norm)
+    try:
+        plan = _multi_tensor_total_norm_plans[
+            ((input[0]._spec, input[1]._spec) if len(input) == 2 else tuple([t._spec for t in input]))
+        ][ord, max_norm.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _multi_tensor_total_norm_packet.miss(input, ord, max_norm)
+    return plan(input, max_norm)

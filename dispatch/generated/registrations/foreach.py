@@ -28,3 +28,19 @@ def register() -> None:
     )
     planned("_multi_tensor_pointwise", "multi_tensor_pointwise_stub", meta.pointwise)
     autograd("_multi_tensor_pointwise", never_differentiable)
+    define(
+        "_multi_tensor_norm",
+        "_multi_tensor_norm(Tensor[] self, str ord) -> Tensor[]",
+        "native_functions/foreach.yaml: _multi_tensor_norm",
+        ("nondifferentiable",),
+    )
+    planned("_multi_tensor_norm", "multi_tensor_norm_stub", meta.norm)
+    autograd("_multi_tensor_norm", never_differentiable)
+    define(
+        "_multi_tensor_total_norm",
+        "_multi_tensor_total_norm(Tensor[] self, str ord, float max_norm) -> (Tensor total, Tensor coefficient)",
+        "native_functions/foreach.yaml: _multi_tensor_total_norm",
+        ("nondifferentiable",),
+    )
+    planned("_multi_tensor_total_norm", "multi_tensor_total_norm_stub", meta.total_norm)
+    autograd("_multi_tensor_total_norm", never_differentiable)

@@ -376,6 +376,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "foreach": (
         "aten::_multi_tensor_pointwise_",
         "aten::_multi_tensor_pointwise",
+        "aten::_multi_tensor_norm",
+        "aten::_multi_tensor_total_norm",
     ),
     "fractional_pooling": (
         "aten::fractional_max_pool2d",

@@ -145,8 +145,13 @@ REFUSED = {
         for name in ("_fused_sgd", "_fused_adam", "_fused_adamw")
         for form in ("", "_", ".tensor_lr", "_.tensor_lr")
     },
-    "aten::_multi_tensor_pointwise": _LISTS,
-    "aten::_multi_tensor_pointwise_": _LISTS,
+    **dict.fromkeys(
+        (
+            *("aten::_multi_tensor_norm", "aten::_multi_tensor_total_norm"),
+            *("aten::_multi_tensor_pointwise", "aten::_multi_tensor_pointwise_"),
+        ),
+        _LISTS,
+    ),
     "aten::_amp_foreach_non_finite_check_and_unscale": _LISTS,
     "aten::_amp_foreach_non_finite_check_and_unscale_": _LISTS,
 }

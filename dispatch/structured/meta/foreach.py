@@ -7,6 +7,7 @@ Either way a row's values are those of the operator for single tensors, bit for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...core.overload_packet import packets
+from ...iterator.type_promotion import promote_types
 from ...tensor import blank_tensor
 from ..allocation import allocator_of
 from ..stub import StructuredCall, find_kernel
@@ -43,12 +45,13 @@ TOGETHER = frozenset(
             "sqrt",
         ),
         *("tanh", "trunc"),
-        *("add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum"),
+        *("add", "sub", "mul", "div", "clamp_max", "clamp_min", "clamp_within", "maximum", "minimum"),
         *("addcdiv", "addcmul", "lerp"),
         *("copy", "fill"),
     }
 )
-"""Operators that kernels over many tensors have. `maximum` and `minimum` take tensors alone."""
+"""Operators that kernels over many tensors have. `maximum` and `minimum` take tensors alone; `clamp_within` a number,
+which is the upper bound, and below zero the lower one."""
 
 Specs = tuple[TensorSpec, ...]
 
@@ -117,6 +120,8 @@ def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
         given = [*rest] if last is None else [*rest, last]
         if operator in ("copy", "fill"):
             return (tensor.copy_ if operator == "copy" else tensor.fill_)(*given)
+        if operator == "clamp_within":
+            return packets["clamp_" if in_place else "clamp"].call(tensor, -last, last)
         if operator in ("maximum", "minimum"):  # without a form in place
             made = packets[operator].call(tensor, *given)
             return tensor.copy_(made) if in_place else made
@@ -226,3 +231,94 @@ pointwise_ = _planner("_multi_tensor_pointwise_", True)
 
 pointwise = _planner("_multi_tensor_pointwise", False)
 """``_multi_tensor_pointwise``, of the same arguments."""
+
+ORDERS = {1.0: "1", 2.0: "2", math.inf: "inf", -math.inf: "-inf"}
+"""The orders of norms that partial results give, and their names."""
+
+
+def has_norm(spec: TensorSpec) -> bool:
+    """Whether a kernel over many tensors gives a tensor's norm."""
+    return spec.device.type == "cuda" and spec.dtype in FLOATS and spec.is_dense() and spec.numel > 0
+
+
+def _check_order(name: str, ord: str, tensors: Specs) -> float:
+    if not tensors:
+        raise RuntimeError(f"{name}(): Tensor list must have at least one tensor.")
+    for spec in tensors:
+        check_same_device(name, tensors[0], spec)
+    for number, spelling in ORDERS.items():
+        if spelling == ord:
+            return number
+    raise RuntimeError(f"{name}(): argument 'ord': expected one of {', '.join(ORDERS.values())}, got {ord!r}")
+
+
+def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``_multi_tensor_norm(self, ord)``: `linalg_vector_norm` of each tensor."""
+    name, tensors = "_multi_tensor_norm", specs_of(args[0])
+    order = _check_order(name, args[1], tensors)
+    single = packets["linalg_vector_norm"]
+    able = [place for place, spec in enumerate(tensors) if has_norm(spec)]
+    results = [TensorSpec.contiguous((), tensors[place].dtype, tensors[place].device) for place in able]
+    allocators = [allocator_of(spec) for spec in results]
+    into = None
+    if able:
+        call = StructuredCall(
+            name,
+            {"self": tuple([tensors[place] for place in able])},
+            ("self",),
+            tuple(results),
+            None,
+            tensors[0].device,
+            {"ord": args[1]},
+        )
+        into = find_kernel("multi_tensor_norm_stub", "cuda", name)(call).into
+    apart = sorted(set(range(len(tensors))) - set(able))
+
+    def plan(self: Sequence[Tensor]) -> list[Any]:
+        made: list[Any] = [None] * len(self)
+        if into is not None:
+            written = [allocate() for allocate in allocators]
+            into([self[place]._data for place in able], written)
+            for place, data, spec in zip(able, written, results, strict=True):
+                made[place] = wrapped(data, spec)
+        for place in apart:
+            made[place] = single.call(self[place], order)
+        return made
+
+    return plan
+
+
+def total_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and what clips them by it.
+
+    On CUDA the elements' own sums are added up, in the type of the arithmetic. Elsewhere, and where a tensor has gaps
+    or no elements, it is the norm of the tensors' norms, each rounded to its dtype.
+    """
+    name, tensors = "_multi_tensor_total_norm", specs_of(args[0])
+    order = _check_order(name, args[1], tensors)
+    if not all(map(has_norm, tensors)):
+        return lambda self, max_norm: _composed_total(self, order, max_norm)
+    dtype = tensors[0].dtype
+    for spec in tensors[1:]:
+        dtype = promote_types(dtype, spec.dtype)
+    result = TensorSpec.contiguous((), dtype, tensors[0].device)
+    call = StructuredCall(
+        name, {"self": tensors}, ("self",), (result, result), None, tensors[0].device, {"ord": args[1]}
+    )
+    into, allocate = (
+        find_kernel("multi_tensor_total_norm_stub", "cuda", name)(call).into,
+        allocator_of(result),
+    )
+
+    def plan(self: Sequence[Tensor], max_norm: float) -> tuple[Any, Any]:
+        total, coefficient = allocate(), allocate()
+        into([tensor._data for tensor in self], total, coefficient, float(max_norm))
+        return wrapped(total, result), wrapped(coefficient, result)
+
+    return plan
+
+
+def _composed_total(tensors: Sequence[Tensor], order: float, max_norm: float) -> tuple[Any, Any]:
+    norms = [packets["linalg_vector_norm"].call(tensor, order) for tensor in tensors]
+    total = packets["linalg_vector_norm"].call(packets["stack"].call(norms), order)
+    return total, (float(max_norm) / (total + 1e-6)).clamp(max=1.0)

@@ -135,7 +135,12 @@ WITHOUT_SAMPLE = {
         "writes lists of tensors: the optimizers' checks have it",
     ),
     **dict.fromkeys(
-        ("_multi_tensor_pointwise", "_multi_tensor_pointwise_"),
+        (
+            "_multi_tensor_norm",
+            "_multi_tensor_pointwise",
+            "_multi_tensor_pointwise_",
+            "_multi_tensor_total_norm",
+        ),
         "takes lists of tensors: the optimizers' checks have it",
     ),
     "gradient.tensorarray": "takes distances from tensors as the overload with numbers does",

@@ -37,8 +37,18 @@ OPTIMIZERS: dict[str, tuple[Callable[[list[tt.Tensor]], tt.optim.Optimizer], int
     "Adam": (lambda p: tt.optim.Adam(p), 2),
     "SGD": (lambda p: tt.optim.SGD(p), 1),
     "SGD with momentum": (lambda p: tt.optim.SGD(p, momentum=0.9, nesterov=True), 1),
+    "Adadelta": (lambda p: tt.optim.Adadelta(p), 11),
+    "Adagrad": (lambda p: tt.optim.Adagrad(p), 4),
+    "Adamax": (lambda p: tt.optim.Adamax(p), 7),
+    "ASGD": (lambda p: tt.optim.ASGD(p), 3),
+    "NAdam": (lambda p: tt.optim.NAdam(p), 8),
+    "RAdam": (lambda p: tt.optim.RAdam(p), 11),
+    "RMSprop": (lambda p: tt.optim.RMSprop(p), 5),
 }
-"""Each with its launches: a count of steps that stands on the device is one more."""
+"""Each with its launches: a count of steps that stands on the device is one more, and what has no kernel of its own has
+one for each operation of its update."""
+WARM = 12
+"""Steps after which temporary tensors come back to the places that they had, and tables are moved no more."""
 
 
 @WITHOUT_CODE
@@ -46,7 +56,10 @@ OPTIMIZERS: dict[str, tuple[Callable[[list[tt.Tensor]], tt.optim.Optimizer], int
 def test_a_step_launches_for_all_parameters_together(standin, name):
     without_code()
     make, expected = OPTIMIZERS[name]
-    calls = settled(standin, make(parameters()).step)
+    optimizer = make(parameters())
+    for _ in range(WARM):
+        optimizer.step()
+    calls = standin.during(optimizer.step)
     assert {call.name for call in calls} == {"cuLaunchKernel"}
     assert len(calls) == expected
 
@@ -92,3 +105,41 @@ def test_operators_over_lists(standin, name):
     calls = settled(standin, lambda: program(given))
     assert {call.name for call in calls} == {"cuLaunchKernel"}
     assert len(calls) == expected
+
+
+@WITHOUT_CODE
+def test_single_steps_launch_for_each_parameter(standin):
+    without_code()
+    optimizer = tt.optim.RMSprop(parameters(), foreach=False)
+    assert len(settled(standin, optimizer.step)) == 5 * COUNT
+
+
+CLIPPING: dict[str, tuple[Callable[[list[tt.Tensor]], object], int]] = {
+    "by the norm": (lambda p: tt.nn.utils.clip_grad_norm_(p, 1.0), 3),
+    "by the largest element": (lambda p: tt.nn.utils.clip_grad_norm_(p, 1.0, float("inf")), 3),
+    "by value": (lambda p: tt.nn.utils.clip_grad_value_(p, 1.0), 1),
+    "the norm of all": (lambda p: tt.nn.utils.get_total_norm([q.grad for q in p]), 2),
+    "the norm of each": (lambda p: tt._foreach_norm([q.grad for q in p]), 2),
+    "zeros": (lambda p: tt.optim.SGD(p).zero_grad(set_to_none=False), 1),
+}
+
+
+@WITHOUT_CODE
+@pytest.mark.parametrize("name", CLIPPING)
+def test_what_is_done_to_gradients(standin, name):
+    without_code()
+    program, expected = CLIPPING[name]
+    given = parameters()
+    calls = settled(standin, lambda: program(given))
+    assert {call.name for call in calls} == {"cuLaunchKernel"}
+    assert len(calls) == expected
+
+
+@WITHOUT_CODE
+def test_norms_of_two_dtypes_take_a_launch_more(standin):
+    without_code()
+    given = parameters((tt.float32, tt.bfloat16))
+    calls = settled(standin, lambda: tt.nn.utils.clip_grad_norm_(given, 1.0))
+    assert [call["function"] for call in calls] == [
+        *["multi_tensor_norm_parts"] * 2, "multi_tensor_total_norm", *["multi_tensor_pointwise"] * 2
+    ]  # fmt: skip

@@ -1,0 +1,95 @@
+"""Lists of tensors to which an optimizer's update speaks as to one tensor: each operation is one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dispatch.functions.foreach import FOREACH
+from ..dispatch.tensor import Tensor
+
+
+class TensorList:
+    """Tensors of a device, with the methods of `Tensor` that updates call, over `tt._foreach_*`.
+
+    The other operand is a number, or a list of as many tensors.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.optim.tensor_list import TensorList
+        >>> pair = TensorList([tt.ones(2), tt.zeros(1)])
+        >>> [t.tolist() for t in (pair * 2 + 1).tensors]
+        [[3.0, 3.0], [1.0]]
+    """
+
+    __slots__ = ("tensors",)
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = list(tensors)
+
+    def _made(self, name: str, *operands: Any, **options: Any) -> TensorList:
+        given = [each.tensors if isinstance(each, TensorList) else each for each in operands]
+        return TensorList(FOREACH[f"_foreach_{name}"](self.tensors, *given, **options))
+
+    def _written(self, name: str, *operands: Any, **options: Any) -> TensorList:
+        given = [each.tensors if isinstance(each, TensorList) else each for each in operands]
+        FOREACH[f"_foreach_{name}_"](self.tensors, *given, **options)
+        return self
+
+    def is_complex(self) -> bool:
+        """Complex tensors are stepped one by one."""
+        return False
+
+    def __neg__(self) -> TensorList:
+        return self._made("neg")
+
+    def __add__(self, other: Any) -> TensorList:
+        return self._made("add", other)
+
+    def __sub__(self, other: Any) -> TensorList:
+        return self._made("sub", other)
+
+    def __mul__(self, other: Any) -> TensorList:
+        return self._made("mul", other)
+
+    def __truediv__(self, other: Any) -> TensorList:
+        return self._made("div", other)
+
+    def __rtruediv__(self, other: float) -> TensorList:
+        return self._made("reciprocal")._written("mul", other)
+
+    def abs(self) -> TensorList:
+        return self._made("abs")
+
+    def sqrt(self) -> TensorList:
+        return self._made("sqrt")
+
+    def maximum(self, other: TensorList) -> TensorList:
+        return self._made("maximum", other)
+
+    def add(self, other: Any, *, alpha: float = 1) -> TensorList:
+        return self._made("add", other, alpha=alpha)
+
+    def addcmul(self, tensor1: TensorList, tensor2: TensorList, *, value: float = 1) -> TensorList:
+        return self._made("addcmul", tensor1, tensor2, value=value)
+
+    def add_(self, other: Any, *, alpha: float = 1) -> TensorList:
+        return self._written("add", other, alpha=alpha)
+
+    def sub_(self, other: Any) -> TensorList:
+        return self._written("sub", other)
+
+    def mul_(self, other: Any) -> TensorList:
+        return self._written("mul", other)
+
+    def addcmul_(self, tensor1: TensorList, tensor2: TensorList, *, value: float = 1) -> TensorList:
+        return self._written("addcmul", tensor1, tensor2, value=value)
+
+    def addcdiv_(self, tensor1: TensorList, tensor2: TensorList, *, value: float = 1) -> TensorList:
+        return self._written("addcdiv", tensor1, tensor2, value=value)
+
+    def lerp_(self, end: TensorList, weight: float) -> TensorList:
+        return self._written("lerp", end, weight)
+
+    def copy_(self, source: TensorList) -> TensorList:
+        return self._written("copy", source)

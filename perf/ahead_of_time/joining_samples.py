@@ -1,0 +1,38 @@
+"""Tensors one after another, for the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .sample import FLOATING, SIZES, Sample, empty, tt
+
+JOIN = ("join",)
+
+
+def joins(capability: int) -> Iterator[Sample]:
+    """Few and many tensors, along the first and the last dimension, whole and odd, moved and converted."""
+    for dtype in SIZES.values():
+        for count in (2, 9):
+            rows = [empty(64, 512, dtype=dtype) for _ in range(count)]
+            yield Sample(f"cat {count} of {dtype}", lambda t=rows: tt.cat(t), JOIN)
+            yield Sample(f"cat {count} of {dtype} along columns", lambda t=rows: tt.cat(t, 1), JOIN)
+            odd = [empty(64, 511, dtype=dtype) for _ in range(count)]
+            yield Sample(f"cat {count} of {dtype} along odd columns", lambda t=odd: tt.cat(t, 1))
+        deep = [empty(8, 9, 10, dtype=dtype).permute(2, 0, 1) for _ in range(3)]
+        yield Sample(f"cat of {dtype} permuted", lambda t=deep: tt.cat(t, 1))
+    for dtype in (*FLOATING, "int32", "int64", "int8", "int16", "uint8"):
+        truths = [empty(4096, dtype="bool") for _ in range(2)]
+        yield Sample(
+            f"cat of bool and {dtype}",
+            lambda t=truths, d=dtype: tt.cat([*t, empty(4096, dtype=d)]),
+        )
+    for source, to in (
+        ("bfloat16", "float32"),
+        ("float16", "float64"),
+        ("int64", "float32"),
+        ("float32", "float64"),
+    ):
+        narrow = [empty(64, 512, dtype=source) for _ in range(5)]
+        yield Sample(
+            f"cat of {source} and {to}", lambda t=narrow, d=to: tt.cat([*t, empty(64, 512, dtype=d)], 1)
+        )

@@ -1,0 +1,53 @@
+"""How many kernels joining, sorting and reducing launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import triten as tt
+from triten.tests.runtime.cuda.standin.made_up_kernels import settled, without_code
+
+WITHOUT_CODE = pytest.mark.standin(without_code=1)
+
+
+def joined(*sizes: tuple[int, ...], count: int = 20) -> list[tt.Tensor]:
+    return [tt.ones(*sizes[place % len(sizes)], device="cuda") for place in range(count)]
+
+
+def joins(program: Callable[[list[tt.Tensor]], object], *sizes: tuple[int, ...]) -> Callable[[], object]:
+    tensors = joined(*sizes)
+    return lambda: program(tensors)
+
+
+PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
+    "cat": (lambda: joins(tt.cat, (4, 3), (7, 3)), 1),
+    "cat of columns": (lambda: joins(lambda t: tt.cat(t, 1), (4, 3), (4, 8)), 1),
+    "cat of three": (lambda: joins(lambda t: tt.cat(t[:3]), (4, 3)), 1),
+    "stack": (lambda: joins(tt.stack, (4, 3)), 1),
+    "hstack": (lambda: joins(tt.hstack, (4, 3), (4, 5)), 1),
+    "cat of transposed ones": (lambda: joins(lambda t: tt.cat([x.t() for x in t]), (4, 3)), 1),
+}
+"""Each with its launches."""
+
+
+@WITHOUT_CODE
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_launches(standin, name):
+    without_code()
+    make, expected = PROGRAMS[name]
+    calls = settled(standin, make())
+    assert {call.name for call in calls} == {"cuLaunchKernel"}
+    assert len(calls) == expected
+
+
+@WITHOUT_CODE
+def test_few_tensors_elsewhere_move_no_table(standin):
+    without_code()
+    kept = []
+
+    def program():
+        kept.append(tt.cat([tt.empty(1000, device="cuda") for _ in range(3)]))
+
+    assert [call.name for call in settled(standin, program)] == ["cuLaunchKernel"]
