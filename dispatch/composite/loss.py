@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.dispatch_key import AUTOCAST_BIT
+from ...runtime.dispatch_key import (
+    ADINPLACE_BIT,
+    AUTOCAST_BIT,
+    AUTOGRAD_BITS,
+    BACKEND_MASK,
+    Functionality,
+    functionality_bit,
+)
 from ...runtime.local_dispatch_key_set import effective
-from ...runtime.scalar_type import float32
+from ...runtime.scalar_type import float32, int64, uint8
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -17,7 +24,7 @@ from ..iterator.type_promotion import can_cast, promote_types, result_type_of
 from ..plans.delegated import first_of, plan_of_part
 from ..plans.host_kernel import HostPlanner, host_kernel
 from ..plans.register import planned_by
-from ..structured.meta.loss import MEAN, NONE
+from ..structured.meta.loss import MEAN, NONE, SUM
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
 
@@ -89,9 +96,51 @@ _plan_of_positions = HostPlanner("cross_entropy_loss", "_log_softmax", "nll_loss
 """Of (N, C, d1, ...): class indices at positions."""
 
 
-def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Class indices for (N, C), without smoothing, are planned as `_log_softmax` and `nll_loss_forward`."""
+_FUSED_BITS = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_BITS | ADINPLACE_BIT
+"""Key sets of calls that nothing but autograd looks at."""
+
+
+def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """One operator on a GPU: for what is seldom asked for, and for errors, None, which leaves it to the composite.
+
+    Traces, transforms and autocast see the composite's operators.
+    """
     self, target, weight, reduction, ignore_index, _ = args
+    spec, of_target = self._spec, target._spec
+    if spec.device.type != "cuda" or key_set & ~_FUSED_BITS or not spec.ndim or not spec.numel:
+        return None
+    if reduction not in (NONE, MEAN, SUM) or not spec.dtype.is_floating_point:
+        return None
+    samples = spec.sizes[:0] if spec.ndim == 1 else (spec.sizes[0], *spec.sizes[2:])
+    if of_target.sizes == spec.sizes:
+        fits = of_target.dtype is spec.dtype and ignore_index < 0
+    else:
+        fits = of_target.sizes == samples and of_target.dtype in (int64, uint8)
+    others = [of_target] if weight is None else [of_target, weight._spec]
+    if weight is not None:
+        classes = spec.sizes[0 if spec.ndim == 1 else 1]
+        fits = fits and weight._spec.sizes == (classes,) and weight._spec.dtype is spec.dtype
+    if not fits or any(other.device is not spec.device or other.requires_grad for other in others):
+        return None
+    loss = plan_of_part(op, key_set, args, "aten::_cross_entropy_forward", (*args, False))
+    if loss is None:
+        return None
+    composed, fused = op.rebind(cross_entropy_loss, args), first_of(loss)
+
+    def planned(self: Tensor, target: Tensor, weight: Tensor | None, label_smoothing: float) -> Any:
+        if not 0.0 <= label_smoothing <= 1.0:
+            return composed(self, target, weight, label_smoothing)
+        return fused(self, target, weight, label_smoothing)
+
+    return planned
+
+
+def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """One operator on a GPU; elsewhere class indices for (N, C) are `_log_softmax` and `nll_loss_forward`."""
+    self, target, weight, reduction, ignore_index, _ = args
+    fused = _plan_fused(op, key_set, args)
+    if fused is not None:
+        return fused
     composed = op.rebind(cross_entropy_loss, args)
     sizes, target_sizes = self._spec.sizes, target._spec.sizes
     if len(sizes) > 2:

@@ -120,6 +120,8 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "cosh_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "cosine_similarity_host_stub": ("loss.host_kernels", None),
     "count_nonzero_host_stub": ("reduction.statistics", None),
+    "cross_entropy_backward_stub": ("loss.cross_entropy", "loss.cross_entropy"),
+    "cross_entropy_forward_stub": ("loss.cross_entropy", "loss.cross_entropy"),
     "cross_entropy_loss_host_stub": ("loss.host_kernels", None),
     "cross_host_stub": ("products.small_products", None),
     "cummax_stub": ("reduction.scan", "reduction.extreme_scan"),

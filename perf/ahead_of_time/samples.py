@@ -77,6 +77,7 @@ def samples(capability: int) -> Iterator[Sample]:
         scans,
         segments,
         losses,
+        cross_entropies,
         sequences,
         products,
         attention,
@@ -137,6 +138,43 @@ def losses(capability: int) -> Iterator[Sample]:
             f"nll_loss2d {dtype}",
             lambda x=image: gradients(lambda y: nll(y, labels, reduction="none"), x),
         )
+
+
+def cross_entropies(capability: int) -> Iterator[Sample]:
+    """Rows of all lengths, cut and whole, and columns; classes and probabilities, weighted and smoothed."""
+    loss, kernels = tt.nn.functional.cross_entropy, ("cross_entropy", "cross_entropy_backward")
+    for dtype in FLOATING:
+        for length in (4096, 8192, 1024, 50257):
+            x, target = empty(512, length, dtype=dtype), empty(512, dtype="int64")
+            yield Sample(
+                f"cross_entropy {dtype} rows of {length}",
+                lambda x=x, t=target: gradients(lambda y: loss(y, t), x),
+                # Elements of 64 bits are loaded one by one where rows are of odd length.
+                () if dtype == "float64" and length % 2 else kernels,
+            )
+        x, weight, target = (
+            empty(*s, dtype=d) for s, d in (((512, 8192), dtype), ((8192,), dtype), ((512,), "int64"))
+        )
+        likely = empty(512, 8192, dtype=dtype)
+        yield Sample(
+            f"cross_entropy {dtype} smoothed",
+            lambda x=x, t=target, w=weight: gradients(lambda y: loss(y, t, w, label_smoothing=0.1), x),
+        )
+        yield Sample(
+            f"cross_entropy {dtype} probabilities",
+            lambda x=x, t=likely, w=weight: gradients(lambda y: loss(y, t, w, reduction="none"), x),
+        )
+        x, weight = empty(512, 50257, dtype=dtype), empty(50257, dtype=dtype)
+        yield Sample(
+            f"cross_entropy {dtype} smoothed long rows",
+            lambda x=x, t=target, w=weight: gradients(lambda y: loss(y, t, w, label_smoothing=0.1), x),
+        )
+        for length in (512, 128):
+            x, target = empty(16, length, 64, 64, dtype=dtype), empty(16, 64, 64, dtype="int64")
+            yield Sample(
+                f"cross_entropy {dtype} columns of {length}",
+                lambda x=x, t=target: gradients(lambda y: loss(y, t), x),
+            )
 
 
 DISTRIBUTIONS = ("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "cauchy_", "log_normal_")

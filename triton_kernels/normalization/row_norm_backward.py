@@ -18,24 +18,54 @@ from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
 from . import row_norm
-from .operands import accumulator_dtype, as_row, as_rows, prepare, resident_programs, sum_parts
+from .operands import accumulator_dtype, as_row, as_rows, prepare, resident_programs
 from .row_norm import RowTile, chosen_tile, row_tile, rows_of
-from .row_norm_backward_kernels import normalise_rows_backward, weight_gradients
+from .row_norm_backward_kernels import add_up_parts, normalise_rows_backward, weight_gradients
+
+ADDED = (256, 16)
+"""Parts and columns of a tile that adds up: runs of 64 bytes, so that few columns make programs enough."""
 
 
 class WeightSums:
-    """Room for each part's gradients of weight and bias, and their sums."""
+    """Room for each part's gradients of weight and bias, and the launch that adds them up."""
 
     def __init__(
         self, call: StructuredCall, outs: tuple[Any, Any], parts: int, n: int, dtype: ScalarType
     ) -> None:
-        self.direct = parts == 1
+        self.direct = parts == 1 or all(out is None for out in outs)
         part = TensorSpec.contiguous((parts, n), dtype, call.device)
         self.specs = [None if out is None else out if self.direct else part for out in outs]
         self.nbytes, self.device = part.nbytes, call.device
-        flat = [None if out is None else TensorSpec.contiguous((n,), out.dtype, call.device) for out in outs]
-        self.sums = [None if out is None or self.direct else sum_parts(call, part, out, (0,)) for out in flat]
         self.allocate = get_allocator("cuda").allocate
+        if not self.direct:
+            self._plan(call, outs, parts, n, dtype)
+
+    def _plan(
+        self, call: StructuredCall, outs: tuple[Any, Any], parts: int, n: int, dtype: ScalarType
+    ) -> None:
+        flat = [TensorSpec.contiguous((n,), out.dtype, call.device) for out in outs if out is not None]
+        part = TensorSpec.contiguous((parts, n), dtype, call.device)
+        pointers: dict[str, TensorSpec | None] = {
+            "first": part,
+            "second": None,
+            "to_first": flat[0],
+            "to_second": None,
+        }
+        if len(flat) == 2:
+            pointers |= {"second": part, "to_second": flat[1]}
+        rows, columns = ADDED
+        if interpreted():
+            rows, columns = next_power_of_2(parts), next_power_of_2(min(n, row_norm.INTERPRETED_ROW))
+        self.launch, self.numbers = prepare(
+            call,
+            add_up_parts,
+            pointers,
+            {"parts": parts, "n": n},
+            {"ACCUMULATOR": compute_type(dtype), "BLOCK_O": rows, "BLOCK_R": columns},
+            8,
+            (parts + rows) * n + columns,
+        )
+        self.grid = (cdiv(n, columns), len(flat), 1)
 
     def targets(self, outs: tuple[Any, Any]) -> list[Any]:
         """Where the parts go."""
@@ -45,9 +75,8 @@ class WeightSums:
 
     def finish(self, outs: tuple[Any, Any], targets: list[Any]) -> None:
         """Add the parts up."""
-        for add_up, out, target in zip(self.sums, outs, targets, strict=True):
-            if add_up is not None:
-                add_up(out, target)
+        if not self.direct:
+            self.launch(self.grid, *[d.address for d in (*targets, *outs) if d is not None], *self.numbers)
 
 
 def backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:

@@ -13,18 +13,27 @@ from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.loss import (
     binary_cross_entropy_backward,
     binary_cross_entropy_target_backward,
+    cross_entropy_double_backward,
+    cross_entropy_jvp,
     huber_backward,
     mse_loss_double_backward,
     mse_loss_double_backward_grad_output,
     nll_loss_grad_backward,
 )
+from ...autograd.formulas.special import underivable
 from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack
 from ...autograd.recording import gradient_refused, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ...tensor import Tensor, blank_tensor
-from ..functions import mse_loss_backward, nll_loss2d_backward, nll_loss_backward, zeros_like
+from ..functions import (
+    _cross_entropy_backward,
+    mse_loss_backward,
+    nll_loss2d_backward,
+    nll_loss_backward,
+    zeros_like,
+)
 
 
 class NllLossForwardBackward0(Node):
@@ -471,6 +480,339 @@ def plan_nll_loss2d_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
             args[2] if requires_grad(args[0]) else None,
             args[3] if requires_grad(args[0]) else None,
             args[1] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class CrossEntropyForwardBackward0(Node):
+    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+
+    __slots__ = (
+        "ignore_index",
+        "label_smoothing",
+        "reduction",
+        "self_",
+        "self__version",
+        "statistics",
+        "statistics_version",
+        "target",
+        "target_version",
+        "total_weight",
+        "total_weight_version",
+        "weight",
+        "weight_version",
+    )
+
+    ignore_index: Any
+    label_smoothing: Any
+    reduction: Any
+    self_: Any
+    self__version: Any
+    statistics: Any
+    statistics_version: Any
+    target: Any
+    target_version: Any
+    total_weight: Any
+    total_weight_version: Any
+    weight: Any
+    weight_version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        target = unpack(self, self.target, self.target_version)
+        weight = unpack(self, self.weight, self.weight_version)
+        reduction = self.reduction
+        ignore_index = self.ignore_index
+        label_smoothing = self.label_smoothing
+        statistics = unpack(self, self.statistics, self.statistics_version)
+        total_weight = unpack(self, self.total_weight, self.total_weight_version)
+        return (
+            _cross_entropy_backward(
+                grads[0],
+                self_,
+                target,
+                weight,
+                statistics,
+                total_weight,
+                reduction,
+                ignore_index,
+                label_smoothing,
+            ),
+        )
+
+    def release(self) -> None:
+        self.self_ = self.target = self.weight = self.statistics = self.total_weight = FREED
+
+
+def plan__cross_entropy_forward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[1]):
+        return gradient_refused(op, inner, "target")
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "weight")
+    needs_self_ = requires_grad(args[0])
+    reduction = args[3]
+    ignore_index = args[4]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+    target_is_tensor = isinstance(args[1], TensorImpl)
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(self_: Any, target: Any, weight: Any, label_smoothing: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, target, weight, label_smoothing)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, target, weight, label_smoothing)
+        node = CrossEntropyForwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.target = target
+            cell = target._version_cell if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.weight = weight
+            cell = weight._version_cell if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
+        node.reduction = reduction
+        node.ignore_index = ignore_index
+        node.label_smoothing = label_smoothing
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.statistics = kept
+        node.statistics_version = cell[0]
+        kept = blank_tensor() if out2.__class__ is Tensor else out2._blank()
+        kept._data = out2._data
+        kept._spec = out2._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out2._version_cell
+        if cell is None:
+            cell = out2._version_cell = [saved_version(out2) if out2._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.total_weight = kept
+        node.total_weight_version = cell[0]
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) else None,
+            args[1] if requires_grad(args[0]) else None,
+            args[2] if requires_grad(args[0]) else None,
+        ),
+    )
+
+
+class CrossEntropyBackwardBackward0(Node):
+    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+
+    __slots__ = (
+        "grad_output",
+        "grad_output_spec",
+        "grad_output_version",
+        "ignore_index",
+        "label_smoothing",
+        "reduction",
+        "self_",
+        "self__version",
+        "statistics",
+        "statistics_version",
+        "target",
+        "target_version",
+        "total_weight",
+        "total_weight_version",
+        "weight",
+        "weight_version",
+    )
+
+    grad_output: Any
+    grad_output_spec: Any
+    grad_output_version: Any
+    ignore_index: Any
+    label_smoothing: Any
+    reduction: Any
+    self_: Any
+    self__version: Any
+    statistics: Any
+    statistics_version: Any
+    target: Any
+    target_version: Any
+    total_weight: Any
+    total_weight_version: Any
+    weight: Any
+    weight_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_self: Any = None
+        grad_statistics: Any = None
+        grad_total_weight: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            target = unpack(self, self.target, self.target_version)
+            weight = unpack(self, self.weight, self.weight_version)
+            statistics = unpack(self, self.statistics, self.statistics_version)
+            total_weight = unpack(self, self.total_weight, self.total_weight_version)
+            reduction = self.reduction
+            ignore_index = self.ignore_index
+            label_smoothing = self.label_smoothing
+            grad_grad_output = cross_entropy_jvp(
+                grad,
+                self_,
+                target,
+                weight,
+                statistics,
+                total_weight,
+                reduction,
+                ignore_index,
+                label_smoothing,
+                self.grad_output_spec.dtype,
+            )
+        if edges[1] is not None:
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            target = unpack(self, self.target, self.target_version)
+            statistics = unpack(self, self.statistics, self.statistics_version)
+            total_weight = unpack(self, self.total_weight, self.total_weight_version)
+            reduction = self.reduction
+            grad_self = cross_entropy_double_backward(
+                grad, grad_output, self_, target, statistics, total_weight, reduction
+            )
+        if edges[2] is not None:
+            grad_statistics = underivable("_cross_entropy_backward statistics")
+        if edges[3] is not None:
+            grad_total_weight = underivable("_cross_entropy_backward total_weight")
+        return grad_grad_output, grad_self, grad_statistics, grad_total_weight
+
+    def release(self) -> None:
+        self.self_ = self.target = self.weight = self.statistics = self.total_weight = self.grad_output = (
+            FREED
+        )
+
+
+def plan__cross_entropy_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if requires_grad(args[2]):
+        return gradient_refused(op, inner, "target")
+    if requires_grad(args[3]):
+        return gradient_refused(op, inner, "weight")
+    needs_grad_output = requires_grad(args[0])
+    needs_self_ = requires_grad(args[1])
+    needs_statistics = requires_grad(args[4])
+    needs_total_weight = requires_grad(args[5])
+    reduction = args[6]
+    ignore_index = args[7]
+    grad_output_spec = spec_of(args[0])
+    self_is_tensor = isinstance(args[1], TensorImpl)
+    target_is_tensor = isinstance(args[2], TensorImpl)
+    weight_is_tensor = isinstance(args[3], TensorImpl)
+    statistics_is_tensor = isinstance(args[4], TensorImpl)
+    total_weight_is_tensor = isinstance(args[5], TensorImpl)
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(
+        grad_output: Any,
+        self_: Any,
+        target: Any,
+        weight: Any,
+        statistics: Any,
+        total_weight: Any,
+        label_smoothing: Any,
+    ) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, self_, target, weight, statistics, total_weight, label_smoothing)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((statistics._autograd.edge if statistics._view_base is None else None) or edge_of(statistics))
+            if needs_statistics
+            else None,
+            (
+                (total_weight._autograd.edge if total_weight._view_base is None else None)
+                or edge_of(total_weight)
+            )
+            if needs_total_weight
+            else None,
+        )
+        out = inner(grad_output, self_, target, weight, statistics, total_weight, label_smoothing)
+        node = CrossEntropyBackwardBackward0()
+        node.grad_output_spec = grad_output_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_self_:
+            node.target = target
+            cell = target._version_cell if target_is_tensor else None
+            node.target_version = 0 if cell is None else cell[0]
+        if needs_grad_output:
+            node.weight = weight
+            cell = weight._version_cell if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_self_:
+            node.statistics = statistics
+            cell = statistics._version_cell if statistics_is_tensor else None
+            node.statistics_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_self_:
+            node.total_weight = total_weight
+            cell = total_weight._version_cell if total_weight_is_tensor else None
+            node.total_weight_version = 0 if cell is None else cell[0]
+        if needs_self_:
+            node.grad_output = grad_output
+            cell = grad_output._version_cell if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        node.reduction = reduction
+        node.ignore_index = ignore_index
+        node.label_smoothing = label_smoothing
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[2] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[3] if requires_grad(args[0]) else None,
+            args[4] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[5] if requires_grad(args[0]) or requires_grad(args[1]) else None,
+            args[0] if requires_grad(args[1]) else None,
         ),
     )
 

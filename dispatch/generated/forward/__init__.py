@@ -144,6 +144,8 @@ FAMILY_OF = {
     "aten::nll_loss_backward": "loss",
     "aten::nll_loss2d_forward": "loss",
     "aten::nll_loss2d_backward": "loss",
+    "aten::_cross_entropy_forward": "loss",
+    "aten::_cross_entropy_backward": "loss",
     "aten::_huber_terms": "loss",
     "aten::_binary_cross_entropy_terms": "loss",
     "aten::bmm": "linalg",

@@ -10,10 +10,13 @@ from typing import Any
 from ...autograd.formulas.loss import (
     binary_cross_entropy_backward,
     binary_cross_entropy_target_backward,
+    cross_entropy_double_backward,
+    cross_entropy_jvp,
     huber_backward,
 )
 from ...autograd.formulas.pointwise import conjugated
 from ...autograd.tangents import plus, tangent_like, zero_tangent
+from ..functions import _cross_entropy_backward
 
 
 def jvp_nll_loss_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -92,6 +95,71 @@ def jvp_nll_loss2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
     return (result_t,)
 
 
+def jvp__cross_entropy_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+    self_ = args[0]
+    target = args[1]
+    weight = args[2]
+    reduction = args[3]
+    ignore_index = args[4]
+    label_smoothing = args[5]
+    self_t = tangents[0]
+    output = result[0]
+    statistics = result[1]
+    total_weight = result[2]
+    output_t = None
+    if self_t is not None:
+        output_t = cross_entropy_jvp(
+            self_t,
+            self_,
+            target,
+            weight,
+            statistics,
+            total_weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+            output.dtype,
+        )
+    return output_t, None, None
+
+
+def jvp__cross_entropy_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+    grad_output = args[0]
+    self_ = args[1]
+    target = args[2]
+    weight = args[3]
+    statistics = args[4]
+    total_weight = args[5]
+    reduction = args[6]
+    ignore_index = args[7]
+    label_smoothing = args[8]
+    grad_output_t = tangents[0]
+    self_t = tangents[1]
+    result_t = None
+    if grad_output_t is not None:
+        result_t = _cross_entropy_backward(
+            grad_output_t,
+            self_,
+            target,
+            weight,
+            statistics,
+            total_weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+        )
+    if self_t is not None:
+        result_t = plus(
+            result_t,
+            cross_entropy_double_backward(
+                self_t, grad_output, self_, target, statistics, total_weight, reduction
+            ),
+        )
+    return (result_t,)
+
+
 def jvp__huber_terms(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
     self_ = args[0]
@@ -136,6 +204,8 @@ FORMULAS = {
     "aten::nll_loss_backward": jvp_nll_loss_backward,
     "aten::nll_loss2d_forward": jvp_nll_loss2d_forward,
     "aten::nll_loss2d_backward": jvp_nll_loss2d_backward,
+    "aten::_cross_entropy_forward": jvp__cross_entropy_forward,
+    "aten::_cross_entropy_backward": jvp__cross_entropy_backward,
     "aten::_huber_terms": jvp__huber_terms,
     "aten::_binary_cross_entropy_terms": jvp__binary_cross_entropy_terms,
 }

@@ -372,6 +372,8 @@ from .linalg import (
 )
 from .loss import (
     _binary_cross_entropy_terms,
+    _cross_entropy_backward,
+    _cross_entropy_forward,
     _huber_terms,
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -1075,6 +1077,8 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_cross_entropy_backward",
+    "_cross_entropy_forward",
     "_ctc_loss",
     "_ctc_loss_backward",
     "_dirichlet_grad",

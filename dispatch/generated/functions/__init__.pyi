@@ -11529,6 +11529,30 @@ def cross_entropy_loss(
         cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor
     """
 
+def _cross_entropy_forward(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+    half_to_float: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+
+def _cross_entropy_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    statistics: Tensor,
+    total_weight: Tensor,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Tensor:
+    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+
 @overload
 def mse_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor:
     """The squared differences, or their mean or sum (`torch.nn.functional.mse_loss`).
@@ -32064,6 +32088,8 @@ __all__ = [
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
+    "_cross_entropy_backward",
+    "_cross_entropy_forward",
     "_ctc_loss",
     "_ctc_loss_backward",
     "_dirichlet_grad",

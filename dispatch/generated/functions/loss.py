@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_binary_cross_entropy_terms",
+    "_cross_entropy_backward",
+    "_cross_entropy_forward",
     "_huber_terms",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -171,6 +173,38 @@ cross_entropy_loss_packet = packet(
     False,
 )
 cross_entropy_loss_plans = cross_entropy_loss_packet.plans
+_cross_entropy_forward_packet = packet(
+    "_cross_entropy_forward",
+    ("_cross_entropy_forward",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
+        ("ignore_index", "static", NOT_GIVEN, False),
+        ("label_smoothing", "number", NOT_GIVEN, False),
+        ("half_to_float", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_cross_entropy_forward_plans = _cross_entropy_forward_packet.plans
+_cross_entropy_backward_packet = packet(
+    "_cross_entropy_backward",
+    ("_cross_entropy_backward",),
+    (
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("target", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("statistics", "tensor", NOT_GIVEN, False),
+        ("total_weight", "tensor", NOT_GIVEN, False),
+        ("reduction", "static", NOT_GIVEN, False),
+        ("ignore_index", "static", NOT_GIVEN, False),
+        ("label_smoothing", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_cross_entropy_backward_plans = _cross_entropy_backward_packet.plans
 mse_loss_packet = packet(
     "mse_loss",
     (
@@ -954,6 +988,120 @@ def cross_entropy_loss(
     except (KeyError, AttributeError, TypeError):
         plan = cross_entropy_loss_packet.miss(input, target, weight, reduction, ignore_index, label_smoothing)
     return plan(input, target, weight, label_smoothing)
+
+
+def _cross_entropy_forward(
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    reduction: int = REQUIRED,
+    ignore_index: int = REQUIRED,
+    label_smoothing: float = REQUIRED,
+    half_to_float: bool = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _cross_entropy_forward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                label_smoothing,
+                half_to_float,
+            )
+        return _cross_entropy_forward_packet.call_parameters(
+            input, target, weight, reduction, ignore_index, label_smoothing, half_to_float
+        )
+    try:
+        plan = _cross_entropy_forward_plans[input._spec][
+            target._spec,
+            (None if weight is None else weight._spec),
+            reduction,
+            ignore_index,
+            label_smoothing.__class__,
+            half_to_float,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _cross_entropy_forward_packet.miss(
+            input, target, weight, reduction, ignore_index, label_smoothing, half_to_float
+        )
+    return plan(input, target, weight, label_smoothing)
+
+
+def _cross_entropy_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    target: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    statistics: Tensor = REQUIRED,
+    total_weight: Tensor = REQUIRED,
+    reduction: int = REQUIRED,
+    ignore_index: int = REQUIRED,
+    label_smoothing: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _cross_entropy_backward_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                target,
+                weight,
+                statistics,
+                total_weight,
+                reduction,
+                ignore_index,
+                label_smoothing,
+            )
+        return _cross_entropy_backward_packet.call_parameters(
+            grad_output,
+            input,
+            target,
+            weight,
+            statistics,
+            total_weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+        )
+    try:
+        plan = _cross_entropy_backward_plans[grad_output._spec][
+            input._spec,
+            target._spec,
+            (None if weight is None else weight._spec),
+            statistics._spec,
+            total_weight._spec,
+            reduction,
+            ignore_index,
+            label_smoothing.__class__,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _cross_entropy_backward_packet.miss(
+            grad_output,
+            input,
+            target,
+            weight,
+            statistics,
+            total_weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+        )
+    return plan(grad_output, input, target, weight, statistics, total_weight, label_smoothing)
 
 
 def mse_loss(

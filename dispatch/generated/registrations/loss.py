@@ -120,6 +120,24 @@ def register() -> None:
     )
     composite("cross_entropy_loss", "CompositeImplicitAutograd", composition.cross_entropy_loss)
     define(
+        "_cross_entropy_forward",
+        "_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)",
+        "native_functions/loss.yaml: _cross_entropy_forward",
+    )
+    structured(
+        "_cross_entropy_forward", meta._cross_entropy_forward, "cross_entropy_forward_stub", "functional"
+    )
+    autograd("_cross_entropy_forward", autograd_loss.plan__cross_entropy_forward)
+    define(
+        "_cross_entropy_backward",
+        "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor",
+        "native_functions/loss.yaml: _cross_entropy_backward",
+    )
+    structured(
+        "_cross_entropy_backward", meta._cross_entropy_backward, "cross_entropy_backward_stub", "functional"
+    )
+    autograd("_cross_entropy_backward", autograd_loss.plan__cross_entropy_backward)
+    define(
         "mse_loss",
         "mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
         "native_functions/loss.yaml: mse_loss",

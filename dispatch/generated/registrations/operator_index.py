@@ -670,6 +670,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::nll_loss2d",
         "aten::nll_loss_nd",
         "aten::cross_entropy_loss",
+        "aten::_cross_entropy_forward",
+        "aten::_cross_entropy_backward",
         "aten::mse_loss",
         "aten::mse_loss.out",
         "aten::mse_loss_backward",

@@ -98,6 +98,10 @@ LOOPED = {
         ("aten::histogram.bins_tensor", "aten::_histogramdd_from_bin_tensors"),
         "counts into bins that begin anew in each example",
     ),
+    **dict.fromkeys(
+        ("aten::_cross_entropy_forward", "aten::_cross_entropy_backward"),
+        "stands for operators with rules, of which `cross_entropy_loss` is made under a transform",
+    ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
     **dict.fromkeys(

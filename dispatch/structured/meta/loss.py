@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ....runtime.scalar_type import int64, uint8
+from ....runtime.scalar_type import bfloat16, float16, float32, float64, int64, uint8
 from ....runtime.tensor_spec import TensorSpec
 from ...iterator.tensor_iterator import TensorIterator
 from ..meta_base import MetaBase
@@ -102,6 +102,69 @@ def nll_loss_backward(
             f"(in {meta.name})"
         )
     _check_target(meta.name, target)
+    meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
+
+
+def _cross_entropy_forward(
+    meta: MetaBase,
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: type[float],
+    half_to_float: bool,
+) -> None:
+    """(C) or (N, C, ...) with classes (), (N, ...) or probabilities: the loss, and what its gradient needs.
+
+    That is, of each sample, the largest score, the logarithm of the sum of exponentials from there, and the sum of the
+    target's weights, in this order; and the number that the mean is divided by, 0 without a reduction.
+    """
+    if self.ndim < 1:
+        raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
+    classes = self.sizes[0 if self.ndim == 1 else 1]
+    samples = self.sizes[:0] if self.ndim == 1 else (self.sizes[0], *self.sizes[2:])
+    if target.dtype.is_floating_point:
+        if target.sizes != self.sizes or target.dtype is not self.dtype:
+            raise RuntimeError(
+                f"{meta.name}: expected probabilities of size {list(self.sizes)} and dtype "
+                f"{self.dtype.scalar_name}, but got {list(target.sizes)} and {target.dtype.scalar_name}"
+            )
+    else:
+        _check_target(meta.name, target)
+        if target.sizes != samples:
+            raise RuntimeError(f"Expected target size {list(samples)}, got {list(target.sizes)}")
+    if half_to_float and self.dtype not in (float16, bfloat16):
+        raise RuntimeError(
+            f"{meta.name}: conversion is supported for Half and BFloat16 only, got {self.dtype.scalar_name}"
+        )
+    dtype = float32 if half_to_float else self.dtype
+    _check_weight(self.replace(dtype=dtype), weight, classes)
+    kept = float64 if self.dtype is float64 else float32
+    meta.set_output_contiguous(0, samples if reduction == NONE else (), dtype=dtype)
+    meta.set_output_contiguous(1, (3, *samples), dtype=kept)
+    meta.set_output_contiguous(2, (), dtype=kept)
+
+
+def _cross_entropy_backward(
+    meta: MetaBase,
+    grad_output: TensorSpec,
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    statistics: TensorSpec,
+    total_weight: TensorSpec,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: type[float],
+) -> None:
+    """The gradient of the scores, in their dtype."""
+    samples = statistics.sizes[1:]
+    if grad_output.sizes != (samples if reduction == NONE else ()):
+        raise RuntimeError(
+            f"{meta.name}: expected grad_output of size {list(samples if reduction == NONE else ())}, but got "
+            f"{list(grad_output.sizes)}"
+        )
     meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
 
 

@@ -206,6 +206,7 @@ CASES: dict[str, list[Any]] = {
     "_log_softmax": [M, 1, False],
     "_log_softmax_backward_data": [M, L(3, 4), 1, tt.float64],
     "nll_loss_forward": [M, ints(1, 0, 3), None, 1, -100],
+    "_cross_entropy_forward": [M, ints(1, 0, 3), None, 1, -100, 0.2, False],
     "nll_loss_backward": [L(3), L(3, 4), ints(1, 0, 3), None, 0, -100, tt.tensor(0.0, dtype=tt.float64)],
     "nll_loss2d_forward": [L(2, 3, 2, 2), tt.ones(2, 2, 2, dtype=tt.int64), None, 1, -100],
     "nll_loss2d_backward": [
@@ -364,6 +365,14 @@ def gradients_of_rows(x: tt.Tensor) -> Any:
     return aten.native_layer_norm_backward.default(x * x + x, x, [4], mean, rstd, x[0] * 2, x[1], [True] * 3)
 
 
+def gradients_of_scores(x: tt.Tensor) -> Any:
+    """As `gradients_of_rows`."""
+    labels, weight = tt.tensor([1, 0, 3]), tt.tensor([0.5, 1.0, 2.0, 0.25], dtype=tt.float64)
+    given = (labels, weight)
+    _, statistics, total = aten._cross_entropy_forward.default(x.detach(), *given, 1, -100, 0.2, False)
+    return aten._cross_entropy_backward.default((x * x).sum(), x, *given, statistics, total, 1, -100, 0.2)
+
+
 def gradients_of_roots(x: tt.Tensor) -> Any:
     _, rstd = aten._fused_rms_norm.default(x.detach(), [4], None, 0.3)
     return aten._fused_rms_norm_backward.default(x * x + x, x, [4], rstd, x[0] * 2, [True] * 2)
@@ -421,6 +430,7 @@ ELSEWHERE = {
     ),
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "native_layer_norm_backward": gradients_of_rows,
+    "_cross_entropy_backward": gradients_of_scores,
     "_fused_rms_norm_backward": gradients_of_roots,
     "native_group_norm_backward": gradients_of_groups,
     "native_batch_norm_backward": gradients_of_channels,
@@ -473,6 +483,7 @@ ELSEWHERE = {
 
 STATISTICS_TOO = {
     *("native_layer_norm", "_fused_rms_norm", "native_group_norm", "native_batch_norm"),
+    "_cross_entropy_forward",
     *(
         "_native_batch_norm_legit",
         "_native_batch_norm_legit.no_stats",

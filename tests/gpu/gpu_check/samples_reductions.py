@@ -8,6 +8,7 @@ from .samples import EXACT, ROUNDED, Sample, rows
 X, NEAR_ONE = T(), T(low=0.95, high=1.05)
 LABELS, IMAGE_LABELS = I("a", "b"), I("n h w", "g")
 TOTAL = T("", low=1.0, high=2.0, grad=False)
+STATISTICS = T("3 a", low=1.0, high=2.0, grad=False)
 
 SAMPLES: list[Sample] = [
     *rows("sum", X, terms="a b", special=True),
@@ -55,6 +56,16 @@ SAMPLES: list[Sample] = [
     *rows("nll_loss2d_forward nll_loss2d", T("n g h w"), IMAGE_LABELS, None, 1, -100, terms="n h w", dtypes="f",
           roundings=2),
     *rows("nll_loss2d_backward", T("n h w"), T("n g h w"), IMAGE_LABELS, None, 0, -100, TOTAL, dtypes="f"),
+    *rows("_cross_entropy_forward", X, LABELS, None, 1, -100, 0.0, False, terms="a b", dtypes="f", roundings=3),
+    *rows("_cross_entropy_forward", X, LABELS, T("b", low=0.5, high=2.0, grad=False), 2, 1, 0.1, False, terms="a b",
+          dtypes="f", roundings=6),
+    *rows("_cross_entropy_forward", X, T(low=0.1, high=1.0, grad=False), None, 0, -100, 0.0, False, terms="b",
+          dtypes="f", roundings=6),
+    *rows("_cross_entropy_forward", T("n g h w"), IMAGE_LABELS, None, 1, -100, 0.0, False, terms="n g h w", dtypes="f",
+          roundings=3),
+    *rows("_cross_entropy_backward", T(""), X, LABELS, None, STATISTICS, TOTAL, 1, 2, 0.0, dtypes="f", roundings=6),
+    *rows("_cross_entropy_backward", T("a"), X, LABELS, T("b", low=0.5, grad=False), STATISTICS, TOTAL, 0, -100, 0.1,
+          dtypes="f", roundings=8),
     *rows("cross_entropy_loss", X, LABELS, None, 1, -100, 0.0, terms="a b", dtypes="f", roundings=3),
     *rows("cross_entropy_loss", X, LABELS, None, 1, -100, 0.1, terms="a b", dtypes="f", roundings=6),
     *rows("mse_loss", X, X, 1, terms="a b", dtypes="f", roundings=2),

@@ -1,0 +1,296 @@
+"""Cross entropy of scores: one launch forward, which reduces too, and one for the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...dispatch.structured.choices import chosen
+from ...dispatch.structured.meta.loss import MEAN, NONE
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
+from ..contiguous import contiguous_copy
+from ..conversion import compute_type
+from ..geometry import Geometry, coalesced
+from ..indexing.index_bounds import REPLAYED, lowered_flags
+from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..normalization.operands import resident_programs
+from ..normalization.softmax import cut_of, row_tile
+from ..normalization.vectors import Cut
+from ..reduction.last_program import counters_of
+from ..reduction.sides import Sides, Tile, plan_sides
+from .cross_entropy_kernels import cross_entropy, cross_entropy_backward
+from .nll_loss import (
+    check_losses,
+    out_of_bounds,
+    plan_examination,
+    sample_sizes,
+    sample_strides,
+    target_strides,
+)
+
+PARTIALS_BLOCK = 1024
+"""How many partial sums the last program reads at a time."""
+
+
+class Scores(NamedTuple):
+    """The operands of a call: scores and targets where they lie, or copies, and what is known of both."""
+
+    spec: TensorSpec
+    target: TensorSpec
+    weight: TensorSpec | None
+    of_scores: Callable[[Any], Any]
+    of_target: Callable[[Any], Any]
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether targets are probabilities of all classes."""
+        return self.target.dtype.is_floating_point
+
+    @property
+    def axis(self) -> int:
+        """The dimension of the classes."""
+        return 0 if self.spec.ndim == 1 else 1
+
+    def sides(self, first: list[TensorSpec], samples: list[tuple[int, ...]]) -> Sides:
+        """Samples and classes. `first` are outputs of the scores' sizes; `samples` strides of others over samples.
+
+        Strides over samples are those of `first`, scores, targets and `samples`.
+        """
+        sizes = sample_sizes(self.spec)
+        spread = [*first, self.spec]
+        along = [[each.strides[self.axis]] for each in spread]
+        if self.has_probabilities:
+            own = sample_strides(self.target)
+            along.append([self.target.strides[self.axis]])
+        else:
+            own = target_strides(self.target, sizes)
+            along.append([0])
+        kept = coalesced(sizes, [*map(sample_strides, spread), own, *samples])
+        n = self.spec.sizes[self.axis]
+        return Sides(kept, Geometry((n,), tuple(tuple(each) for each in along)))
+
+    def cut(self, sides: Sides, spread: list[TensorSpec]) -> Cut:
+        """How rows are cut, where all tensors that have rows have their elements side by side."""
+        specs = [*spread, *([self.target] if self.has_probabilities else [])]
+        count = len(specs)
+        return cut_of(
+            Sides(
+                Geometry(sides.kept.sizes, sides.kept.strides[:count]),
+                Geometry(sides.reduced.sizes, sides.reduced.strides[:count]),
+            ),
+            specs,
+        )
+
+
+def scores_of(call: StructuredCall, fits: Callable[[Scores], bool]) -> Scores:
+    """The operands, of contiguous copies where those at hand have more dimensions than kernels have parameters for."""
+    spec, target, weight = check_losses(call)
+    found = Scores(spec, target, weight, lambda data: data, lambda data: data)
+    if fits(found):
+        return found
+    chosen("contiguous copies first", "the strides leave more dimensions than the kernel has parameters for")
+    flat, copied = contiguous_copy(spec)
+    flat_target, copied_target = contiguous_copy(target)
+    return Scores(flat, flat_target, weight, copied, copied_target)
+
+
+class Launches(NamedTuple):
+    """The launch without smoothing and the one with it, which has the share as one value more."""
+
+    plain: tuple[Launch, tuple[int, int, int], tuple[int, ...]]
+    smoothed: tuple[Launch, tuple[int, int, int], tuple[int, ...]]
+
+
+def plan_both(
+    call: StructuredCall,
+    kernel: Any,
+    sides: Sides,
+    pointers: dict[str, str | None],
+    constexprs: dict[str, object],
+    tile: Tile,
+    kept_names: tuple[str, ...],
+    reduced_names: tuple[str, ...],
+) -> Launches:
+    """The launches; `pointers` without a type are None in the kernel. The share of smoothing follows them."""
+
+    def planned(smoothing: str | None) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
+        every = {**pointers, "smoothing": smoothing, "weight_stride": "i64", "ignore_index": "i64"}
+        every |= {"programs": "i32", "samples": "i64"}
+        given = {
+            name: type_ for name, type_ in every.items() if type_ is not None and name in kernel.arg_names
+        }
+        missing: dict[str, object] = {name: None for name, type_ in every.items() if type_ is None}
+        return plan_sides(
+            call,
+            kernel,
+            sides,
+            given,
+            {**constexprs, **missing},
+            tile,
+            kept_names=kept_names,
+            reduced_names=reduced_names,
+        )
+
+    return Launches(planned(None), planned("fp64"))
+
+
+def pointer(spec: TensorSpec | None) -> str | None:
+    """The type of a pointer to a tensor's elements; None for no tensor."""
+    return None if spec is None else f"*{spec.dtype.triton_name}"
+
+
+def forward(call: StructuredCall) -> PlannedKernel:
+    """The loss of each sample or their sum or mean, three statistics of each sample, and what the mean is divided by.
+
+    Waits for the device, to raise IndexError for a target that is no class.
+    """
+    loss, statistics, total = call.outputs
+    reduction, ignore_index = call.args["reduction"], call.args["ignore_index"]
+    sizes = statistics.sizes[1:]
+    of_samples = contiguous_strides(sizes)
+    found = scores_of(call, lambda scores: scores.sides([], [of_samples]).fits())
+    sides = found.sides([], [of_samples])
+    n_out, n, inner = sides.n_out, sides.n, sides.reduced_is_inner
+    cut = found.cut(sides, [found.spec])
+    body = cut.body(n)
+    type_ = compute_type(found.spec.dtype)
+    tiling = row_tile(1 if cut.edges else n_out, body, type_.primitive_bitwidth // 8, inner)
+    outputs, reduced = tiling.tile
+    programs = max(cdiv(n_out, outputs), 1)
+    is_reduced = reduction != NONE
+    if is_reduced:
+        programs = min(programs, resident_programs(call, max(32 // tiling.warps, 1)))
+    chunk = max(cdiv(cdiv(n_out, programs), outputs), 1) * outputs
+    programs = max(cdiv(n_out, chunk), 1)
+    if is_reduced:
+        chosen("one launch", "the last of {} programs adds up the losses of all", programs)
+    launches = plan_both(
+        call,
+        cross_entropy,
+        sides,
+        {
+            "x": pointer(found.spec),
+            "target": pointer(found.target),
+            "weight": pointer(found.weight),
+            "loss": pointer(loss),
+            "statistics": pointer(statistics),
+            "total_weight": pointer(total),
+            "partials": "*fp64" if is_reduced else None,
+            "counter": "*i32" if is_reduced else None,
+            "flag": None if found.has_probabilities else "*i32",
+        },
+        {
+            "MEAN": reduction == MEAN,
+            "PROBABILITIES": found.has_probabilities,
+            "ACCUMULATOR": type_,
+            "WHOLE": body <= reduced,
+            "BLOCK_P": PARTIALS_BLOCK,
+            **cut.constants(),
+        },
+        Tile(outputs, reduced, 1, chunk, tiling.warps),
+        ("xk", "tk", "ok"),
+        ("xr", "tr"),
+    )
+    weight_stride = 0 if found.weight is None else found.weight.strides[0]
+    fixed = (weight_stride, ignore_index, programs, n_out)
+    grid = (programs, 1, 1)
+    allocate, device = get_allocator("cuda").allocate, call.device
+    classes = found.spec.sizes[found.axis]
+    examine = None if found.has_probabilities else plan_examination(found.target, classes, ignore_index)
+    counters = counters_of(driver(), device)
+
+    def into(
+        out: Any, kept: Any, total_weight: Any, scores: Any, target: Any, weight: Any, smoothing: float
+    ) -> None:
+        scores, target = found.of_scores(scores), found.of_target(target)
+        given = [scores.address, target.address]
+        if weight is not None:
+            given.append(weight.address)
+        given += [out.address, kept.address, total_weight.address]
+        if is_reduced:
+            partials, counter = allocate(16 * programs, device), counters.current()
+            given += [partials.address, counter.address]
+        flag = None
+        if examine is not None:
+            flag = lowered_flags(1, device, lambda: [out_of_bounds(REPLAYED)])
+            given.append(flag.address)
+        if smoothing > 0:
+            launch, _, numbers = launches.smoothed
+            launch(grid, *given, float(smoothing), *fixed, *numbers)
+        else:
+            launch, _, numbers = launches.plain
+            launch(grid, *given, *fixed, *numbers)
+        if examine is not None:
+            examine(flag, target)
+
+    return PlannedKernel(into)
+
+
+def backward(call: StructuredCall) -> PlannedKernel:
+    """(probability * masses' sum - mass) * grad, over the divisor for the mean."""
+    grad, statistics, total = (call.args[name] for name in ("grad_output", "statistics", "total_weight"))
+    out = call.outputs[0]
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    sizes = statistics.sizes[1:]
+    of_statistics, copied = contiguous_copy(statistics)
+    of_grad = grad.strides if grad.sizes == sizes else (0,) * len(sizes)
+    others = [of_statistics.strides[1:], of_grad]
+    found = scores_of(call, lambda scores: scores.sides([out], others).fits())
+    sides = found.sides([out], others)
+    n_out, n, inner = sides.n_out, sides.n, sides.reduced_is_inner
+    cut = found.cut(sides, [out, found.spec])
+    body = cut.body(n)
+    type_ = compute_type(found.spec.dtype)
+    most = 1 << 14 if interpreted() else 8192 // (type_.primitive_bitwidth // 4)
+    reduced = min(next_power_of_2(body), most if inner or interpreted() else 16)
+    outputs = 1 if cut.edges else min(next_power_of_2(n_out), max(most // reduced, 1))
+    mean = call.args["reduction"] == MEAN
+    launches = plan_both(
+        call,
+        cross_entropy_backward,
+        sides,
+        {
+            "grad": pointer(grad),
+            "x": pointer(found.spec),
+            "target": pointer(found.target),
+            "weight": pointer(found.weight),
+            "statistics": pointer(statistics),
+            "total_weight": pointer(total) if mean else None,
+            "out": pointer(out),
+        },
+        {
+            "MEAN": mean,
+            "PROBABILITIES": found.has_probabilities,
+            "ACCUMULATOR": type_,
+            **cut.constants(),
+        },
+        Tile(outputs, reduced, cdiv(body, reduced), n, 4),
+        ("ok", "xk", "tk", "sk", "gk"),
+        ("or", "xr", "tr"),
+    )
+    weight_stride = 0 if found.weight is None else found.weight.strides[0]
+    fixed = (weight_stride, call.args["ignore_index"], n_out)
+
+    def into(
+        to: Any, grad: Any, scores: Any, target: Any, weight: Any, kept: Any, total: Any, smoothing: float
+    ) -> None:
+        divisor = total if mean else None
+        operands = (grad, found.of_scores(scores), found.of_target(target), weight, copied(kept), divisor, to)
+        given = [data.address for data in operands if data is not None]
+        if smoothing > 0:
+            launch, grid, numbers = launches.smoothed
+            launch(grid, *given, float(smoothing), *fixed, *numbers)
+        else:
+            launch, grid, numbers = launches.plain
+            launch(grid, *given, *fixed, *numbers)
+
+    return PlannedKernel(into)
+
+
+register_stub("cross_entropy_forward_stub", "cuda", forward)
+register_stub("cross_entropy_backward_stub", "cuda", backward)
