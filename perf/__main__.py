@@ -21,6 +21,7 @@ MEASUREMENTS = {
     "launch": (".launch", "host time of a kernel's launch"),
     "aot": (".aot", "every kernel compiled for real targets and held to its budget"),
     "gpu": (".gpu.command", "times on a GPU beside PyTorch, held to targets"),
+    "expect": (".gpu.expected", "what those times are by a model of the kernels' code; needs no GPU"),
     "programs": (".programs.command", "programs of other people, written for PyTorch: which run, how fast"),
     "tune": (".gpu.tune", "measure the configurations of kernels on a GPU"),
 }

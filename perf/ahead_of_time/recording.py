@@ -59,6 +59,7 @@ class NotedKernel(cuda.CompiledKernel):
             raise TypeError(f"kernel '{self.name}': expected {given} arguments, got {len(values)}")
         cuda.check_grid(self.name, grid)
         self._owner.launched.append(self._request)
+        self._owner.grids.append(grid)
 
 
 class RecordingDriver(cuda.Driver):
@@ -68,6 +69,7 @@ class RecordingDriver(cuda.Driver):
         super().__init__()
         self.target = target
         self.launched: list[Mapping[str, Any]] = []
+        self.grids: list[cuda.Grid] = []
         self._top = 1 << 40
         self._host: list[np.ndarray[Any, Any]] = []
 
@@ -190,6 +192,7 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
     for sample in samples.samples(driver.target.capability):
         asked: dict[Question, Configuration] = {}
         driver.launched.clear()
+        driver.grids.clear()
         try:
             with listening(lambda question, default, asked=asked: asked.setdefault(question, default)):  # type: ignore[misc]
                 sample.run()

@@ -1,8 +1,9 @@
 """What a warp does on the way on which a kernel spends its time, read in SASS.
 
-That way is the body of a loop where one accesses global memory or multiplies matrices: of those the innermost that
-multiplies, or moves, most. Otherwise it is the way from the entry to an exit that moves most bytes, the shortest of
-those that move as many: a kernel that is unmasked for whole blocks has another for the last one.
+That way goes once around a loop where one accesses global memory or multiplies matrices: of those the innermost that
+multiplies, or moves, most. Otherwise it goes from the entry to an exit. Where there are several it is the one that
+multiplies most, then moves most bytes, then is the shortest: a kernel that is unmasked for whole blocks has another way
+for the last one.
 """
 
 from __future__ import annotations
@@ -110,17 +111,18 @@ def schedule_of(sass: str) -> Schedule:
         for first in block.backward
         if any(i.opcode in (*MEMORY, *MATRIX) for each in blocks[first : last + 1] for i in each.code)
     ]
-    if loops:
-        bodies = [[i for block in blocks[first : last + 1] for i in block.code] for first, last in loops]
-        innermost = [
-            body
-            for body, (first, last) in zip(bodies, loops, strict=True)
-            if not any(first <= f and l <= last and (f, l) != (first, last) for f, l in loops)
-        ]
-        body = max(innermost, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
-        return _summary(body, is_loop=True, everything=[i for block in blocks for i in block.code])
-    way = _heaviest_way(blocks)
-    return _summary(way, is_loop=False, everything=way)
+    everything = [i for block in blocks for i in block.code]
+    if not loops:
+        way = _heaviest_way(blocks, 0, len(blocks) - 1)
+        return _summary(way, is_loop=False, everything=way)
+    innermost = [
+        (first, last)
+        for first, last in loops
+        if not any(first <= f and l <= last and (f, l) != (first, last) for f, l in loops)
+    ]
+    ways = [_heaviest_way(blocks, first, last) for first, last in innermost]
+    body = max(ways, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
+    return _summary(body, is_loop=True, everything=everything)
 
 
 def blocks_of(sass: str) -> list[Block]:
@@ -161,18 +163,33 @@ def blocks_of(sass: str) -> list[Block]:
     return blocks
 
 
-def _heaviest_way(blocks: Sequence[Block]) -> list[Instruction]:
-    """From the entry to an exit: most bytes of global memory, then fewest instructions."""
-    best: list[tuple[int, int, int | None]] = [(0, 0, None)] * len(blocks)
-    for number in range(len(blocks) - 1, -1, -1):
+def _heaviest_way(blocks: Sequence[Block], first: int, last: int) -> list[Instruction]:
+    """From one block to another, or to an exit: most products, then most bytes, then fewest instructions.
+
+    Within a loop that goes on over tiles, that leaves out what follows the last step of a tile.
+    """
+    best: dict[int, tuple[float, int, int, int | None]] = {}
+    for number in range(last, first - 1, -1):
         block = blocks[number]
-        onward = max(((best[n][0], best[n][1], n) for n in block.following), default=(0, 0, None))
-        best[number] = (_moved(block.code) + onward[0], onward[1] - len(block.code), onward[2])
+        inside = [n for n in block.following if n <= last]
+        # A way that leaves the loop is none of its ways.
+        ends = number == last or (not block.following and last == len(blocks) - 1)
+        onward = max(
+            ((*best[n][:3], n) for n in inside if n in best), default=(0.0, 0, 0, None) if ends else None
+        )
+        if onward is None:
+            continue
+        best[number] = (
+            _matrix_operations(block.code) + onward[0],
+            _moved(block.code) + onward[1],
+            onward[2] - len(block.code),
+            onward[3],
+        )
     way: list[Instruction] = []
-    number: int | None = 0
-    while number is not None:
-        way += blocks[number].code
-        number = best[number][2]
+    at: int | None = first if first in best else None
+    while at is not None:
+        way += blocks[at].code
+        at = best[at][3]
     return way
 
 

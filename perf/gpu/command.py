@@ -2,6 +2,7 @@
 
 Device times are medians of CUDA events around single runs with the L2 flushed; host times medians of slices. Rows
 come in order of importance, each is written to the result file as it comes, and no row begins after `--seconds`.
+Beside each stands the model's time for this device, if `expect` keeps a table of it.
 What triten does not offer yet is listed as not built. Exit status 2: there is no GPU.
 """
 
@@ -34,6 +35,7 @@ from ..result_file import (
 )
 from ..suite.results import CONFIDENCE, Limits, Result
 from .as_result import as_result_rows
+from .expected import rows_for
 from .host_time import small_calls
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
 from .rows import NOT_BUILT, NOT_HERE, OURS, PEER, Row, counted, format_rows, group_means
@@ -134,6 +136,8 @@ class Bench:
         if peer.library is not None:
             self.versions[PEER] = str(peer.library.__version__)
         self.device = properties.name
+        is_simulated = interpreted or arguments.rehearse
+        self.expected = {} if is_simulated else rows_for(properties.capability, properties.name)
         self._saved = time.monotonic()
 
     def measure_copy(self) -> None:
@@ -169,6 +173,8 @@ class Bench:
     def row_of(self, workload: Workload) -> Row:
         """A workload's row: both libraries' results compared, then timed in turn."""
         row = Row(workload.group, workload.name, workload.nbytes, workload.flops)
+        model = self.expected.get((workload.group, workload.name))
+        row.expected = None if model is None else model.microseconds
         if workload.needs and not reaches(workload.needs):
             row.note = f"{NOT_BUILT}: tt.{workload.needs}"
             return row

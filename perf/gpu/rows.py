@@ -29,7 +29,8 @@ class Row:
     """What was measured of one workload. Times are microseconds, one for each round, by who was timed.
 
     `nbytes` and `flops` are what the workload must move and compute, 0 where that says nothing; `copy_bandwidth` what
-    a device-to-device copy moved in the same run, bytes read and written in a second.
+    a device-to-device copy moved in the same run, bytes read and written in a second; `expected` the microseconds that
+    a model gives (`expected.py`), which measured nothing.
     """
 
     group: str
@@ -40,6 +41,7 @@ class Row:
     breakdown: dict[str, float] = field(default_factory=dict)
     note: str = ""
     copy_bandwidth: float | None = None
+    expected: float | None = None
 
     def median(self, who: str) -> float | None:
         """The median time of one rival; None where it was not timed."""
@@ -143,8 +145,8 @@ def format_rows(rows: Sequence[Row]) -> str:
     """The rows as text: times, speed, spread, share of the copy's bandwidth, rate, target, verdict; then the groups."""
     lines: list[str] = []
     for group, members in itertools.groupby(rows, key=lambda row: row.group):
-        lines += ["", f"{group:<44}{'triten us':>11}{'torch us':>11}{'speed':>7}{'iqr':>6}{'of copy':>9}"
-                      f"{'TFLOP/s':>9}{'least':>7}{'aim':>6}  verdict"]  # fmt: skip
+        lines += ["", f"{group:<44}{'triten us':>11}{'model us':>11}{'torch us':>11}{'speed':>7}{'iqr':>6}"
+                      f"{'of copy':>9}{'TFLOP/s':>9}{'least':>7}{'aim':>6}  verdict"]  # fmt: skip
         for row in members:
             lines.append(format_row(row))
     means = group_means(rows)
@@ -166,9 +168,9 @@ def format_row(row: Row) -> str:
     rate = row.flops / (ours * 1e-6) / 1e12 if ours and row.flops else None
     target = next((each for each in row.targets if each.measure != OF_COPY), None)
     cells = (
-        cell(ours, 11, 2), cell(theirs, 11, 2), cell(speed, 7, 2), percent(row.spread(OURS), 6),
-        percent(row.of_copy, 9), cell(rate, 9, 1), cell(target.least if target else None, 7, 2),
-        cell(target.aim if target else None, 6, 2),
+        cell(ours, 11, 2), cell(row.expected, 11, 2), cell(theirs, 11, 2), cell(speed, 7, 2),
+        percent(row.spread(OURS), 6), percent(row.of_copy, 9), cell(rate, 9, 1),
+        cell(target.least if target else None, 7, 2), cell(target.aim if target else None, 6, 2),
     )  # fmt: skip
     line = f"{row.name:<44}{''.join(cells)}  {row.verdict}"
     parts = [f"{name} {value:.2f}" for name, value in row.breakdown.items()]

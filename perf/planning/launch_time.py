@@ -222,7 +222,7 @@ def launch(
         place, code: the device and the kernel.
         programs: blocks, or the tiles among which persistent blocks go from one to the next.
         nbytes: what the launch must move, at least; what its loops do more than once follows from it.
-        operations: the same of its products.
+        operations: the same of its products, by which theirs go.
         epilogue: bytes that a program stores behind its loop.
 
     Raises ValueError for code that fits no multiprocessor.
@@ -241,13 +241,17 @@ def launch(
     total = passed * cycles(held.resident) + (cycles(last) if last else 0.0)
     seconds = total / place.clock + LAUNCH_SECONDS
     done = programs * rounds * each
+    # What a product reads and writes at least, which the cache cannot spare it.
+    floor = nbytes / (OF_BANDWIDTH * place.sheet.bytes_per_second) + LAUNCH_SECONDS if code.reuses else 0.0
+    is_moving = floor > seconds
+    seconds = max(seconds, floor)
     rate = done / seconds / (count * place.clock)
     share = rate / (place.operations_per_cycle(_peak_of(code)) if code.reuses else place.bytes_per_cycle)
     even = programs / (count * held.resident) * cycles(held.resident)
     if total / place.clock < LAUNCH_SECONDS:
         term = LAUNCH
     else:
-        term = TAIL if total > 1.15 * even else held.term
+        term = BANDWIDTH if is_moving else TAIL if total > 1.15 * even else held.term
     return Estimate(
         share, held.limit, term, held.resident, held.in_flight, seconds, waves(programs, count, held.resident)
     )

@@ -4,11 +4,26 @@ import json
 import sys
 
 from triten.perf.ahead_of_time.report import COLUMNS, print_table, rows_of, with_rows_renewed, write_results
+from triten.perf.ahead_of_time.schedule import Schedule
+
+SCHEDULE = Schedule(
+    True,
+    160,
+    {"matrix": 4, "alu": 80},
+    asynchronous=True,
+    matrix_operations=2 * 128 * 128 * 64 / 8,
+    matrix="HGMMA",
+)
 
 
 def launch(registers, dtype="bf16", target=90, faults=(), **found):
     return {
-        "request": {"kernel": "triten.triton_kernels.products.matmul:matmul", "target": target},
+        "request": {
+            "kernel": "triten.triton_kernels.products.matmul:matmul",
+            "target": target,
+            "options": {"num_stages": 3},
+        },
+        "reuses": True,
         "dtype": dtype,
         "configuration": "128x128x64 w8 s3",
         "blocks": 2,
@@ -21,6 +36,7 @@ def launch(registers, dtype="bf16", target=90, faults=(), **found):
             "tensor_memory": 0,
             "local": 0,
             "matrix": {"HGMMA": 4},
+            "schedule": SCHEDULE.as_json(),
             "operands": {"a": {"loads": {"128": 4, "16": 2}, "stores": {}}},
             **found,
         },
@@ -32,6 +48,20 @@ def test_a_row_holds_the_most_that_was_used_and_the_fewest_that_are_resident():
     assert (row.kernel, row.target, row.compiled, row.dtypes) == ("matmul", "sm_90", 3, ["bf16", "fp16"])
     assert (row.registers, row.shared, row.widest, row.matrix) == (128, 98_304, 128, ["HGMMA"])
     assert (row.resident, row.blocks, row.faults) == (2, 2, 0)
+
+
+def test_a_row_says_what_the_model_makes_of_the_slowest():
+    busy = Schedule(
+        **SCHEDULE.as_json() | {"instructions": 4000, "pipes": {"matrix": 4, "alu": 3000}}
+    ).as_json()
+    (row,) = rows_of([launch(120), launch(120, schedule=busy)])
+    assert (row.term, row.limit) == ("issue of alu", "bfloat16")
+    assert row.share < 0.3
+    assert f"{row.share:.0%} of bfloat16, issue of alu" in row.cells()
+    (row,) = rows_of([launch(120)])
+    assert (row.term, row.share) == ("tensor pipe", 0.8)
+    (row,) = rows_of([launch(120, target=103)])
+    assert (row.term, row.share) == ("", None), "of a device without a data sheet it makes nothing"
 
 
 def test_of_several_the_fewest_resident_blocks_count():

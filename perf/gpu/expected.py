@@ -1,0 +1,202 @@
+"""What the rows of `python -m triten.perf gpu` take by the model of a launch's time, with no GPU at hand.
+
+Each row runs over a driver that notes its launches; their kernels are compiled for the target, and the model
+(`planning.launch_time`) gives the time that their code allows at best, and what forbids more. Nothing is measured. The
+table is kept in `perf/results/expected-<target>.json`, from which a run on a GPU takes the column beside its own times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..ahead_of_time.compilation import Cache, compile_all, compiling_environment, default_cache
+from ..ahead_of_time.request import Request
+from ..planning.compiled import code_of
+from ..planning.launch_time import Estimate, launch
+from ..planning.multiprocessor import MULTIPROCESSORS, Multiprocessor
+from ..refusal import RefusalError, expression, require_positive, require_writable_folder
+from .workloads import Workload, all_workloads
+
+RESULTS = Path(__file__).parents[1] / "results"
+SAMPLES = "triten.perf.ahead_of_time.samples"
+PERSISTENT = ("matmul_persistent", "convolve_bulk")
+"""Kernels whose blocks go from tile to tile."""
+
+
+@dataclass
+class ExpectedRow:
+    """One row's time by the model: microseconds, the share of a limit, and what forbids more."""
+
+    group: str
+    name: str
+    microseconds: float
+    share: float
+    limit: str
+    term: str
+    waves: float
+    resident: int
+    kernels: list[str]
+
+    def __str__(self) -> str:
+        what = f"{self.share:>5.0%} of {self.limit:<10} {self.term:<24}"
+        return f"{self.name:<44}{self.microseconds:>10.1f} us {what}{self.waves:>8.2f}  {', '.join(self.kernels)}"
+
+
+def recorded(capability: int, wanted: str) -> dict[str, Any]:
+    """What the rows launch. Raises RuntimeError with the last words of the process that ran them."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", f"{__package__}.row_launches", str(capability), wanted],
+        env=compiling_environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the rows' launches cannot be recorded: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def expected_row(
+    place: Multiprocessor, workload: Workload, launches: Sequence[Mapping[str, Any]]
+) -> ExpectedRow:
+    """A row's time: that of the launch that does its work, and one pass of each of the others.
+
+    Its bytes and operations are the row's, as `Workload` counts them.
+    """
+    read = sum(operand.nbytes for operand in workload.operands.values())
+    nbytes = float(workload.nbytes or read)
+    main = max(
+        launches, key=lambda one: (bool(workload.flops) and one["reuses"], one["programs"] * one["warps"])
+    )
+    found = main_launch(place, workload, main, nbytes)
+    seconds = found.seconds + sum(
+        launch(place, code_of(o), o["programs"]).seconds for o in launches if o is not main
+    )
+    sheet = place.sheet
+    if main["reuses"]:
+        share = workload.flops / seconds / sheet.peaks[found.limit]
+    else:
+        share = nbytes / seconds / sheet.bytes_per_second
+    kernels = [one["request"]["kernel"].rpartition(":")[2] for one in launches]
+    return ExpectedRow(
+        workload.group, workload.name, round(1e6 * seconds, 2), round(share, 3), found.limit, found.term,
+        round(found.waves, 2), found.resident, kernels,
+    )  # fmt: skip
+
+
+def main_launch(place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float) -> Estimate:
+    """The launch that does a row's work."""
+    code, programs, operations, epilogue = code_of(one), one["programs"], float(workload.flops), 0.0
+    name = one["request"]["kernel"].rpartition(":")[2]
+    if one["reuses"] and workload.flops:
+        rows, columns = one["tile"][:2]
+        epilogue = 2.0 * rows * (columns if len(one["tile"]) == 3 else one["tile"][3])
+        if name in PERSISTENT:
+            m, n = sides_of(workload)
+            programs = math.ceil(m / rows) * math.ceil(n / columns)
+    return launch(place, code, programs, nbytes, operations, epilogue)
+
+
+def sides_of(workload: Workload) -> tuple[int, int]:
+    """Rows and columns of a product's result; of a convolution places and filters."""
+    weight = workload.operands.get("w")
+    if weight is not None:
+        columns, depth = weight.shape[0], math.prod(weight.shape[1:])
+        return round(workload.flops / (2 * columns * depth)), columns
+    left = workload.operands["a"].shape
+    rows, depth = math.prod(left[:-1]), left[-1]
+    return rows, round(workload.flops / (2 * rows * depth))
+
+
+def expected_rows(
+    capability: int, wanted: str = "", workers: int = 2, cache: Path | None = None
+) -> list[ExpectedRow]:
+    """Every row that a pattern finds, in the order in which they are timed."""
+    place, report = MULTIPROCESSORS[capability], recorded(capability, wanted)
+    every = [one for _, _, launches in report["rows"] for one in launches]
+    requests = {one["request"]["key"]: Request(**one["request"]) for one in every if "fault" not in one}
+    results = compile_all(
+        requests.values(), SAMPLES, Cache(default_cache() if cache is None else cache), workers
+    )
+    workloads = {(each.group, each.name): each for each in all_workloads()}
+    rows = []
+    for group, name, launches in report["rows"]:
+        known = [one | {"found": results[one["request"]["key"]]} for one in launches if "fault" not in one]
+        for one in known:
+            if "error" in one["found"]:
+                raise RuntimeError(f"{name}: {one['found']['error']}")
+        if known:
+            rows.append(expected_row(place, workloads[group, name], known))
+    return rows
+
+
+def result_file(capability: int) -> Path:
+    """Where a target's table is kept."""
+    return RESULTS / f"expected-sm_{capability}.json"
+
+
+def kept_rows(capability: int) -> dict[tuple[str, str], ExpectedRow]:
+    """The table that is kept for a target, by group and name; nothing where there is none."""
+    path = result_file(capability)
+    if not path.exists():
+        return {}
+    rows = (ExpectedRow(**row) for row in json.loads(path.read_text())["rows"])
+    return {(row.group, row.name): row for row in rows}
+
+
+def rows_for(capability: int, device: str) -> dict[tuple[str, str], ExpectedRow]:
+    """The table that is kept for a device of this name: nothing for another of the same capability, as an H200 is."""
+    place = MULTIPROCESSORS.get(capability)
+    return kept_rows(capability) if place is not None and place.target.device in device else {}
+
+
+def write_rows(capability: int, rows: Iterable[ExpectedRow]) -> Path:
+    """Keep a table: these rows, and of those that were kept the others."""
+    path, merged = result_file(capability), kept_rows(capability)
+    merged |= {(row.group, row.name): row for row in rows}
+    order = {(each.group, each.name): i for i, each in enumerate(all_workloads())}
+    ordered = sorted((key for key in merged if key in order), key=lambda key: order[key])
+    report = {
+        "format": "triten.perf.expected", "target": f"sm_{capability}",
+        "device": MULTIPROCESSORS[capability].sheet.name, "measured": False,
+        "rows": [asdict(merged[key]) for key in ordered],
+    }  # fmt: skip
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    return path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m triten.perf expect`."""
+    parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose `group: name` matches")
+    parser.add_argument("--target", type=int, default=90, choices=list(MULTIPROCESSORS), help="default: 90")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="compiling processes")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help=f"default: {default_cache()}")
+    parser.add_argument("--keep", action="store_true", help="write the rows into the table that is kept")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the rows by group. Raises RefusalError."""
+    require_positive(arguments, "workers")
+    expression(arguments.rows)
+    require_writable_folder(arguments.cache or default_cache())
+    rows = expected_rows(arguments.target, arguments.rows, arguments.workers, arguments.cache)
+    if not rows:
+        raise RefusalError(f"--rows {arguments.rows!r}: no row matches")
+    print(f"{MULTIPROCESSORS[arguments.target].sheet.name}, by a model: nothing was measured")
+    group = ""
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            print(f"\n{group}")
+        print(row)
+    if arguments.keep:
+        print(f"\nwritten to {write_rows(arguments.target, rows)}")
+    return 0
