@@ -35,7 +35,7 @@ class Launch:
         elements: pointers to one element only, whose alignment does not matter.
         tensors: what the tensor descriptors in the signature describe, in its order. Their values are addresses, which
             must be multiples of 16: whoever launches looks at them.
-        num_warps, num_stages, enable_fp_fusion: as `Driver.compile` has them.
+        num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz: as `Driver.compile` has them.
     """
 
     __slots__ = (
@@ -72,13 +72,15 @@ class Launch:
         num_warps: int = 4,
         num_stages: int = 3,
         enable_fp_fusion: bool = False,
+        enable_reflect_ftz: bool = False,
     ) -> None:
         self._driver = driver()
         self._index = device.resolved_index
         self._kernel = kernel
         self._signature = dict(signature)
         self._tensors = tuple(tensors)
-        self._options = (dict(constexprs), frozenset(divisible), num_warps, num_stages, enable_fp_fusion)
+        rounding = (enable_fp_fusion, enable_reflect_ftz)
+        self._options = (dict(constexprs), frozenset(divisible), num_warps, num_stages, rounding)
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
         self.aligned = self._compile_aligned
         self.other = self._compile_other
@@ -108,7 +110,7 @@ class Launch:
             self.enqueue(grid, *values)
 
     def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:
-        constexprs, _, num_warps, num_stages, fusion = self._options
+        constexprs, _, num_warps, num_stages, (fusion, flushes) = self._options
         capability = self._driver.properties(self._index).capability
         compiled = self._driver.compile(
             self._kernel,
@@ -118,6 +120,7 @@ class Launch:
             num_warps=num_warps,
             num_stages=num_stages,
             enable_fp_fusion=fusion,
+            enable_reflect_ftz=flushes,
             maxnreg=register_limit(
                 self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability
             ),

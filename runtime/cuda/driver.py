@@ -366,6 +366,7 @@ class Driver(StreamCapture):
         num_warps: int = 4,
         num_stages: int = 3,
         enable_fp_fusion: bool = False,
+        enable_reflect_ftz: bool = False,
         maxnreg: int | None = None,
     ) -> CompiledKernel:
         """Compile a `@triton.jit` function for the current device; the result is remembered.
@@ -378,6 +379,7 @@ class Driver(StreamCapture):
             divisible: parameters whose value is a multiple of 16 at each launch.
             num_warps, num_stages: as Triton's.
             enable_fp_fusion: whether a multiplication and an addition may round once.
+            enable_reflect_ftz: whether `exp2` and functions of libdevice may give and take zeros for subnormal numbers.
             maxnreg: registers that a thread may take (PTX ISA, ``.maxnreg``); None leaves them to the compiler.
 
         Raises:
@@ -388,7 +390,7 @@ class Driver(StreamCapture):
             tuple(signature.items()),
             tuple((name, constexpr_key(value)) for name, value in constexprs.items()),
             divisible,
-            (num_warps, num_stages, enable_fp_fusion, maxnreg),
+            (num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg),
             self._thread.device,
         )
         found = self._compiled.get(key)
@@ -403,6 +405,8 @@ class Driver(StreamCapture):
                         "num_stages": num_stages,
                         "enable_fp_fusion": enable_fp_fusion,
                     }
+                    if enable_reflect_ftz:
+                        options["enable_reflect_ftz"] = True
                     if maxnreg is not None:
                         options["maxnreg"] = maxnreg
                     found = self._compile(kernel, signature, constexprs, divisible, options)

@@ -199,6 +199,7 @@ class Backward:
             num_warps=tile.warps,
             num_stages=tile.stages,
             enable_fp_fusion=True,
+            enable_reflect_ftz=True,
         )
         grid = (programs, 1, 1)
         passed = [arguments.values[name] for name in names if name in arguments.values]

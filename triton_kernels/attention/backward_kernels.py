@@ -6,7 +6,7 @@ and their gradients twice, seven products instead of five: sums then have one or
 The heads that share keys are added by the program of those keys, the first one first.
 
 Numerics: scores, their gradients and all sums are float32; weights and gradients of scores are rounded to the operands'
-dtype for products.
+dtype for products, and weights below 2^-126 are zeros.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -91,6 +91,7 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
         num_warps=chosen.warps,
         num_stages=chosen.stages,
         enable_fp_fusion=True,
+        enable_reflect_ftz=True,
     )
     grid = (cdiv(sizes.length_q, block_m) * sizes.batch * sizes.heads, 1, 1)
     passed = [numbers[name] for name in kernel.arg_names if name in numbers]

@@ -194,6 +194,7 @@ class Forward:
             num_warps=chosen.warps,
             num_stages=chosen.stages,
             enable_fp_fusion=True,
+            enable_reflect_ftz=True,
         )
         grid = (programs, parts, 1)
         passed = [arguments.values[name] for name in names if name in arguments.values]

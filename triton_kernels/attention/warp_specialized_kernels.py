@@ -12,20 +12,12 @@ The compiler does not know what a wait is for, and ptxas moves it up in front of
 across a branch: that is why the wait for the next tile of keys stands between the softmax and `wait_group 0`.
 
 Tiles go from the last one backwards, so that those with a mask come first. Other than that the numerics are those of
-`forward_kernels`; weights below 2^-126 are zeros, as beside the row's largest weight, which is 1, they may be.
+`forward_kernels`.
 """
 
 from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper
 from ..budget import declare
 from .tiles import FORWARD_SPECIALIZED
-
-
-@gluon.jit
-def exp2(x):
-    """2 ** x, zero instead of subnormal: without the scaling of operands that subnormal results take."""
-    return gl.inline_asm_elementwise(
-        "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1
-    )
 
 
 @gluon.jit
@@ -52,8 +44,8 @@ def softmax_of_tile(
     highest = gl.maximum(top, gl.max(scores, 1))
     # Where all scores so far are minus infinity, so are their differences to 0.
     shift = gl.where(highest == float("-inf"), 0.0, highest)
-    weights = exp2(scores * scale - (shift * scale)[:, None])
-    shrink = exp2(top * scale - shift * scale)
+    weights = gl.exp2(scores * scale - (shift * scale)[:, None])
+    shrink = gl.exp2(top * scale - shift * scale)
     sums = sums * shrink + gl.sum(weights, 1)
     return weights, highest, sums, shrink
 

@@ -65,7 +65,7 @@ names = ("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV")
 constants = dict(zip(names, SPECIALIZED_HEAD.tile)) | {"CAUSAL": True, "STAGES": SPECIALIZED_HEAD.stages}
 binary = compile_kernel(
     attention_warp_specialized, types, constants, frozenset(("logsumexp",)), 90,
-    {"num_warps": 4, "num_stages": 2, "enable_fp_fusion": True},
+    {"num_warps": 4, "num_stages": 2, "enable_fp_fusion": True, "enable_reflect_ftz": True},
 )
 sass, usage = disassemble(binary.cubin, Path(triton.__file__).parent / "backends" / "nvidia" / "bin")
 print(json.dumps({"sass": sass, "warps": binary.num_warps}))
