@@ -136,8 +136,7 @@ class Bench:
         if peer.library is not None:
             self.versions[PEER] = str(peer.library.__version__)
         self.device = properties.name
-        is_simulated = interpreted or arguments.rehearse
-        self.expected = {} if is_simulated else rows_for(properties.capability, properties.name)
+        self.expected = {} if simulated or arguments.rehearse else rows_for(properties.capability, properties.name)
         self._saved = time.monotonic()
 
     def measure_copy(self) -> None:

@@ -10,12 +10,12 @@ from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
+from ...runtime.cuda.faults import FaultFlags
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..geometry import Geometry, coalesced
-from ..indexing.index_bounds import REPLAYED, lowered_flags
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..normalization.operands import resident_programs
 from ..normalization.softmax import cut_of, row_tile
@@ -25,10 +25,10 @@ from ..reduction.sides import Sides, Tile, plan_sides
 from .cross_entropy_kernels import cross_entropy, cross_entropy_backward
 from .nll_loss import (
     check_losses,
-    out_of_bounds,
     plan_examination,
     sample_sizes,
     sample_strides,
+    target_flags,
     target_strides,
 )
 
@@ -146,7 +146,7 @@ def pointer(spec: TensorSpec | None) -> str | None:
 def forward(call: StructuredCall) -> PlannedKernel:
     """The loss of each sample or their sum or mean, three statistics of each sample, and what the mean is divided by.
 
-    Waits for the device, to raise IndexError for a target that is no class.
+    A target that is no class is a fault, and counts as one to be ignored.
     """
     loss, statistics, total = call.outputs
     reduction, ignore_index = call.args["reduction"], call.args["ignore_index"]
@@ -200,7 +200,10 @@ def forward(call: StructuredCall) -> PlannedKernel:
     grid = (programs, 1, 1)
     allocate, device = get_allocator("cuda").allocate, call.device
     classes = found.spec.sizes[found.axis]
-    examine = None if found.has_probabilities else plan_examination(found.target, classes, ignore_index)
+    flags: FaultFlags | None = None
+    if not found.has_probabilities:
+        flags = target_flags(call, classes)
+        examine = plan_examination(found.target, classes, ignore_index)
     counters = counters_of(driver(), device)
 
     def into(
@@ -214,18 +217,16 @@ def forward(call: StructuredCall) -> PlannedKernel:
         if is_reduced:
             partials, counter = allocate(16 * programs, device), counters.current()
             given += [partials.address, counter.address]
-        flag = None
-        if examine is not None:
-            flag = lowered_flags(1, device, lambda: [out_of_bounds(REPLAYED)])
-            given.append(flag.address)
+        if flags is not None:
+            given.append(flags.begin())
         if smoothing > 0:
             launch, _, numbers = launches.smoothed
             launch(grid, *given, float(smoothing), *fixed, *numbers)
         else:
             launch, _, numbers = launches.plain
             launch(grid, *given, *fixed, *numbers)
-        if examine is not None:
-            examine(flag, target)
+        if flags is not None and flags.driver.launch_blocking:
+            examine(flags, target)
 
     return PlannedKernel(into)
 

@@ -98,8 +98,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
     allocate = get_allocator("cuda").allocate
     nbytes, device = n * each.itemsize, spec.device
     classes = spec.sizes[-1 if spec.ndim == 1 else 1]
-    message = f"target out of bounds for {classes} classes"
-    flags = fault_flags(device.resolved_index, [Fault(call.name, IndexError, message)])
+    flags = target_flags(call, classes)
     examine = plan_examination(target, classes, call.args["ignore_index"])
 
     def into(loss: Any, total_weight: Any, x: Any, classes: Any, weights: Any = None) -> None:
@@ -117,6 +116,12 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
             examine(flags, classes)
 
     return PlannedKernel(into)
+
+
+def target_flags(call: StructuredCall, classes: int) -> FaultFlags:
+    """The word that says that a target is no class."""
+    fault = Fault(call.name, IndexError, f"target out of bounds for {classes} classes")
+    return fault_flags(call.device.resolved_index, [fault])
 
 
 def plan_picks(
