@@ -136,7 +136,9 @@ class Bench:
         if peer.library is not None:
             self.versions[PEER] = str(peer.library.__version__)
         self.device = properties.name
-        self.expected = {} if simulated or arguments.rehearse else rows_for(properties.capability, properties.name)
+        self.expected = (
+            {} if simulated or arguments.rehearse else rows_for(properties.capability, properties.name)
+        )
         self._saved = time.monotonic()
 
     def measure_copy(self) -> None:
