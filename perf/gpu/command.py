@@ -216,7 +216,7 @@ class Bench:
             sets=len(sets),
             rounds=self.arguments.rounds,
             seconds=self.arguments.row_seconds,
-            on_host=(PEER,) if self.interpreted else (),
+            on_host=(PEER,) if self.simulated else (),
         )
         row.copy_bandwidth = self.copy_bandwidth
         return row

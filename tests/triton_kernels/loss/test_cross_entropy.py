@@ -68,7 +68,7 @@ def test_values_and_derivatives_of_both_orders(rng, shape, kind, reduction):
     for order, (own, wanted) in enumerate(zip(got, expected, strict=True)):
         largest = np.abs(wanted).max() or 1.0
         # Differences of products cancel in the second one.
-        error = (1e-6, 1e-6, 2e-5)[order]
+        error = (1e-6, 2e-6, 2e-5)[order]
         np.testing.assert_allclose(own / largest, wanted / largest, 0, error, err_msg=f"derivative {order}")
 
 
@@ -199,6 +199,7 @@ def test_a_graph_has_a_counter_of_its_own(rng):
     assert F.cross_entropy(x, labels).item() == expected
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("wrong", [5, -1])
 def test_a_target_out_of_bounds(wrong):
     x = tt.zeros(3, 5, device="cuda")

@@ -162,7 +162,7 @@ LAUNCHES = {
     "index_select": ["pick"],
     "embedding": ["pick_runs"],
     "x[i]": ["pick"],
-    "cross_entropy": ["softmax", "nll_loss", "reduce_jointly"],
+    "cross_entropy": ["cross_entropy"],
 }
 
 
