@@ -35,6 +35,8 @@ class Products:
         """Whether each warp has executed ``wgmma.fence`` since it last waited."""
         self.flying: list[Sums] = []
         """Sums that were not waited for."""
+        self.operands: list[tuple[Array, int, int, Any]] = []
+        """Registers that a product reads: of which threads, of which group, the register's place, what it held."""
         self.landed: dict[int, Any] = {}
         """Registers as a wait left them, by place: a product may go on with them without a fence."""
 
@@ -79,10 +81,28 @@ class Products:
                     int(np.flatnonzero(lanes)[0]),
                 )
             sums.lanes = sums.lanes & ~lanes
+        self._check_operands(registers, active, due_until)
         self.flying = [sums for sums in self.flying if sums.lanes.any()]
         for number in (groups[:, None] * 4 + np.arange(4)).reshape(-1).tolist():
             block, warp = divmod(number, memory.warps)
             memory.learn(block, warp, memory.warps + warp, int(self.committed[number]) - kept)
+
+    def _check_operands(self, registers: list[Any], active: Array, due_until: Array) -> None:
+        """Raise Fault if a register was written that a product which is done now was still reading."""
+        left = []
+        for lanes, group, place, held in self.operands:
+            due = lanes & active & (group < due_until)
+            now = registers[place]
+            if due.any() and now is not held:
+                other = due & (self.blocks.full(now) != self.blocks.full(held))
+                if other.any() and not self.blocks.launch.program.is_mended():
+                    raise Fault(
+                        f"{RACE}: a register is written while a product reads it: no wgmma.wait_group",
+                        int(np.flatnonzero(other)[0]),
+                    )
+            if (lanes & ~due).any():
+                left.append((lanes & ~due, group, place, held))
+        self.operands = left
 
     def multiply(
         self,
@@ -111,6 +131,13 @@ class Products:
         d_type, a_type, b_type = types
         sums = self._sums(registers, targets, groups, d_type == "f16")
         if isinstance(left, tuple):
+            lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
+            lanes[groups] = True
+            for place in left:
+                for group in np.unique(self.committed[groups * 4]).tolist():
+                    own = lanes & (self.committed[::4] == group)[:, None]
+                    self.operands.append((own.reshape(-1), group, place, registers[place]))
+            left = tuple(registers[place] for place in left)
             a = warp_group.operand_of_registers([blocks.full(each) for each in left], a_type, groups)
         else:
             a = self._operand(left, 64, depth, a_type, transposed[0], groups)

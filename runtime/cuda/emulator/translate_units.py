@@ -147,7 +147,7 @@ def _products(writer: Writer, each: Instruction) -> None:
     in_registers = isinstance(left, Vector)
     turned = (False, bool(given[2])) if in_registers else (bool(given[2]), bool(given[3]))
     if isinstance(left, Vector):
-        a = "(" + "".join(f"{writer.read(item, np.uint32)}, " for item in left.items) + ")"
+        a = repr(tuple(writer.place(item) for item in left.items))
     else:
         a = writer.read(left, np.uint64)
     targets = tuple(writer.place(item) for item in _items(sums))
