@@ -10,6 +10,11 @@
 #define MAX_SHARED_DEFAULT 49152
 #define MAX_THREADS 1024
 #define REGISTERS 65536
+#define COOPERATIVE 2
+#define CLUSTER_DIMENSION 4
+#define MULTIPROCESSORS 16 /* a device's attribute */
+
+int cuDeviceGetAttribute(int *, int, int);
 
 /* .nv.info: each entry is a format, an attribute and 16 bits, which for SVAL are the length of a payload. */
 #define SVAL 0x04
@@ -323,6 +328,25 @@ static int execute(const Configuration *c, const Handle *function, const Handle 
     return executor->launch(function, stream, function->device, c->grid, c->block, c->shared, bank, end);
 }
 
+/* What is asked of a launch beside its shape. Clusters are not executed; all blocks of a cooperative launch must be on
+   the device at once. */
+static int check_attributes(const Configuration *c, int is_cooperative, const Handle *function) {
+    for (unsigned i = 0; i < c->count; i++) {
+        uint32_t number, value[3];
+        memcpy(&number, c->attributes + 72 * i, 4);
+        memcpy(value, c->attributes + 72 * i + 8, sizeof value);
+        if (number == CLUSTER_DIMENSION && value[0] * value[1] * value[2] > 1) return NOT_SUPPORTED;
+        if (number == COOPERATIVE) is_cooperative |= value[0] != 0;
+    }
+    if (!is_cooperative) return SUCCESS;
+    int blocks = 0, multiprocessors = 0;
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (Handle *)function, (int)(c->block[0] * c->block[1] * c->block[2]),
+                                                c->shared);
+    cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, function->device);
+    uint64_t grid = (uint64_t)c->grid[0] * c->grid[1] * c->grid[2];
+    return grid > (uint64_t)blocks * (uint64_t)multiprocessors ? COOPERATIVE_TOO_LARGE : SUCCESS;
+}
+
 static int launch(const char *name, const Configuration *c, Handle *function, void **parameters) {
     int known = is_live(function, FUNCTION);
     if (standin_watching) {
@@ -357,6 +381,8 @@ static int launch(const char *name, const Configuration *c, Handle *function, vo
         return INVALID_VALUE;
     if (executor && c->shared + (unsigned)function->function.static_shared > (unsigned)standin_setting("SHARED", 232448))
         return INVALID_VALUE;
+    wrong = executor ? check_attributes(c, !strcmp(name, "cuLaunchCooperativeKernel"), function) : SUCCESS;
+    if (wrong) return wrong;
     if (stream && stream->stream.graph) add_node(stream, KERNEL_NODE, NULL, NULL, 0, 0);
     return executor ? execute(c, function, stream, parameters) : SUCCESS;
 }
@@ -382,12 +408,14 @@ EXPORT int cuLaunchCooperativeKernel(Handle *function, unsigned gx, unsigned gy,
 #define MAP_BYTES 128
 #define MAP_RANK 5
 
-/* A map is made up: the address that it is of, so that a test can tell whose map a kernel was given. */
+/* A map is made up: the address that it is of, so that a test can tell whose map a kernel was given. Nothing executes
+   one. */
 EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const uint64_t *sizes,
                                   const uint64_t *pitches, const uint32_t *box, const uint32_t *steps, int interleave,
                                   int swizzle, int promotion, int fill) {
     CALL("cuTensorMapEncodeTiled", "address=%p type=%d rank=%u interleave=%d swizzle=%d promotion=%d fill=%d", address,
          type, rank, interleave, swizzle, promotion, fill);
+    if (executor) return NOT_SUPPORTED;
     if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || rank < 1 || rank > MAP_RANK) return INVALID_VALUE;
     for (unsigned i = 0; i < rank; i++) {
         if (!sizes[i] || sizes[i] > UINT64_C(1) << 32) return INVALID_VALUE;

@@ -178,3 +178,34 @@ def test_threads_launch_and_wait_at_the_same_time(standin):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_a_cooperative_launch_fits_the_device_or_is_refused(standin):
+    from triten.runtime.cuda.cupy.kernel import CuPyKernel
+    from triten.tests.gpu.gpu_check.probe_kernels import add
+
+    types = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
+    options = {"launch_cooperative_grid": True}
+    binary = compile_kernel(add, types, {"BLOCK": 256}, capability=80, options=options)
+    kernel = CuPyKernel(driver(), binary, driver().properties(0))
+    a, b, out = operands()
+    kernel.launch((N // 256, 1, 1), 0, a.data_ptr(), b.data_ptr(), out.data_ptr(), N)
+    assert (out.cpu().numpy() == 2).all()
+    assert standin.launches[-1].name == "cuLaunchKernelEx"
+    with pytest.raises(RuntimeError, match="too many blocks in cooperative launch"):
+        kernel.launch((4 * 16 + 1, 1, 1), 0, a.data_ptr(), b.data_ptr(), out.data_ptr(), N)
+    assert (out.cpu().numpy() == 2).all(), "a refused launch does not lose the device"
+
+
+def test_a_cluster_is_refused(standin):
+    kernel = add_kernel()
+    from triten.runtime.cuda.cupy.libcuda import launch_attributes, launch_kernel_ex
+
+    launch = launch_kernel_ex(launch_attributes(2, False, False))
+    with pytest.raises(RuntimeError, match="operation not supported"):
+        launch(kernel._function, 2, 1, 1, 128, 1, 1, 0, 0, kernel._names["new_buffer"]()[1], 0)
+
+
+def test_a_tensor_map_is_refused(standin):
+    library = ctypes.CDLL("libcuda.so.1")
+    assert library.cuTensorMapEncodeTiled(*[None] * 12) == 801
