@@ -91,6 +91,7 @@ def test_gradients(rng):
         np.testing.assert_allclose(*found, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize(
     "dtype", [tt.int8, tt.float16, tt.float32, tt.float64, tt.complex128], ids=lambda d: d.name
 )
