@@ -59,6 +59,7 @@ CALLS = {
         RuntimeError,
         "repeats can not be negative",
     ),
+    "one_hot": (lambda x, i: F.one_hot(i, 4), RuntimeError, "for dimension 1 with size 4"),
     "max_unpool2d": (
         lambda x, i: F.max_unpool2d(x[None, None], i.expand(1, 1, 2, 3), 1, output_size=(2, 3)),
         RuntimeError,
