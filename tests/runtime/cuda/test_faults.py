@@ -9,7 +9,7 @@ import pytest
 import triten as tt
 import triten.nn.functional as F
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.faults import BLOCK_GROUPS, GROUP, Fault, fault_flags, faults_of
+from triten.runtime.cuda.faults import BLOCK_GROUPS, GROUP, Fault, FaultBlock, fault_flags, faults_of
 
 LATER = r"found by a kernel on cuda:0 that an earlier call launched; with CUDA_LAUNCH_BLOCKING=1"
 
@@ -315,6 +315,15 @@ class TestWords:
         gc.collect()
         with pytest.raises(ValueError, match=r"gone\(\): wrong"):
             words.check()
+
+    def test_a_process_without_its_devices_looks_at_memory_of_its_own(self):
+        block = FaultBlock(driver().malloc_mapped(BLOCK_GROUPS * GROUP * 4))
+        assert block.take(1) == 0
+        block.forget()
+        raise_word(block.address)
+        assert block.watched.tobytes() == block.clear
+        assert not block.lower(0)
+        driver().free_host(block.address)
 
     def test_a_group_is_as_many_words_as_an_operator_needs(self):
         made = fault_flags(1, [fault(f"{i} of many") for i in range(GROUP + 1)])
