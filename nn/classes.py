@@ -7,6 +7,7 @@ import warnings
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.cuda.faults import may_read_values
 from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import bool_, int64
 
@@ -47,6 +48,12 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return _ops.empty((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
+    if num_classes != -1 and tensor.is_cuda and not may_read_values(tensor.device):
+        if num_classes < 1:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+        # Its kernel checks the classes, and nobody waits for it.
+        zeros = _ops.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
+        return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
     if not tensor.is_meta:
         least, most = tensor.min().item(), tensor.max().item()
         if least < 0:

@@ -50,7 +50,7 @@ ROOMS = {
         (
             *("cuda.provider", "cuda.driver", "cuda.capture", "cuda.device_properties", "cuda.fourier"),
             *("cuda.solver", "cuda.machine_code", "cuda.tensor_map", "cuda.device_guard", "cuda.devices"),
-            *("cuda.event", "cuda.stream", "cuda.sync_debug", "cuda.graph_capture"),
+            *("cuda.event", "cuda.stream", "cuda.sync_debug", "cuda.graph_capture", "cuda.faults"),
         ),  # the driver's interface, and what needs no memory
         ("cuda.memory",),
         ("cuda",),

@@ -77,6 +77,7 @@ CASES = [(name, dtype, error, function) for name, dtypes, error, function in REF
 NAMES = [f"{dtype}: {name}" for name, dtypes, _, _ in REFUSED for dtype in dtypes]
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize(("name", "dtype", "error", "function"), CASES, ids=NAMES)
 def test_refused_and_operands_left_alone(name: str, dtype: str, error: type, function, device: str) -> None:
     if name in OF_THE_HOST and device == "cuda":

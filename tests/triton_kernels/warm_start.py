@@ -4,6 +4,7 @@
 import of Triton.
 """
 
+import ctypes
 import json
 import sys
 
@@ -62,6 +63,11 @@ class FindingDriver(type("Inert", (cuda.Driver,), dict.fromkeys(cuda.Driver.__ab
     def malloc(self, device, nbytes):
         self.top += nbytes + -nbytes % 512
         return self.top
+
+    def malloc_mapped(self, nbytes):
+        """Memory that exists, since the host reads it; never given back."""
+        self.mapped = ctypes.create_string_buffer(nbytes)
+        return ctypes.addressof(self.mapped)
 
     def memory_info(self, device):
         return 1 << 36, 1 << 36

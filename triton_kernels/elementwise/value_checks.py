@@ -11,6 +11,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import FLOATS, STREAMING, Configuration, declare
 from ..conversion import compute_type, convert
+from ..indexing.dense_tiles import dense_tile
 from ..indexing.index_space import launch_over, space, split
 from ..launch import launch_nothing
 from ..reduction.reduction_kernels import offset_of
@@ -36,10 +37,11 @@ def report(
     BLOCK: tl.constexpr,
 ):
     """Raises the flag if FAULT holds for any of the n elements; DENSE says that they have no gaps."""
-    d = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
+    start = tl.program_id(0).to(INDEX) * BLOCK
+    d = start + tl.arange(0, BLOCK).to(INDEX)
     mask = d < n
     if DENSE:
-        value = tl.load(x + d, mask=mask, other=0)
+        value = dense_tile(x, start, n, BLOCK)
     else:
         value = tl.load(x + offset_of(d, d0, d1, d2, xd0, xd1, xd2, xd3, NDIM_D), mask=mask, other=0)
     tl.store(flag + tl.zeros_like(d), 1, mask=mask & FAULT(convert(value, TYPE)))

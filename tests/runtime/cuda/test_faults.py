@@ -9,7 +9,7 @@ import pytest
 import triten as tt
 import triten.nn.functional as F
 from triten.runtime.cuda.driver import driver
-from triten.runtime.cuda.faults import BLOCK_GROUPS, GROUP, Fault, fault_flags, faults_of
+from triten.runtime.cuda.faults import BLOCK_GROUPS, GROUP, Fault, FaultBlock, fault_flags, faults_of
 
 LATER = r"found by a kernel on cuda:0 that an earlier call launched; with CUDA_LAUNCH_BLOCKING=1"
 
@@ -59,6 +59,7 @@ CALLS = {
         RuntimeError,
         "repeats can not be negative",
     ),
+    "one_hot": (lambda x, i: F.one_hot(i, 4), RuntimeError, "for dimension 1 with size 4"),
     "max_unpool2d": (
         lambda x, i: F.max_unpool2d(x[None, None], i.expand(1, 1, 2, 3), 1, output_size=(2, 3)),
         RuntimeError,
@@ -314,6 +315,15 @@ class TestWords:
         gc.collect()
         with pytest.raises(ValueError, match=r"gone\(\): wrong"):
             words.check()
+
+    def test_a_process_without_its_devices_looks_at_memory_of_its_own(self):
+        block = FaultBlock(driver().malloc_mapped(BLOCK_GROUPS * GROUP * 4))
+        assert block.take(1) == 0
+        block.forget()
+        raise_word(block.address)
+        assert block.watched.tobytes() == block.clear
+        assert not block.lower(0)
+        driver().free_host(block.address)
 
     def test_a_group_is_as_many_words_as_an_operator_needs(self):
         made = fault_flags(1, [fault(f"{i} of many") for i in range(GROUP + 1)])

@@ -15,6 +15,10 @@ WAITS = {
     "bool": lambda x: bool(x[0]),
     "from host": lambda x: tt.ones(3).to("cuda"),
     "stream": lambda x: tt.cuda.current_stream().synchronize(),
+    "one_hot": lambda x: tt.nn.functional.one_hot(x.long()),
+    "repeat_interleave": lambda x: x.repeat_interleave(x.long()),
+    "inv": lambda x: tt.linalg.inv(x.diag()),
+    "cholesky": lambda x: tt.linalg.cholesky(x.diag()),
 }
 RUNS_ON = {
     "kernel": lambda x: x * 2 + 1,
@@ -22,6 +26,20 @@ RUNS_ON = {
     "event": lambda x: tt.cuda.current_stream().record_event().synchronize(),
     "copy": lambda x: x.clone(),
     "pinned": lambda x: tt.ones(3).pin_memory().to("cuda", non_blocking=True),
+    "subscript": lambda x: x[x.long()],
+    "gather": lambda x: x.gather(0, x.long()),
+    "index_add": lambda x: x.index_add(0, x.long(), x),
+    "embedding": lambda x: tt.nn.functional.embedding(x.long(), x[:, None]),
+    "cross_entropy": lambda x: tt.nn.functional.cross_entropy(x.expand(3, 3), x.long()),
+    "multinomial": lambda x: tt.multinomial(x, 2),
+    "bernoulli": lambda x: tt.bernoulli(x),
+    "one_hot of a number of classes": lambda x: tt.nn.functional.one_hot(x.long(), 4),
+    "repeat_interleave of a size": lambda x: x.repeat_interleave(x.long(), output_size=3),
+    "cholesky_ex": lambda x: tt.linalg.cholesky_ex(x.diag()),
+    "inv_ex": lambda x: tt.linalg.inv_ex(x.diag()),
+    "solve_ex": lambda x: tt.linalg.solve_ex(x.diag(), x),
+    "lu_factor_ex": lambda x: tt.linalg.lu_factor_ex(x.diag()),
+    "ldl_factor_ex": lambda x: tt.linalg.ldl_factor_ex(x.diag()),
 }
 
 

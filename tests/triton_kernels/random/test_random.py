@@ -103,6 +103,7 @@ def test_bernoulli(on_both, dtype, p):
         assert (made == p).all().item()
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_bernoulli_by_tensor(on_both, dtype):
     chances = tt.linspace(0, 1, 90, dtype=dtype).view(9, 10)
@@ -114,6 +115,7 @@ def test_bernoulli_by_tensor(on_both, dtype):
             tt.bernoulli(tt.tensor([0.5, wrong], dtype=dtype, device="cuda"))
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_normal_by_tensor(random, on_both, dtype):
     mean, std = random((11, 31), dtype), random((31,), dtype).abs()
@@ -166,6 +168,7 @@ def test_multinomial(rng, on_both, sizes, dtype):
         assert made[0] == made[1]
 
 
+@pytest.mark.usefixtures("launch_blocking")
 @pytest.mark.parametrize(
     "weights, replacement, message",
     [
