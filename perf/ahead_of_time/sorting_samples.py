@@ -12,7 +12,7 @@ def sorting(capability: int) -> Iterator[Sample]:
     for dtype in ("float32", *(d for d in SIZES.values() if d != "float32"), "int32", "int64"):
         for n in (2048, 1024, 128, 4096):
             yield Sample(f"sort {dtype} rows of {n}", lambda d=dtype, n=n: empty(64, n, dtype=d).sort())
-        yield Sample(f"sort {dtype}", lambda d=dtype: empty(1 << 22, dtype=d).sort(), ("count_digits",))
+        yield Sample(f"sort {dtype}", lambda d=dtype: empty(1 << 22, dtype=d).sort(), ("count_every_digit",))
         yield Sample(f"sort {dtype} of many lines", lambda d=dtype: empty(4096, 8192, dtype=d).sort(1, True))
     for dtype in ("float32", *(d for d in SIZES.values() if d != "float32")):
         x = empty(1 << 22, dtype=dtype)

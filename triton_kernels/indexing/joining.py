@@ -69,6 +69,9 @@ def cat(call: StructuredCall) -> PlannedKernel:
         chosen("one launch", "{} tensors of {} are joined", len(own), dtype.name)
         parts.append(Joined(call, own).into)
 
+    if len(parts) == 1:
+        return PlannedKernel(parts[0])
+
     def into(to: Any, arrays: Sequence[Any]) -> None:
         for part in parts:
             part(to, arrays)
@@ -149,7 +152,8 @@ class Form:
             types = [MOVED_AS[out.itemsize]] * 2
         else:
             types = [str(spec.dtype.triton_name) for spec in (source, out)]
-        chosen_one = DECLARATIONS[name_of(join)].configurations[types[1]][0]
+        declared = DECLARATIONS[name_of(join)].configurations[types[1]]
+        chosen_one = declared[0] if unit > 1 else declared[-1]
         largest = max(member.spec.numel for member in members)
         block = block_of(chosen_one, interpreted(), largest)
         self._table = TensorTable(
@@ -176,7 +180,9 @@ class Form:
                 "BLOCK": block,
             },
             num_warps=chosen_one.warps,
-        )
+        ).enqueue
+        self._grid, self._rows = (self._table.programs, 1, 1), self._table.rows
+        self._unused = (0,) * (FEW - len(members) if few else FEW)
 
     def launch(self, to: Any, data: Sequence[Any]) -> None:
         """Enqueue it."""

@@ -71,8 +71,9 @@ CONVERTED = (*FLOATS, "i32", "i64", "i8", "i16", "u8")
 
 
 def tiles(itemsize: int) -> tuple[Configuration, ...]:
-    """4 KiB of the output for each program, as elementwise kernels have."""
-    return (Configuration((4096 // itemsize,)),)
+    """4 KiB of the output for each program, as elementwise kernels have; where each element has an address of its own,
+    four elements a lane."""
+    return (Configuration((4096 // itemsize,)), *[Configuration((512,))] * (itemsize < 8))
 
 
 declare(

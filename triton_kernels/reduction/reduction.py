@@ -4,6 +4,12 @@ The input is seen as [outer, reduced], each side with up to four coalesced dimen
 has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree combines
 the lanes. Few outputs with much to reduce are split: partial results first, their reduction second. No
 atomics, so the order depends on sizes, strides and the device only.
+
+That second launch could be the work of whichever program ends last, in the same fixed order. It would need a counter
+that is zero before every launch, an addition to it with release and acquire by each program, and each output's partial
+results read again by one program, behind the slowest one, where the second launch has a program for each tile of
+outputs; and a kernel that a stream runs beside itself would need a counter for each stream. A launch in the stream's
+order needs none of this, and costs the gap between two launches, which a graph makes small.
 """
 
 from __future__ import annotations

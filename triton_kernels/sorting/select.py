@@ -12,7 +12,8 @@ from ...runtime.scalar_type import int64
 from ..indexing.index_bounds import allocate
 from ..launch import ALIGNMENT, Launch, integer_type, interpreted, next_power_of_2
 from .ordered_keys import KeyFormat
-from .radix import BUCKETS, DIGIT_BITS, WARPS, Parts, chosen_tile, plan_radix, position_dtype, tile_of
+from .parts import BUCKETS, DIGIT_BITS, WARPS, Parts, chosen_tile, tile_of
+from .radix import plan_radix, position_dtype
 from .rows import LONGEST, plan_rows
 from .select_kernels import count_candidates, count_selected, narrow_down, write_selected
 

@@ -181,7 +181,7 @@ def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequenc
                     for i in able:
                         self[i].bump_version()
                 else:
-                    whole = range(len(self))
+                    whole = [*range(len(self))]
             for i in whole:
                 single(self[i], [each[i] for each in given[1:]], last)
 

@@ -6,7 +6,7 @@ import pytest
 import triten as tt
 from triten.runtime.cuda.transfer import copy_across
 from triten.triton_kernels import launch as launches_of
-from triten.triton_kernels.sorting import radix, rows, select, sort, sort_keys
+from triten.triton_kernels.sorting import parts, radix, rows, select, sort, sort_keys
 
 FLOATS = [tt.float16, tt.bfloat16, tt.float32, tt.float64]
 INTEGERS = [tt.bool, tt.int8, tt.uint8, tt.int16, tt.uint16, tt.int32, tt.uint32, tt.int64, tt.uint64]
@@ -52,7 +52,7 @@ def long_lines(monkeypatch):
     """Lines of more than 16 elements are long, in tiles of 64."""
     for module in (sort, select, sort_keys):
         monkeypatch.setattr(module, "LONGEST", 16)
-    monkeypatch.setattr(radix, "INTERPRETED_BLOCK", 64)
+    monkeypatch.setattr(parts, "INTERPRETED_BLOCK", 64)
 
 
 @EACH
@@ -75,6 +75,29 @@ def test_short_rows(draw, dtype):
         for dim in range(max(len(sizes), 1)):
             agree(lambda x, dim=dim: x.sort(dim), x)
             agree(lambda x, dim=dim: x.sort(stable=True, dim=dim, descending=True), x)
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.int64], ids=lambda d: d.name)
+def test_long_lines_whose_counts_take_64_bits(draw, long_lines, monkeypatch, dtype):
+    monkeypatch.setattr(radix, "NARROW_COUNTS", 0)
+    x = draw((2, 411), dtype)
+    agree(lambda x: x.sort(dim=1, stable=True), x)
+    agree(lambda x: x.sort(dim=1, stable=True, descending=True), x)
+
+
+def test_a_sort_may_be_captured(draw, long_lines):
+    x = draw((300,), tt.int32).to("cuda")
+    x.sort(stable=True)
+    graph = tt.cuda.CUDAGraph()
+    with tt.cuda.graph(graph):
+        values, indices = x.sort(stable=True)
+    x.copy_(draw((300,), tt.int32))
+    for _ in range(2):  # the words are zero again
+        graph.replay()
+        tt.cuda.synchronize()
+        expected = x.cpu().sort(stable=True)
+        np.testing.assert_array_equal(values.cpu().numpy(), expected[0].numpy())
+        np.testing.assert_array_equal(indices.cpu().numpy(), expected[1].numpy())
 
 
 @EACH

@@ -21,12 +21,22 @@ def joins(program: Callable[[list[tt.Tensor]], object], *sizes: tuple[int, ...])
     return lambda: program(tensors)
 
 
+def on_many(
+    program: Callable[[tt.Tensor], object], dtype: tt.dtype = tt.float32, count: int = 1 << 20
+) -> Callable[[], object]:
+    tensor = tt.zeros(count, device="cuda", dtype=dtype)
+    return lambda: program(tensor)
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
     "cat": (lambda: joins(tt.cat, (4, 3), (7, 3)), 1),
     "cat of columns": (lambda: joins(lambda t: tt.cat(t, 1), (4, 3), (4, 8)), 1),
     "cat of three": (lambda: joins(lambda t: tt.cat(t[:3]), (4, 3)), 1),
     "stack": (lambda: joins(tt.stack, (4, 3)), 1),
     "hstack": (lambda: joins(tt.hstack, (4, 3), (4, 5)), 1),
+    "sum": (lambda: on_many(lambda x: x.sum()), 2),
+    "largest": (lambda: on_many(lambda x: x.max()), 2),
+    "whether any": (lambda: on_many(lambda x: x.any()), 2),
     "cat of transposed ones": (lambda: joins(lambda t: tt.cat([x.t() for x in t]), (4, 3)), 1),
 }
 """Each with its launches."""
@@ -51,3 +61,14 @@ def test_few_tensors_elsewhere_move_no_table(standin):
         kept.append(tt.cat([tt.empty(1000, device="cuda") for _ in range(3)]))
 
     assert [call.name for call in settled(standin, program)] == ["cuLaunchKernel"]
+
+
+@WITHOUT_CODE
+@pytest.mark.parametrize(
+    ("dtype", "digits"), [(tt.int32, 4), (tt.float32, 4), (tt.bfloat16, 2), (tt.int64, 8)]
+)
+def test_a_sort_counts_once_and_sweeps_for_each_digit(standin, dtype, digits):
+    without_code()
+    calls = settled(standin, on_many(lambda x: x.sort(), dtype))
+    assert [call.name for call in calls] == ["cuMemsetD8Async", *["cuLaunchKernel"] * (1 + digits)]
+    assert [call["function"] for call in calls[1:]] == ["count_every_digit", *["sweep_by_digit"] * digits]

@@ -1,0 +1,56 @@
+"""How lines are cut into parts and tiles for the programs of a radix sort."""
+
+from __future__ import annotations
+
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
+from ...runtime.device import device as Device
+from ..budget import Configuration
+from ..launch import cdiv, interpreted, next_power_of_2
+from ..tuning.choice import configuration
+from .ordered_keys import KeyFormat
+
+DIGIT_BITS = 8
+BUCKETS = 1 << DIGIT_BITS
+BLOCK, WARPS = 2048, 8
+INTERPRETED_BLOCK = 1 << 14
+WAVES = 8
+"""How many programs come after one another, so that the last ones end at nearly the same time."""
+
+
+class Parts:
+    """How lines are cut into parts, one for each program: a part is a multiple of a tile.
+
+    Args:
+        lines, n: how many lines there are, and how long each is.
+        block: of a tile.
+        resident: programs that a multiprocessor has at a time.
+    """
+
+    def __init__(self, lines: int, n: int, block: int, resident: int) -> None:
+        most = cdiv(n, block)
+        if interpreted():
+            wanted = 2
+        else:
+            wanted = resident * driver().properties(driver().current_device()).multi_processor_count
+        parts = min(max(wanted // max(lines, 1), 1), most)
+        self.chunk = cdiv(most, parts) * block
+        self.parts = cdiv(n, self.chunk)
+        self.grid = (lines * self.parts, 1, 1)
+
+
+def tile_of(n: int) -> int:
+    """Elements of a tile over lines of this length."""
+    if interpreted():
+        return min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK)
+    return BLOCK
+
+
+def chosen_tile(
+    kernel: LazyKernel, device: Device, format_: KeyFormat, lines: int, n: int, block: int
+) -> Configuration:
+    """The tile and the warps of a kernel that reads lines: `block` and 8, if nothing else was measured."""
+    default = Configuration((block,), WARPS)
+    if interpreted():
+        return default
+    return configuration(kernel, device, format_.word, (lines, n), default)
