@@ -1,7 +1,7 @@
 """The programs of the gradients of layer_norm and rms_norm: rows as forward, and columns of long rows."""
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import FLOATS, Configuration, declare
+from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide
 from ..reduction.reduction_kernels import sum_across, sum_of
@@ -348,8 +348,10 @@ declare(
     why="32 warps: 16 loads of a lane in flight, each of 64 bytes of a row of the parts with its neighbours",
     operand="to_first",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes=FLOATS,
-    configurations=(Configuration((256, 16), 8),),
+    dtypes={
+        ("fp32", "fp16", "bf16"): (Configuration((256, 16), 8),),
+        ("fp64",): (Configuration((128, 16), 8),),
+    },
     smaller=True,
     operations="2 parts n",
     traffic="8 parts n",
