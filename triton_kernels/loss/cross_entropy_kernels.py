@@ -403,7 +403,7 @@ FORWARD = (
 DOUBLE = (
     Configuration((1, 4096), 16, blocks=1),
     Configuration((1, 2048), 16, blocks=1, all_registers=True),
-    Configuration((2, 1024), 8, blocks=2),
+    Configuration((2, 1024), 8, blocks=2, all_registers=True),
     Configuration((32, 128), 16, blocks=1),
     Configuration((32, 32), 8, blocks=2),
 )
