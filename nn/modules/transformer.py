@@ -20,6 +20,7 @@ from .attention import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
+from .linear_activation import activated
 from .module import Module
 from .normalization import LayerNorm
 
@@ -127,7 +128,7 @@ class _Layer(Module):
         return made
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        made: Tensor = self.linear2(self.dropout(activated(self.linear1, self.activation, x)))
         return made
 
     def _residual(self, x: Tensor, step: int, block: Callable[[Tensor], Tensor]) -> Tensor:

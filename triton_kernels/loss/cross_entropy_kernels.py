@@ -13,7 +13,7 @@ from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
 from ..normalization.vectors import edge_columns, first_vector, inside, largest_of, room_after, sum_of_all
 from ..reduction.joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
-from ..reduction.last_program import is_last, set_back, sum_in_order
+from ..reduction.last_program import is_last, sum_in_order
 from ..reduction.reduction_kernels import largest, largest_across, offset_of, sum_across
 from .loss_kernels import class_and_weight
 
@@ -256,7 +256,6 @@ def cross_entropy(
                     result = tl.where(divisor == 0, float("nan"), result)
             tl.store(loss, convert(result.to(ACCUMULATOR), loss.dtype.element_ty))
             tl.store(total_weight, divisor.to(ACCUMULATOR))
-            set_back(counter)
 
 
 @triton.jit
@@ -403,7 +402,7 @@ FORWARD = (
 DOUBLE = (
     Configuration((1, 4096), 16, blocks=1),
     Configuration((1, 2048), 16, blocks=1, all_registers=True),
-    Configuration((2, 1024), 8, blocks=2),
+    Configuration((2, 1024), 8, blocks=2, all_registers=True),
     Configuration((32, 128), 16, blocks=1),
     Configuration((32, 32), 8, blocks=2),
 )

@@ -54,6 +54,8 @@ class WeightSums:
         if len(flat) == 2:
             pointers |= {"second": part, "to_second": flat[1]}
         rows, columns = ADDED
+        if dtype is float64:
+            rows //= 2
         if interpreted():
             rows, columns = next_power_of_2(parts), next_power_of_2(min(n, row_norm.INTERPRETED_ROW))
         self.launch, self.numbers = prepare(

@@ -1,7 +1,7 @@
 """The programs of the gradients of layer_norm and rms_norm: rows as forward, and columns of long rows."""
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import FLOATS, Configuration, declare
+from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide
 from ..reduction.reduction_kernels import sum_across, sum_of
@@ -255,28 +255,6 @@ def weight_gradients(
 
 
 @triton.jit
-def add_up_columns(
-    x,
-    to,
-    parts,
-    n,
-    ACCUMULATOR: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_O: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-):
-    """The sums of the columns of [parts, n]: each lane adds every BLOCK_O-th part, then a tree adds the lanes."""
-    column = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
-    inside = column < n
-    sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
-    for base in range(0, parts, BLOCK_O):
-        part = base + tl.arange(0, BLOCK_O).to(INDEX)
-        mask = (part < parts)[:, None] & inside[None, :]
-        sums += loaded(x + (part[:, None] * n + column[None, :]), mask, ACCUMULATOR)
-    tl.store(to + column, sums_down(sums, to), mask=inside)
-
-
-@triton.jit
 def add_up_parts(
     first,
     second,
@@ -289,14 +267,27 @@ def add_up_parts(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """The gradients of weight and bias from those of each part of the rows; of one alone, the second is None."""
-    if to_second is None:
-        add_up_columns(first, to_first, parts, n, ACCUMULATOR, INDEX, BLOCK_O, BLOCK_R)
-    else:
-        if tl.program_id(1) == 0:
-            add_up_columns(first, to_first, parts, n, ACCUMULATOR, INDEX, BLOCK_O, BLOCK_R)
+    """The gradients of weight and bias from those of each part of the rows; of one alone, the second is None.
+
+    Each lane adds every BLOCK_O-th part, then a tree adds the lanes.
+    """
+    column = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
+    inside = column < n
+    sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
+    is_first = tl.program_id(1) == 0
+    for base in range(0, parts, BLOCK_O):
+        part = base + tl.arange(0, BLOCK_O).to(INDEX)
+        mask = (part < parts)[:, None] & inside[None, :]
+        at = part[:, None] * n + column[None, :]
+        if second is None:
+            sums += loaded(first + at, mask, ACCUMULATOR)
         else:
-            add_up_columns(second, to_second, parts, n, ACCUMULATOR, INDEX, BLOCK_O, BLOCK_R)
+            sums += loaded(tl.where(is_first, first, second) + at, mask, ACCUMULATOR)
+    if second is None:
+        tl.store(to_first + column, sums_down(sums, to_first), mask=inside)
+    else:
+        tl.store(to_first + column, sums_down(sums, to_first), mask=inside & is_first)
+        tl.store(to_second + column, sums_down(sums, to_second), mask=inside & (is_first == 0))
 
 
 BACKWARD = (
@@ -348,8 +339,10 @@ declare(
     why="32 warps: 16 loads of a lane in flight, each of 64 bytes of a row of the parts with its neighbours",
     operand="to_first",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes=FLOATS,
-    configurations=(Configuration((256, 16), 8),),
+    dtypes={
+        ("fp32", "fp16", "bf16"): (Configuration((256, 16), 8),),
+        ("fp64",): (Configuration((128, 16), 8),),
+    },
     smaller=True,
     operations="2 parts n",
     traffic="8 parts n",

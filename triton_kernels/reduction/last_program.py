@@ -25,10 +25,12 @@ COUNTERS = 256
 
 @triton.jit
 def is_last(counter, programs):
-    """Whether all other programs have been here, so that what they stored before can be read."""
+    """Whether all other programs have been here, so that what they stored before can be read; the counter is then 0."""
     # Every lane's stores come before the one lane that counts.
     tl.debug_barrier()
-    return tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
+    tl.atomic_xchg(counter, 0, mask=last, sem="relaxed")
+    return last
 
 
 @triton.jit
@@ -39,12 +41,6 @@ def sum_in_order(parts, programs, BLOCK: tl.constexpr):
     for base in range(0, programs, BLOCK):
         total += tl.load(parts + base + lane, mask=base + lane < programs, other=0)
     return tl.reduce(total, 0, sum_of)
-
-
-@triton.jit
-def set_back(counter):
-    """Zero again: all programs have been counted."""
-    tl.atomic_xchg(counter, 0, sem="relaxed")
 
 
 class Counters:

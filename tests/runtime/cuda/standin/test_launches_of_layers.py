@@ -79,3 +79,16 @@ def test_a_layer_takes_as_few_launches_as_the_table_says(standin, program, forwa
     of_gradients = settled(standin, gradients(call(), inputs))
     of_gradients = [c["function"] for c in of_gradients if c.name == "cuLaunchKernel"]
     assert (len(kernels), len(of_gradients)) == (forward, backward), (kernels, of_gradients)
+
+
+@WITHOUT_CODE
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_a_feed_forward_layer_without_gradients_is_two_products(standin, activation):
+    without_code()
+    layer = tt.nn.TransformerEncoderLayer(128, 4, 256, activation=activation, device="cuda").eval()
+    x = made(8, 64, 128, requires_grad=False)
+    with tt.no_grad():
+        calls = settled(standin, lambda: layer._feed_forward(x))
+    assert [c["function"] for c in calls] == ["matmul", "matmul"]
+    calls = settled(standin, lambda: layer._feed_forward(x))
+    assert len(calls) == 3, "with a gradient the activation's argument is kept"
