@@ -88,7 +88,7 @@ def expected_row(
     main = max(
         launches, key=lambda one: (bool(workload.flops) and one["reuses"], one["programs"] * one["warps"])
     )
-    found = main_launch(place, workload, main, nbytes)
+    found = main_launch(place, workload, main, nbytes, is_alone=len(launches) == 1)
     seconds = found.seconds + sum(
         launch(place, code_of(o), o["programs"]).seconds for o in launches if o is not main
     )
@@ -111,9 +111,13 @@ def beside_published(workload: Workload, share: float) -> tuple[list[str], float
     return told, None if best is None else round(share / best.share, 3)
 
 
-def main_launch(place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float) -> Estimate:
+def main_launch(
+    place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float, is_alone: bool
+) -> Estimate:
     """The launch that does a row's work."""
     code, programs, operations, epilogue = code_of(one), one["programs"], float(workload.flops), 0.0
+    if not is_alone and not code.schedule.is_loop and not one["reuses"]:
+        nbytes = min(nbytes, programs * code.block_bytes)  # the rest is what the other launches move
     name = one["request"]["kernel"].rpartition(":")[2]
     if one["reuses"] and workload.flops:
         rows, columns = one["tile"][:2]

@@ -258,7 +258,7 @@ def launch(
     rate = done / seconds / (count * place.clock)
     share = rate / (place.operations_per_cycle(_peak_of(code)) if code.reuses else place.bytes_per_cycle)
     even = programs / (count * held.resident) * cycles(held.resident)
-    if total / place.clock < LAUNCH_SECONDS:
+    if seconds < 2 * LAUNCH_SECONDS:
         term = LAUNCH
     else:
         term = BANDWIDTH if is_moving else TAIL if total > 1.15 * even else held.term
