@@ -17,13 +17,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..runtime.cuda.occupancy import KNOWN, TARGETS
+from ..runtime.cuda.occupancy import KNOWN, RELATIVES, TARGETS
 from .ahead_of_time.checks import Expectation, faults_of
 from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
 from .ahead_of_time.report import Row, print_table, rows_of, with_rows_renewed, write_results
@@ -40,7 +40,10 @@ class RecordingError(RuntimeError):
 
 @dataclass
 class Outcome:
-    """What a run found: the table's rows, and every fault, a line each."""
+    """What a run found: the table's rows, and every fault, a line each.
+
+    `passed_over` are configurations that a tuner may try on a card, but that need more shared memory than it has.
+    """
 
     rows: list[Row] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -48,6 +51,7 @@ class Outcome:
     cached: int = 0
     triton: str = ""
     seconds: float = 0.0
+    passed_over: list[str] = field(default_factory=list)
 
 
 def record(target: int, samples: str, quick: bool) -> dict[str, Any]:
@@ -142,11 +146,28 @@ def hold(
             outcome.faults.append(f"{where}: {launch['fault']}")
             continue
         launch["found"] = results[request["key"]]
+        if is_passed_over(launch):
+            outcome.passed_over.append(f"{where}: {launch['configuration']}")
+            continue
         launch["faults"] = faults_of(Expectation(**launch["expected"]), launch["found"])
         outcome.faults += [f"{where}: {launch['configuration']}: {fault}" for fault in launch["faults"]]
-    outcome.rows = rows_of([launch for launch in launches if "fault" not in launch])
+    outcome.rows = rows_of([launch for launch in launches if "faults" in launch])
     outcome.seconds = time.perf_counter() - started
     return outcome
+
+
+def is_passed_over(launch: Mapping[str, Any]) -> bool:
+    """Whether a launch is one that only a tuner tries, and that does not load on a device with less shared memory.
+
+    On the targets that declarations are made for it would be a fault.
+    """
+    found, expected = launch["found"], launch["expected"]
+    return (
+        launch["request"]["target"] in RELATIVES
+        and launch["is_tried"]
+        and "error" not in found
+        and found["shared"] > expected["opt_in"]
+    )
 
 
 def _require_samples(source: str) -> None:
@@ -218,6 +239,8 @@ def run(arguments: argparse.Namespace) -> int:
     print_table(outcome.rows)
     for fault in outcome.faults:
         print(fault)
+    for each in outcome.passed_over:
+        print(f"{each}: more shared memory than the device has, a tuner passes it over")
     print(
         f"{outcome.compiled} compiled and {outcome.cached} from the cache in {outcome.seconds:.0f} s, "
         f"{len(outcome.faults)} faults, Triton {outcome.triton}"

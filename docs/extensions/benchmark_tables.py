@@ -1,8 +1,8 @@
 """``{benchmarks}``: the committed result files of `perf/results/` as tables.
 
 ``{benchmarks} suite`` shows runs of the suite on a CPU by their geometric means, ``gpu`` those on a GPU, ``aot``
-kernels compiled ahead of time. With ``:rows:`` every row of a run stands below. Files of other kinds are named by
-``{benchmarks} others``, so that none is left out in silence.
+kernels compiled ahead of time, ``expected`` what a model makes of a GPU's rows. With ``:rows:`` every row of a run
+stands below. Files of other kinds are named by ``{benchmarks} others``, so that none is left out in silence.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Benchmarks(SphinxDirective):
 def kind_of(content: Any) -> str:
     if content.get("format") == "triten.perf.run":
         return "gpu" if content["machine"].get("gpu") else "suite"
+    if content.get("format") == "triten.perf.expected":
+        return "expected"
     return "aot" if "triton" in content and "faults" in content else "others"
 
 
@@ -128,6 +130,46 @@ def ahead_of_time_tables(path: Path, content: Any) -> list[nodes.Node]:
     return [nodes.paragraph("", f"Triton {content['triton']}."), table(heads, body)]
 
 
+def expected_tables(path: Path, content: Any) -> list[nodes.Node]:
+    """Groups of rows by the model of a launch's time, and beside what others have published."""
+    rows = content["rows"]
+    groups: dict[str, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(row["group"], []).append(row)
+    body = []
+    for group, members in groups.items():
+        slowest, fastest = (choose(members, key=lambda row: row["share"]) for choose in (min, max))
+        terms = Counter(row["term"] for row in members)
+        body.append(
+            [
+                group,
+                str(len(members)),
+                f"{slowest['share']:.0%} of {slowest['limit']}: {slowest['name']}",
+                f"{fastest['share']:.0%} of {fastest['limit']}: {fastest['name']}",
+                ", ".join(f"{term} in {count}" for term, count in terms.most_common()),
+            ]
+        )
+    known = [
+        [
+            row["name"],
+            f"{row['share']:.0%}",
+            row["term"],
+            f"{row['of_best']:.0%}",
+            "; ".join(row["published"]),
+        ]
+        for row in rows
+        if row["of_best"] is not None
+    ]
+    said = f"{content['device']}, by a model: nothing was measured."
+    return [
+        nodes.paragraph("", said),
+        table(["group", "rows", "the least share", "the largest share", "what binds"], body),
+        table(
+            ["row", "model, of the peak", "what binds", "model, of the best published", "published"], known
+        ),
+    ]
+
+
 def name_of_file(path: Path, content: Any) -> list[nodes.Node]:
     return [nodes.paragraph("", "", nodes.literal("", f"perf/results/{path.name}"))]
 
@@ -135,6 +177,7 @@ def name_of_file(path: Path, content: Any) -> list[nodes.Node]:
 TABLES: dict[str, Callable[[Path, Any], list[nodes.Node]]] = {
     "suite": suite_tables,
     "aot": ahead_of_time_tables,
+    "expected": expected_tables,
     "gpu": suite_tables,
     "others": name_of_file,
 }

@@ -172,12 +172,16 @@ def request_for(noted: Mapping[str, Any], target: Target, version: Sequence[str]
 
 
 class Entry(NamedTuple):
-    """A distinct launch: the labels that made it, and whether claims of wide accesses hold in one of them."""
+    """A distinct launch: the labels that made it, and whether claims of wide accesses hold in one of them.
+
+    `is_tried` says that no kernel chooses it by itself: a tuner tries it, and passes over what does not load.
+    """
 
     request: Request
     label: str
     wide: bool
     launched: Launched | str | None
+    is_tried: bool = False
 
 
 def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], list[str]]:
@@ -213,7 +217,7 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
             make_plans_anew()
             if any(takes(noted, question, candidate) for noted in driver.launched):
                 tried.add((question.kernel, question.dtype, candidate))
-            _note(entries, driver, version, f"{sample.label}, {candidate}", sample.wide)
+            _note(entries, driver, version, f"{sample.label}, {candidate}", sample.wide, is_tried=True)
     return list(entries.values()), faults
 
 
@@ -243,6 +247,7 @@ def _note(
     version: Sequence[str],
     label: str,
     wide_kernels: Sequence[str],
+    is_tried: bool = False,
 ) -> None:
     """Add the distinct ones of the driver's launches."""
     for noted in driver.launched:
@@ -250,7 +255,9 @@ def _note(
         wide = request.kernel.rpartition(":")[2] in wide_kernels
         known = entries.get(request.key)
         if known is not None:
-            entries[request.key] = known._replace(wide=known.wide or wide)
+            entries[request.key] = known._replace(
+                wide=known.wide or wide, is_tried=known.is_tried and is_tried
+            )
             continue
         declaration = DECLARATIONS.get(request.kernel)
         launched = None
@@ -258,7 +265,7 @@ def _note(
             launched = seen_through_declaration(
                 declaration, driver.target, request.signature, noted["constants"], request.options
             )
-        entries[request.key] = Entry(request, label, wide, launched)
+        entries[request.key] = Entry(request, label, wide, launched, is_tried)
 
 
 def quick(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -278,7 +285,11 @@ def quick(entries: Iterable[Entry]) -> Iterator[Entry]:
 def describe(entry: Entry, target: Target) -> dict[str, Any]:
     """An entry as JSON: the request, what is expected of it, and where it stands in the table."""
     launched = entry.launched
-    described: dict[str, Any] = {"request": asdict(entry.request), "label": entry.label}
+    described: dict[str, Any] = {
+        "request": asdict(entry.request),
+        "label": entry.label,
+        "is_tried": entry.is_tried,
+    }
     if launched is None or isinstance(launched, str):
         return described | {"fault": launched or "launched, but not declared"}
     request = entry.request

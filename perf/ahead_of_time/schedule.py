@@ -2,8 +2,8 @@
 
 That way goes once around a loop where one accesses global memory or multiplies matrices: of those the innermost that
 multiplies, or moves, most. Otherwise it goes from the entry to an exit. Where there are several it is the one that
-multiplies most, then moves most bytes, then is the shortest: a kernel that is unmasked for whole blocks has another way
-for the last one.
+multiplies most, or that moves most bytes where nothing is multiplied; of equal ones the shortest: a kernel that is
+unmasked for whole blocks has another way for the last one.
 """
 
 from __future__ import annotations
@@ -164,10 +164,11 @@ def blocks_of(sass: str) -> list[Block]:
 
 
 def _heaviest_way(blocks: Sequence[Block], first: int, last: int) -> list[Instruction]:
-    """From one block to another, or to an exit: most products, then most bytes, then fewest instructions.
+    """From one block to another, or to an exit: most products, or else most bytes, then fewest instructions.
 
-    Within a loop that goes on over tiles, that leaves out what follows the last step of a tile.
+    Within a loop that goes on over tiles, that leaves out what follows the last step of a tile, with its stores.
     """
+    multiplies = any(i.opcode in MATRIX for block in blocks[first : last + 1] for i in block.code)
     best: dict[int, tuple[float, int, int, int | None]] = {}
     for number in range(last, first - 1, -1):
         block = blocks[number]
@@ -181,7 +182,7 @@ def _heaviest_way(blocks: Sequence[Block], first: int, last: int) -> list[Instru
             continue
         best[number] = (
             _matrix_operations(block.code) + onward[0],
-            _moved(block.code) + onward[1],
+            (0 if multiplies else _moved(block.code)) + onward[1],
             onward[2] - len(block.code),
             onward[3],
         )

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..planning.compiled import code_of
 from ..planning.launch_time import Estimate, launch
 from ..planning.multiprocessor import MULTIPROCESSORS, Multiprocessor
 from ..refusal import RefusalError, expression, require_positive, require_writable_folder
+from .published import PUBLISHED, best_of
 from .workloads import Workload, all_workloads
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -34,7 +35,10 @@ PERSISTENT = ("matmul_persistent", "convolve_bulk")
 
 @dataclass
 class ExpectedRow:
-    """One row's time by the model: microseconds, the share of a limit, and what forbids more."""
+    """One row's time by the model: microseconds, the share of a limit, and what forbids more.
+
+    `published` is what others say that they reach, `of_best` the model's share of its peak over the best of theirs.
+    """
 
     group: str
     name: str
@@ -45,10 +49,18 @@ class ExpectedRow:
     waves: float
     resident: int
     kernels: list[str]
+    published: list[str] = field(default_factory=list)
+    of_best: float | None = None
 
     def __str__(self) -> str:
         what = f"{self.share:>5.0%} of {self.limit:<10} {self.term:<24}"
-        return f"{self.name:<44}{self.microseconds:>10.1f} us {what}{self.waves:>8.2f}  {', '.join(self.kernels)}"
+        line = f"{self.name:<44}{self.microseconds:>10.1f} us {what}{self.waves:>8.2f}  {', '.join(self.kernels)}"
+        beside = (
+            ""
+            if self.of_best is None
+            else f"\n{'':<6}{self.of_best:.0%} of the best of: {'; '.join(self.published)}"
+        )
+        return line + beside
 
 
 def recorded(capability: int, wanted: str) -> dict[str, Any]:
@@ -76,7 +88,7 @@ def expected_row(
     main = max(
         launches, key=lambda one: (bool(workload.flops) and one["reuses"], one["programs"] * one["warps"])
     )
-    found = main_launch(place, workload, main, nbytes)
+    found = main_launch(place, workload, main, nbytes, is_alone=len(launches) == 1)
     seconds = found.seconds + sum(
         launch(place, code_of(o), o["programs"]).seconds for o in launches if o is not main
     )
@@ -88,13 +100,24 @@ def expected_row(
     kernels = [one["request"]["kernel"].rpartition(":")[2] for one in launches]
     return ExpectedRow(
         workload.group, workload.name, round(1e6 * seconds, 2), round(share, 3), found.limit, found.term,
-        round(found.waves, 2), found.resident, kernels,
+        round(found.waves, 2), found.resident, kernels, *beside_published(workload, share),
     )  # fmt: skip
 
 
-def main_launch(place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float) -> Estimate:
+def beside_published(workload: Workload, share: float) -> tuple[list[str], float | None]:
+    """What others reach, and a share of the peak over the best of theirs."""
+    best = best_of(workload.group, workload.name)
+    told = [str(one) for one in PUBLISHED.get((workload.group, workload.name), ())]
+    return told, None if best is None else round(share / best.share, 3)
+
+
+def main_launch(
+    place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float, is_alone: bool
+) -> Estimate:
     """The launch that does a row's work."""
     code, programs, operations, epilogue = code_of(one), one["programs"], float(workload.flops), 0.0
+    if not is_alone and not code.schedule.is_loop and not one["reuses"]:
+        nbytes = min(nbytes, programs * code.block_bytes)  # the rest is what the other launches move
     name = one["request"]["kernel"].rpartition(":")[2]
     if one["reuses"] and workload.flops:
         rows, columns = one["tile"][:2]

@@ -19,6 +19,7 @@ from ...runtime.cuda.occupancy import WARP_SIZE, resident_blocks
 from ..ahead_of_time.schedule import Schedule
 from .data_sheets import OF_BANDWIDTH
 from .multiprocessor import (
+    CACHE_CYCLES,
     DEPENDENT_CYCLES,
     EXCHANGE_CYCLES,
     LAUNCH_CYCLES,
@@ -134,8 +135,12 @@ def bytes_in_flight(code: Code, blocks: int) -> float:
     return blocks * (code.threads * own.loaded / max(own.batches, 1) + ahead)
 
 
-def times_of(place: Multiprocessor, code: Code, blocks: int) -> Times:
-    """What `blocks` resident blocks take, once through the main way."""
+def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None = None) -> Times:
+    """What `blocks` resident blocks take, once through the main way.
+
+    `moved` are the bytes of a block that cross the memory's bus, where more is known of them than that it is all that
+    the block accesses: what others have read is in a cache, and of some sectors a part is used.
+    """
     own, warps = code.schedule, blocks * code.warps
     busiest, busy = "", warps * own.instructions / SCHEDULERS
     for pipe, count in own.pipes.items():
@@ -146,9 +151,10 @@ def times_of(place: Multiprocessor, code: Code, blocks: int) -> Times:
         busiest, busy = "shared memory", warps * own.shared_cycles
     found = {f"{ISSUE} of {busiest}" if busiest else ISSUE: busy}
     alone = own.exchanges * EXCHANGE_CYCLES + own.instructions * DEPENDENT_CYCLES
-    waiting = own.batches * place.latency_cycles
+    answer = CACHE_CYCLES if code.reuses else place.latency_cycles
+    waiting = own.batches * answer
     if own.asynchronous:
-        waiting += place.latency_cycles / max(code.stages - 1, 1)
+        waiting += answer / max(code.stages - 1, 1)
     if code.reuses:
         multiplying = blocks * code.block_operations / place.operations_per_cycle(_peak_of(code))
         found[TENSOR if own.matrix else code.number] = multiplying / OF_TENSOR
@@ -157,7 +163,8 @@ def times_of(place: Multiprocessor, code: Code, blocks: int) -> Times:
         alternates = own.matrix and own.pipes.get("special", 0)
         found[LATENCY] = max(alone + multiplying / blocks, waiting) if alternates else max(alone, waiting)
     else:
-        found[BANDWIDTH] = blocks * code.block_bytes / (OF_BANDWIDTH * place.bytes_per_cycle)
+        crossing = code.block_bytes if moved is None else moved
+        found[BANDWIDTH] = blocks * crossing / (OF_BANDWIDTH * place.bytes_per_cycle)
         found[IN_FLIGHT if waiting >= alone else LATENCY] = (
             waiting + alone + (0 if own.is_loop else LAUNCH_CYCLES)
         )
@@ -230,17 +237,20 @@ def launch(
     held, count = steady(place, code), place.target.multiprocessors
     amount, each = (operations, code.block_operations) if code.reuses else (nbytes, code.block_bytes)
     rounds = amount / (programs * each) if code.schedule.is_loop and each and amount else 1.0
+    moved = nbytes / (programs * rounds) if nbytes and not code.reuses else None
     passed, rest = divmod(programs, count * held.resident)
     ends = place.latency_cycles + LAUNCH_CYCLES if code.schedule.is_loop else 0.0
+    ends += epilogue / (OF_BANDWIDTH * place.bytes_per_cycle)
 
     def cycles(blocks: int) -> float:
-        stored = blocks * epilogue / (OF_BANDWIDTH * place.bytes_per_cycle)
-        return rounds * times_of(place, code, blocks).longest + ends + stored
+        # While one block begins or ends, those beside it go on.
+        together = rounds * times_of(place, code, blocks, moved).longest
+        return max(together, rounds * times_of(place, code, 1, moved).longest + ends)
 
     last = math.ceil(rest / count)
     total = passed * cycles(held.resident) + (cycles(last) if last else 0.0)
     seconds = total / place.clock + LAUNCH_SECONDS
-    done = programs * rounds * each
+    done = programs * rounds * (each if moved is None else moved)
     # What a product reads and writes at least, which the cache cannot spare it.
     floor = nbytes / (OF_BANDWIDTH * place.sheet.bytes_per_second) + LAUNCH_SECONDS if code.reuses else 0.0
     is_moving = floor > seconds
@@ -248,7 +258,7 @@ def launch(
     rate = done / seconds / (count * place.clock)
     share = rate / (place.operations_per_cycle(_peak_of(code)) if code.reuses else place.bytes_per_cycle)
     even = programs / (count * held.resident) * cycles(held.resident)
-    if total / place.clock < LAUNCH_SECONDS:
+    if seconds < 2 * LAUNCH_SECONDS:
         term = LAUNCH
     else:
         term = BANDWIDTH if is_moving else TAIL if total > 1.15 * even else held.term

@@ -26,6 +26,8 @@ LAUNCH_CYCLES = 200
 """From a block's place becoming free to the first instruction of the next one: an assumption."""
 LAUNCH_SECONDS = 3e-6
 """From one kernel's start to the next one's in a stream, both empty: an assumption, from 2 to 4 us in many reports."""
+CACHE_CYCLES = 273
+"""Until the L2 cache answers (Luo et al.: 262 on A100, 273 on H100)."""
 EXCHANGE_CYCLES = 30
 """A shuffle, or a barrier of warps that arrive together (Luo et al.: 23 to 33 cycles for shared memory)."""
 DEPENDENT_CYCLES = 2

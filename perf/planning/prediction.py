@@ -161,11 +161,11 @@ def plan(fn: Callable[..., object], /, *meta_args: Any, device: str = CPU_NAME, 
 
     The time of a call is the longer of moving its bytes and of its operations, and its overhead:
 
-    - ``"a100"``, ``"h100"``, ``"h200"``, ``"b200"``: bandwidth and peak rate (by dtype; TF32 for float32 where
-      `set_float32_matmul_precision` or the convolutions' flag allows it) are of the data sheet, and the shares of them
-      that are sustained are assumed (``triten.perf.planning.data_sheets``); nothing of a GPU was measured. The
-      overhead is measured: host time of the same call on Meta tensors on this machine, and of a launch where a
-      CUDA driver answers; where none does, launches are left out. Host and GPU overlap in truth: the time lies
+    - ``"a100"``, ``"h100"``, ``"h200"``, ``"b200"``, ``"l40s"``, ``"rtx5090"``: bandwidth and peak rate (by dtype; TF32
+      for float32 where `set_float32_matmul_precision` or the convolutions' flag allows it) are of the data sheet, and
+      the shares of them that are sustained are assumed (``triten.perf.planning.data_sheets``); nothing of a GPU was
+      measured. The overhead is measured: host time of the same call on Meta tensors on this machine, and of a launch
+      where a CUDA driver answers; where none does, launches are left out. Host and GPU overlap in truth: the time lies
       between the larger of `work_seconds` and `overhead_seconds` and their sum, which `seconds` is.
     - ``"cpu"``: all is measured on this machine, with the present number of threads: a copy's bandwidth, and rates
       and overhead of each kind of work in the program (operator, dtypes, how operands lie), on small operands, some

@@ -123,6 +123,23 @@ def test_every_fault_is_found_and_no_other(tmp_path):
     assert second.rows == [rows["aborting"], rows["good"]]
 
 
+def test_only_what_a_tuner_tries_on_a_card_may_need_more_shared_memory_than_there_is():
+    large = {
+        "request": {"target": 89},
+        "is_tried": True,
+        "found": {"shared": 101_377},
+        "expected": {"opt_in": 101_376},
+    }
+    assert aot.is_passed_over(large)
+    for change in (
+        {"is_tried": False},
+        {"request": {"target": 90}},
+        {"found": {"shared": 101_376}},
+        {"found": {"error": "died"}},
+    ):
+        assert not aot.is_passed_over(large | change), change
+
+
 def test_a_damaged_entry_of_the_cache_counts_as_none(tmp_path):
     cache = Cache(tmp_path)
     assert cache.get("ab") is None

@@ -1,6 +1,7 @@
 """Rows of the GPU's benchmark by the model: from a workload's launches to a line, and the table that is kept."""
 
 import dataclasses
+import sys
 
 import pytest
 
@@ -118,3 +119,18 @@ def test_the_model_stands_beside_what_was_measured():
     assert heads.split()[2:6] == ["triten", "us", "model", "us"]
     assert first.split()[:3] == ["mm", "2.00", "1.50"]
     assert second.split()[0] == "nn"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="triton has no wheel for this platform")
+def test_rows_are_recorded_compiled_and_modelled(tmp_path):
+    """With the rows' own sizes and the planner that ships, which takes no memory and no GPU."""
+    clone, product = expected.expected_rows(
+        90, "mm 8192x8192x8192 bfloat16|clone bfloat16", workers=1, cache=tmp_path
+    )[::-1]
+    assert (clone.name, clone.term) == ("clone bfloat16", "bandwidth")
+    assert 0.8 < clone.share < 0.9
+    assert (product.limit, product.kernels) == ("bfloat16", ["matmul_persistent"])
+    assert 0.5 < product.share < 0.8
+    assert product.waves == round(64 * 32 / 132 / product.resident, 2)
+    assert product.of_best == pytest.approx(product.share / (685 / 835.5), abs=0.001)
+    assert product.published[0].startswith("cuBLAS on H200 NVL: 685 TFLOP/s, 82%")

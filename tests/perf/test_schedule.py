@@ -124,6 +124,24 @@ def test_of_nested_loops_the_innermost_with_products_is_taken():
     assert found.shared_cycles == 4
 
 
+def test_what_follows_the_last_step_of_a_tile_is_no_part_of_a_step():
+    """A persistent kernel's loop goes over the steps of all of its tiles, and stores a tile behind a branch."""
+    found = schedule_of(
+        sass("""
+        .L_x_0:
+        HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4], R24
+        @P0 BRA `(.L_x_1)
+        FMUL R4, R4, R5
+        STG.E.128 desc[UR4][R2.64], R4
+        LDG.E R9, desc[UR4][R2.64]
+        .L_x_1:
+        @P1 BRA `(.L_x_0)
+        EXIT
+        """)
+    )
+    assert (found.instructions, found.stored, found.loaded, found.batches) == (3, 0, 0, 0)
+
+
 def test_a_loop_that_touches_no_memory_is_not_the_main_way():
     text = sass("""
         .L_x_0:

@@ -264,7 +264,8 @@ def test_a_program_that_fails_is_no_longer_watched() -> None:
 
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"device must be one of 'cpu', 'a100', 'h100', 'h200', 'b200', got 'v100'"
+        ValueError,
+        match=r"device must be one of 'cpu', 'a100', 'h100', 'h200', 'b200', 'l40s', 'rtx5090', got 'v100'",
     ):
         plan_on("v100", lambda a: a, meta(3))
 
