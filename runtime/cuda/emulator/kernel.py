@@ -51,7 +51,7 @@ class EmulatedKernel(CompiledKernel):
         self._layout = ParameterLayout(binary.parameter_types)
         module = parse(binary.asm["ptx"])
         self._check_resources(module, properties)
-        self._program = Program(module, binary.name, driver.load_variables(module))
+        self._program = Program(module, binary.name, driver.load_variables(module), mends=True)
         self._check_layout()
 
     def _check_resources(self, module: Module, properties: DeviceProperties) -> None:

@@ -1,15 +1,13 @@
 """Runs a kernel's blocks: many at a time, a lane of the arrays for each thread.
 
-Threads that stand at the same instruction go together. Of those that do not, the ones at the lowest instruction go
-first, so that the sides of a branch meet again where they join. A thread that comes to a barrier waits until all of
-its block have come that have not ended, or as many as the barrier names; where some never do, that is a fault. So is a
-wait for a barrier in shared memory whose phase nobody ends any more.
+`schedule` has which threads run when; here is the state that instructions work on.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +16,14 @@ from . import translate_units as translate_units  # what it registers is used
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
-from .barriers import joined
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
 from .global_memory import EmulatedMemory, GlobalAccess
 from .ordered_memory import OrderedSharedMemory
 from .ptx import Instruction, Module, SourceLine
+from .schedule import Frame, Schedule
 from .shared_memory import SharedMemory
-from .translate import BasicBlock, Translation
-from .warp_group import merged
+from .translate import Translation
+from .warp_group import GROUP
 
 if TYPE_CHECKING:
     from ..simulated.memory import HostMemory
@@ -38,58 +36,7 @@ TOGETHER = 16_384
 MOST_SHARED = 1 << 27
 """About how many bytes shared memory and what is noted of it take at a time, where many blocks would take more."""
 WARP = 32
-POLLS = 3
-"""How often a program may ask for a phase that nobody can end any more before it counts as waiting for ever."""
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_POISON = {
-    1: np.bool_(True),
-    8: np.uint8(0xCB),
-    16: np.uint16(0xCBCB),
-    32: u4(0xCBCBCBCB),
-    64: u8(0xCBCBCBCBCBCBCBCB),
-}
-
-
-class Frame:
-    """A call of a function: the parameters that it passes, the carry flag, and memory of each thread's own."""
-
-    __slots__ = ("carry", "local", "parameters", "translation")
-
-    def __init__(self, translation: Translation) -> None:
-        self.translation = translation
-        self.carry: Any = np.bool_(False)
-        self.parameters: dict[tuple[str, int], Any] = {}
-        self.local: Array | None = None
-
-
-@dataclasses.dataclass(eq=False)
-class Wait:
-    """Threads that wait for the end of a phase; `tests` if they are to be told where it does not come."""
-
-    block: BasicBlock
-    threads: Array
-    address: Array
-    value: Array
-    by_parity: bool
-    tests: bool
-
-
-class Queue:
-    """The threads of a call: `waiting` to run, by the basic block that is next, `parked` at barriers, or in `waits`.
-
-    `parked` is by basic block and barrier, `counts` has how many threads a barrier is for, `passed` who came and went
-    on, by barrier and block: how many, and what they knew.
-    """
-
-    __slots__ = ("blocks", "counts", "parked", "passed", "polls", "registers", "waiting", "waits")
-
-    def __init__(self, blocks: list[BasicBlock], registers: list[Any], waiting: dict[int, Mask]) -> None:
-        self.blocks, self.registers, self.waiting = blocks, registers, waiting
-        self.parked: dict[tuple[int, int], Array] = {}
-        self.counts: dict[int, int] = {}
-        self.passed: dict[tuple[int, int], tuple[int, Array]] = {}
-        self.waits: list[Wait] = []
-        self.polls = 0
 
 
 class Program:
@@ -99,11 +46,14 @@ class Program:
         module: the PTX text, taken apart.
         name: of the kernel.
         addresses: where the module's variables lie in global memory.
-        files: the names of the source files for messages, by number.
+        mends: whether the assembler that took the text waits for products whose registers are read early, as that of
+            Triton 3.9 does (its remark C7517). The PTX ISA leaves undefined what is read, and the wait costs the
+            overlap, so there is a warning.
     """
 
-    def __init__(self, module: Module, name: str, addresses: dict[str, int]) -> None:
+    def __init__(self, module: Module, name: str, addresses: dict[str, int], mends: bool = False) -> None:
         self.module = module
+        self._mends, self._warned = mends, False
         self.name = name
         self._addresses = addresses
         self._translations: dict[str, Translation] = {}
@@ -132,6 +82,18 @@ class Program:
                 if each.opcode in opcodes and any(m.split("::")[0] == space for m in each.modifiers):
                     least = min(least, int(each.modifiers[-1].lstrip("bsuf").removesuffix("x2")) // 8)
         return least
+
+    def is_mended(self) -> bool:
+        """Whether a register of a product may be read before the wait. Warns the first time that one is."""
+        if self._mends and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"kernel '{self.name}': a register is read before wgmma.wait_group; the assembler puts a wait there "
+                "(ptxas, C7517)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._mends
 
     def where(self, instruction: Instruction) -> str:
         """The place of an instruction, for a message."""
@@ -203,7 +165,7 @@ class Launch:
         return EmulationError(f"CUDA error: {fault.what}: {where}", fault.code)
 
 
-class Blocks:
+class Blocks(Schedule):
     """Some blocks of a launch, run together: the state that the translated instructions work on."""
 
     def __init__(self, launch: Launch, access: GlobalAccess, first: int, last: int) -> None:
@@ -244,268 +206,6 @@ class Blocks:
         translation = self.launch.program.kernel
         self._run(translation, Frame(translation), None)
 
-    def _run(self, translation: Translation, frame: Frame, mask: Mask) -> None:
-        """Run a function for the threads of a mask."""
-        registers: list[Any] = [_POISON[width] for width in translation.widths]
-        blocks, stop = translation.blocks, len(translation.blocks)
-        queue = Queue(blocks, registers, {0: mask})
-        waiting, units = queue.waiting, self.units
-        while waiting or (queue.waits and self._resume(queue, True)):
-            at = min(waiting)
-            active = waiting.pop(at)
-            if at >= stop:
-                continue
-            block = blocks[at]
-            self.running = active
-            translation.run_block(block, self, registers, active, frame)
-            end = block.end
-            if end.kind == "next":
-                self._join(waiting, block.next, active)
-            elif end.kind == "bra":
-                taken, others = self._split(end, registers, active)
-                if taken is not False:
-                    self._join(waiting, end.target, taken)
-                if others is not False:
-                    self._join(waiting, block.next, others)
-            elif end.kind == "ret":
-                taken, others = self._split(end, registers, active)
-                if translation.function.is_kernel and taken is not False:
-                    self.live = self.live & ~taken if taken is not None else np.zeros(self.n, np.bool_)
-                    if units is not None:
-                        self._instruction = end.instruction
-                        units.check_ended(self.some(taken))
-                    self._release(queue)
-                if others is not False:
-                    self._join(waiting, block.next, others)
-            elif end.kind == "wait":
-                self._wait(block, queue, active)
-            else:
-                self._arrive(block, queue, active)
-            if units is not None and queue.waits and units.changed():
-                self._resume(queue, False)
-        self._check_all_gone(queue)
-
-    def _check_all_gone(self, queue: Queue) -> None:
-        """Raise Fault for threads that wait for ever."""
-        for wait in queue.waits:
-            self._instruction = wait.block.end.instruction
-            thread = int(np.flatnonzero(wait.threads)[0])
-            here = int((wait.threads & (self.block == self.block[thread])).sum())
-            assert self.units is not None
-            if wait.block.end.registers:
-                raise Fault(
-                    f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for "
-                    f"{wait.block.end.registers} registers, of which a block has {self.units.pool}",
-                    thread,
-                )
-            awaited = self.units.awaited(thread, int(wait.address[thread]))
-            parity = f" of parity {int(wait.value[thread]) & 1}" if wait.by_parity else ""
-            raise Fault(
-                f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for the end of a phase{parity}"
-                f" of {awaited}",
-                thread,
-            )
-        for (place, _), mask in queue.parked.items():
-            self._instruction = queue.blocks[place].end.instruction
-            thread = int(np.flatnonzero(mask)[0])
-            here = int((mask & (self.block == self.block[thread])).sum())
-            raise Fault(
-                f"{DIVERGENT}: {here} of {self.threads} threads of a block wait at a barrier to which the others never "
-                "come",
-                thread,
-            )
-
-    def _wait(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
-        """Threads ask whether a phase of a barrier in shared memory is over; those for which it is not wait."""
-        end = block.end
-        if end.guard >= 0:
-            taken, others = self._split(end, queue.registers, active)
-            if others is not False:
-                self._join(queue.waiting, block.next, others)
-            if taken is False:
-                return
-            active = taken
-        assert end.instruction is not None
-        mask = np.ones(self.n, np.bool_) if active is None else active
-        address, value = (self.full(u8(0) if end.registers else each) for each in self.asked)
-        modifiers = end.instruction.modifiers
-        self._instruction = end.instruction
-        wait = Wait(block, mask, address, value, "parity" in modifiers, modifiers[0] == "test_wait")
-        if not self._go_on(wait, queue):
-            queue.waits.append(wait)
-
-    def _go_on(self, wait: Wait, queue: Queue) -> bool:
-        """Let those of a wait go on for whom the phase is over; whether nobody is left."""
-        assert self.units is not None
-        if wait.block.end.registers:
-            ready = self.units.take_registers(wait.block.end.registers, wait.threads)
-        else:
-            ready = self.units.over(wait.address, wait.value, wait.by_parity, wait.threads)
-        if ready.any():
-            self._answer(wait, ready, True, queue)
-            wait.threads = wait.threads & ~ready
-        return not wait.threads.any()
-
-    def _answer(self, wait: Wait, threads: Array, found: bool, queue: Queue) -> None:
-        result = wait.block.end.result
-        if result >= 0:
-            queue.registers[result] = merged(threads, np.bool_(found), queue.registers[result])
-        self._join(queue.waiting, wait.block.next, None if threads.all() else threads)
-
-    def _resume(self, queue: Queue, stuck: bool) -> bool:
-        """Let go on whoever can; whether anybody does. Where nobody can, those that only test are told so."""
-        assert self.units is not None
-        if self.units.changed():
-            queue.polls = 0
-        self.units.barriers.changed = self.units.gave = False
-        for wait in list(queue.waits):
-            self._instruction = wait.block.end.instruction
-            if self._go_on(wait, queue):
-                queue.waits.remove(wait)
-        if stuck and not queue.waiting and queue.polls < POLLS:
-            queue.polls += 1
-            for wait in [each for each in queue.waits if each.tests]:
-                self._answer(wait, wait.threads, False, queue)
-                queue.waits.remove(wait)
-        return bool(queue.waiting)
-
-    def _join(self, waiting: dict[int, Mask], at: int, mask: Mask) -> None:
-        if at in waiting:
-            there = waiting[at]
-            assert there is not None and mask is not None
-            mask = there | mask
-            if mask.all():
-                mask = None
-        waiting[at] = mask
-
-    def _split(self, end: Any, registers: list[Any], active: Mask) -> tuple[Any, Any]:
-        """The masks of who takes a branch and who does not; False for nobody, None for all threads."""
-        if end.guard < 0:
-            return active, False
-        predicate = registers[end.guard]
-        if end.negated:
-            predicate = ~predicate
-        if np.ndim(predicate) == 0:
-            return (active, False) if predicate else (False, active)
-        taken = predicate if active is None else predicate & active
-        if not taken.any():
-            return False, active
-        others = ~predicate if active is None else ~predicate & active
-        if not others.any():
-            return active, False
-        return taken, others
-
-    def _arrive(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
-        """Threads come to a barrier and go on behind the instruction when all have come for whom it is."""
-        end = block.end
-        if end.guard >= 0:
-            taken, others = self._split(end, queue.registers, active)
-            if others is not False:
-                self._join(queue.waiting, block.next, others)
-            if taken is False:
-                return
-            active = taken
-        number, count = end.barrier
-        if active is None and not queue.parked and count is None and isinstance(number, int):
-            self.shared.barrier(slice(None))
-            self._join(queue.waiting, block.next, None)
-            return
-        mask = np.ones(self.n, np.bool_) if active is None else active
-        self._instruction = end.instruction
-        numbers = self._of_operand(number, queue.registers)
-        for each in np.unique(numbers[mask]).tolist():
-            own = mask & (numbers == each)
-            if count is not None:
-                queue.counts[each] = int(self._of_operand(count, queue.registers)[own].max())
-            assert end.instruction is not None
-            if end.instruction.modifiers[0] == "arrive":
-                self._pass(each, own, queue)
-                self._join(queue.waiting, block.next, None if own.all() else own)
-            else:
-                key = block.index, each
-                queue.parked[key] = queue.parked[key] | own if key in queue.parked else own
-        self._release(queue)
-
-    def _of_operand(self, operand: Any, registers: list[Any]) -> Array:
-        """A number of a barrier or of threads, for each thread."""
-        return self.full(u4(operand) if isinstance(operand, int) else registers[operand[1]])
-
-    def _pass(self, number: int, mask: Array, queue: Queue) -> None:
-        """Threads come to a barrier and do not wait (``bar.arrive``)."""
-        assert isinstance(self.shared, OrderedSharedMemory)
-        for number_of_warp in np.unique(np.flatnonzero(mask) // WARP).tolist():
-            block, own = divmod(number_of_warp, self.threads // WARP)
-            known = self.shared.release(block, own)
-            before = queue.passed.get((number, block))
-            queue.passed[number, block] = (
-                (WARP, known) if before is None else (before[0] + WARP, joined(before[1], known))
-            )
-
-    def _release(self, queue: Queue) -> None:
-        """Let go on whoever waits at a barrier to which all have come for whom it is."""
-        parked = queue.parked
-        for number in {number for _, number in parked}:
-            places = [place for place, own in parked if own == number]
-            come = np.zeros(self.count, np.int64)
-            for place in places:
-                come += np.bincount(self.block[parked[place, number]], minlength=self.count)
-            here = come > 0
-            count = queue.counts.get(number)
-            for (own, block), (passed, _) in queue.passed.items():
-                if own == number:
-                    come[block] += passed
-            expected = np.bincount(self.block[self.live], minlength=self.count) if count is None else count
-            ready = here & (come >= expected)
-            if not ready.any():
-                continue
-            self._meet(
-                number, ready, np.logical_or.reduce([parked[place, number] for place in places]), queue
-            )
-            for place in places:
-                mask = parked[place, number]
-                going = mask & ready[self.block]
-                rest = mask & ~going
-                if rest.any():
-                    parked[place, number] = rest
-                else:
-                    del parked[place, number]
-                if going.any():
-                    self._join(queue.waiting, queue.blocks[place].next, None if going.all() else going)
-
-    def _meet(self, number: int, ready: Array, threads: Array, queue: Queue) -> None:
-        """What the threads of a barrier did comes before what they do, in the blocks that are ready."""
-        memory = self.shared
-        if not isinstance(memory, OrderedSharedMemory):
-            return memory.barrier(ready)
-        for block in np.flatnonzero(ready).tolist():
-            own = threads.reshape(self.count, -1, WARP)[block].any(1)
-            passed = queue.passed.pop((number, block), (0, None))
-            memory.meet(block, np.flatnonzero(own), passed[1])
-        return None
-
-    def guarded(self, mask: Mask, predicate: Any) -> Any:
-        """The threads of a mask for which a predicate holds."""
-        if np.ndim(predicate) == 0:
-            predicate = np.full(self.n, bool(predicate))
-        return predicate if mask is None else mask & predicate
-
-    def call(
-        self, name: str, frame: Frame, results: tuple[str, ...], arguments: tuple[str, ...], mask: Mask
-    ) -> None:
-        """Call a function of the module."""
-        translation = self.launch.program.translation(name)
-        inner = Frame(translation)
-        for given, parameter in zip(arguments, translation.function.parameters, strict=True):
-            for (own, offset), value in list(frame.parameters.items()):
-                if own == given:
-                    inner.parameters[parameter.name, offset] = value
-        if mask is None or mask.any():
-            self._run(translation, inner, mask)
-        for taken, parameter in zip(results, translation.function.results, strict=True):
-            for (own, offset), value in inner.parameters.items():
-                if own == parameter.name:
-                    frame.parameters[taken, offset] = value
-
     def at(self, fault: Fault) -> Instruction | None:
         """The instruction at which a fault was raised."""
         found = self._instruction
@@ -528,13 +228,22 @@ class Blocks:
 
     # Values
 
-    def full(self, value: Any) -> Array:
-        """A value with an element for each thread."""
-        return value if np.ndim(value) else np.broadcast_to(value, (self.n,))
+    def integers(self, value: Any, chosen: Array) -> list[int]:
+        """A value of some threads."""
+        found: list[int] = self.full(value)[chosen].tolist()
+        return found
 
-    def some(self, mask: Mask) -> Array:
-        """The numbers of the threads of a mask."""
-        return self.all if mask is None else np.flatnonzero(mask)
+    def groups_of_warps(self, mask: Mask, what: str) -> Array:
+        """The groups of four warps that are there. Raises Fault for a part of one."""
+        if self.threads % GROUP:
+            raise Fault(f"{DIVERGENT}: {what} by a part of four warps", int(self.some(mask)[0]))
+        if mask is None:
+            return np.arange(self.n // GROUP)
+        rows = mask.reshape(-1, GROUP)
+        some, every = rows.any(1), rows.all(1)
+        if (some & ~every).any():
+            raise Fault(f"{DIVERGENT}: {what} by a part of four warps", int(np.flatnonzero(mask)[0]))
+        return np.flatnonzero(every)
 
     def special(self, name: str) -> Any:
         """A special register."""

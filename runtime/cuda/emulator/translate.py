@@ -517,10 +517,18 @@ def _packed(name: str) -> tuple[str, bool]:
     return (name[:-2], True) if name.endswith("x2") and name != "b8x2" else (name, False)
 
 
+_MODIFIERS = {"rn", "rz", "rm", "rp", "ftz", "sat", "lo", "approx", "full"}
+_EXTREMES = {"ftz", "NaN", "relu", "xorsign", "abs"}
+"""What an instruction may have between its name and its type; anything else would be another instruction."""
+
+
 def _elementwise(
     writer: Writer, each: Instruction, sources: Sequence[Operand], text: str, dtype: Any
 ) -> None:
     """A result of one type computed from operands of the same: ``{0}`` and so on in `text` stand for them."""
+    known = _EXTREMES if each.opcode in ("min", "max") else _MODIFIERS
+    if not known.issuperset(each.modifiers[:-1]):
+        raise writer.unknown()
     type_name, packed = _packed(each.modifiers[-1])
     dtype = dtype_of(type_name) if dtype is None else dtype
     if packed:
@@ -640,6 +648,13 @@ def _extremes(writer: Writer, each: Instruction) -> None:
     text = f"{call}({{0}}, {{1}}, {'NaN' in each.modifiers})"
     if len(each.operands) == 4:
         text = f"{call}({text}, {{2}}, {'NaN' in each.modifiers})"
+    if "relu" in each.modifiers:
+        if _is_float(each):
+            raise writer.unknown()
+        text = f"np.maximum({text}, 0)"
+    if "xorsign" in each.modifiers:
+        text = text.replace("{0}, {1}", "np.abs({0}), np.abs({1})")
+        text = f"with_sign({text}, {{0}}, {{1}})"
     _elementwise(writer, each, each.operands[1:], text, None)
 
 
@@ -815,6 +830,8 @@ def _set(writer: Writer, each: Instruction) -> None:
 def _convert(writer: Writer, each: Instruction) -> None:
     target_name, source_name = each.modifiers[-2:]
     rounding = next((m for m in each.modifiers if m[0] == "r" and m in _ROUNDINGS), "")
+    if source_name in _EIGHT_BITS or target_name in _EIGHT_BITS:
+        return _convert_eight_bits(writer, each, target_name, source_name)
     if target_name in ("bf16x2", "f16x2"):
         element = _SHORT[dtype_of(target_name[:-2])]
         high, low = (writer.read(operand, np.float32) for operand in each.operands[1:3])
@@ -843,6 +860,32 @@ def _convert(writer: Writer, each: Instruction) -> None:
     if to_float and "sat" in each.modifiers:
         text = f"saturated({text})"
     return writer.store(each.operands[0], _flush(text, each, target), target)
+
+
+_EIGHT_BITS = ("e4m3x2", "e5m2x2")
+
+
+def _convert_eight_bits(writer: Writer, each: Instruction, target: str, source: str) -> None:
+    """Two floats of 8 bits in 16, to or from wider ones: the second operand of two is the lower half."""
+    if "relu" in each.modifiers:
+        raise writer.unknown()
+    if target in _EIGHT_BITS:
+        if source == "f32":
+            high, low = (writer.read(operand, np.float32) for operand in each.operands[1:3])
+        elif source == "f16x2":
+            writer.line(f"x = {writer.read(each.operands[1], np.uint32)}")
+            high, low = "(x >> u4(16)).astype(u2).view(f2)", "(x & u4(65535)).astype(u2).view(f2)"
+        else:
+            raise writer.unknown()
+        parts = [f"to_eight_bits({x}, {target[:4]!r}).astype(u2)" for x in (low, high)]
+        return writer.store(each.operands[0], f"{parts[0]} | ({parts[1]} << u2(8))", np.uint16)
+    if target != "f16x2":
+        raise writer.unknown()
+    writer.line(f"x = {writer.read(each.operands[1], np.uint16)}")
+    wide = [
+        f"from_eight_bits({x}, {source[:4]!r}).view(u2).astype(u4)" for x in ("x & u2(255)", "x >> u2(8)")
+    ]
+    return writer.store(each.operands[0], f"{wide[0]} | ({wide[1]} << u4(16))", np.uint32)
 
 
 _ROUNDINGS = {"rn", "rz", "rm", "rp", "rna", *arithmetic.ROUNDED}

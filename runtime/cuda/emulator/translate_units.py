@@ -43,7 +43,7 @@ def _wait(writer: Writer, each: Instruction) -> None:
 @emits("fence.proxy")
 def _fence_proxy(writer: Writer, each: Instruction) -> None:
     if each.modifiers[1].startswith("tensormap") and "acquire" in each.modifiers:
-        return writer.line(f"s.units.acquire_map({writer.address(each.operands[0])}, {writer.masked})")
+        return writer.line(f"s.units.copies.acquire_map({writer.address(each.operands[0])}, {writer.masked})")
     if each.modifiers[1] != "async":
         raise writer.unknown()
     return writer.line(f"s.units and s.units.fence_proxy({writer.masked})")
@@ -54,14 +54,14 @@ def _map(writer: Writer, each: Instruction) -> None:
     address = writer.address(each.operands[0])
     if each.modifiers[0] == "cp_fenceproxy":
         return writer.line(
-            f"s.units.publish_map({address}, {writer.address(each.operands[1])}, {writer.masked})"
+            f"s.units.copies.publish_map({address}, {writer.address(each.operands[1])}, {writer.masked})"
         )
     if each.modifiers[:2] != ("replace", "tile") or not each.modifiers[3].startswith("shared"):
         raise writer.unknown()
     *place, value = each.operands[1:]
     number = place[0].value if place and isinstance(place[0], Immediate) else 0
     return writer.line(
-        f"s.units.replace_field({each.modifiers[2]!r}, {number}, {address}, {writer.read(value, np.uint64)}, "
+        f"s.units.copies.replace_field({each.modifiers[2]!r}, {number}, {address}, {writer.read(value, np.uint64)}, "
         f"{writer.masked})"
     )
 
@@ -87,11 +87,11 @@ def _bulk(writer: Writer, each: Instruction) -> None:
     if rest[0] == "prefetch":
         return None
     if rest[0] == "commit_group":
-        return writer.line(f"s.units.commit_stores({writer.masked})")
+        return writer.line(f"s.units.copies.commit_stores({writer.masked})")
     if rest[0] == "wait_group":
         kept = each.operands[0]
         assert isinstance(kept, Immediate)
-        return writer.line(f"s.units.wait_for_stores({kept.value}, {writer.masked})")
+        return writer.line(f"s.units.copies.wait_for_stores({kept.value}, {writer.masked})")
     if any(name in rest for name in ("multicast::cluster", "im2col", "tile::gather4", "tile::scatter4")):
         raise writer.unknown()
     if rest[0] == "tensor":
@@ -100,9 +100,9 @@ def _bulk(writer: Writer, each: Instruction) -> None:
     target, source = writer.address(each.operands[0]), writer.address(each.operands[1])
     if rest[0].startswith("shared") and rest[1] == "global":
         values.insert(1, writer.address(each.operands[3]))
-        return writer.line(f"s.units.load_bytes({target}, {source}, {', '.join(values)})")
+        return writer.line(f"s.units.copies.load_bytes({target}, {source}, {', '.join(values)})")
     if rest[0] == "global":
-        return writer.line(f"s.units.store_bytes({target}, {source}, {', '.join(values)})")
+        return writer.line(f"s.units.copies.store_bytes({target}, {source}, {', '.join(values)})")
     raise writer.unknown()
 
 
@@ -117,22 +117,24 @@ def _bulk_tensor(writer: Writer, each: Instruction, rest: tuple[str, ...]) -> No
     shared = writer.address(each.operands[0 if loads else 1])
     if loads:
         barrier = writer.address(each.operands[2])
-        writer.line(f"s.units.load_box({shared}, {map_}, ({coordinates},), {barrier}, {writer.masked})")
+        writer.line(
+            f"s.units.copies.load_box({shared}, {map_}, ({coordinates},), {barrier}, {writer.masked})"
+        )
     else:
-        writer.line(f"s.units.store_box({map_}, ({coordinates},), {shared}, {writer.masked})")
+        writer.line(f"s.units.copies.store_box({map_}, ({coordinates},), {shared}, {writer.masked})")
 
 
 @emits("wgmma")
 def _products(writer: Writer, each: Instruction) -> None:
     what = each.modifiers[0]
     if what == "fence":
-        return writer.line(f"s.units.fence_products({writer.masked})")
+        return writer.line(f"s.units.products.fence({writer.masked})")
     if what == "commit_group":
-        return writer.line(f"s.units.commit_products({writer.masked})")
+        return writer.line(f"s.units.products.commit({writer.masked})")
     if what == "wait_group":
         kept = each.operands[0]
         assert isinstance(kept, Immediate)
-        return writer.line(f"s.units.wait_for_products({kept.value}, R, {writer.masked})")
+        return writer.line(f"s.units.products.wait({kept.value}, R, {writer.masked})")
     if what != "mma_async" or "sp" in each.modifiers:
         raise writer.unknown()
     shape = next(found for m in each.modifiers if (found := re.fullmatch(r"m64n(\d+)k(\d+)", m)))
@@ -145,12 +147,12 @@ def _products(writer: Writer, each: Instruction) -> None:
     in_registers = isinstance(left, Vector)
     turned = (False, bool(given[2])) if in_registers else (bool(given[2]), bool(given[3]))
     if isinstance(left, Vector):
-        a = "(" + "".join(f"{writer.read(item, np.uint32)}, " for item in left.items) + ")"
+        a = repr(tuple(writer.place(item) for item in left.items))
     else:
         a = writer.read(left, np.uint64)
     targets = tuple(writer.place(item) for item in _items(sums))
     return writer.line(
-        f"s.units.multiply(R, {targets}, ({shape[1]}, {shape[2]}), {tuple(types)!r}, {a}, "
+        f"s.units.products.multiply(R, {targets}, ({shape[1]}, {shape[2]}), {tuple(types)!r}, {a}, "
         f"{writer.read(right, np.uint64)}, {writer.read(scale, np.bool_)}, {signs}, {turned}, "
         f"{'satfinite' in each.modifiers}, {writer.masked})"
     )

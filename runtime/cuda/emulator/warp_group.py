@@ -176,14 +176,16 @@ def added(product: Array, sums: Array | None, type_name: str, saturates: bool) -
 class Sums:
     """Accumulators that are in flight: `values` (groups, 64, columns) as bits, of the threads of `lanes`.
 
-    `issued` has, for each thread, the number of the group to which its last product belongs.
+    `issued` has, for each thread, the number of the group to which its last product belongs; `landed` the threads for
+    which the assembler waited.
     """
 
-    __slots__ = ("_spread", "count", "groups", "issued", "lanes", "packed", "values")
+    __slots__ = ("_spread", "count", "groups", "issued", "landed", "lanes", "packed", "values")
 
     def __init__(self, values: Array, groups: Array, lanes: Array, packed: bool, count: int) -> None:
         self.values, self.groups, self.lanes, self.packed, self.count = values, groups, lanes, packed, count
         self.issued: Array = np.zeros(lanes.size, np.int64)
+        self.landed: Array | None = None
         self._spread: Array | None = None
 
     def put(self, values: Array) -> None:
@@ -218,12 +220,25 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
         running = self.state.running
         early = self.sums.lanes if running is None else self.sums.lanes & running
         if early.any():
-            raise Fault(
-                f"{RACE}: a register is read before its product is done: no wgmma.wait_group",
-                int(np.flatnonzero(early)[0]),
-            )
-        rest = self.rest.value() if isinstance(self.rest, InFlight) else self.rest
-        return self.state.full(rest)
+            if not self.state.launch.program.is_mended():
+                raise Fault(
+                    f"{RACE}: a register is read before its product is done: no wgmma.wait_group",
+                    int(np.flatnonzero(early)[0]),
+                )
+            self.sums.landed = early if self.sums.landed is None else self.sums.landed | early
+            self.sums.lanes = self.sums.lanes & ~early
+        if isinstance(self.rest, InFlight):
+            self.rest.value()
+        return self.state.full(self.known())
+
+    def known(self) -> Any:
+        """The values of threads whose part of the register is not in flight."""
+        rest = self.rest.known() if isinstance(self.rest, InFlight) else self.rest
+        return (
+            rest
+            if self.sums.landed is None
+            else np.where(self.sums.landed, self.sums.column(self.index), rest)
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.value(), name)
@@ -249,6 +264,10 @@ def settled(register: Any, due: Callable[[Sums], Array], columns: dict[int, set[
         return register
     sums, rest = register.sums, settled(register.rest, due, columns)
     lanes = due(sums)
+    if sums.landed is not None:
+        rest = merged(sums.landed, sums.column(register.index), rest)
+        if not sums.lanes.any():
+            return rest
     if not lanes.any():
         return register if rest is register.rest else InFlight(register.state, sums, register.index, rest)
     columns.setdefault(id(sums), set()).add(register.index)

@@ -75,12 +75,13 @@ class Machine:
         shared: int = 0,
         strict: bool = True,
         head: str = "",
+        mends: bool = False,
     ) -> None:
         """Run a body whose arguments are loaded as %d0, %d1 and so on; `head` has the kernel's directives."""
         parameters = ",\n".join(f".param .u64 kernel_param_{i}" for i in range(len(arguments)))
         loads = "\n".join(f"ld.param.b64 %d{i}, [kernel_param_{i}];" for i in range(len(arguments)))
         text = HEAD.format(parameters=parameters, head=head, body=loads + "\n" + body)
-        program = Program(parse(text), "kernel", {})
+        program = Program(parse(text), "kernel", {}, mends)
         packed = struct.pack(f"{len(arguments)}Q", *arguments)
         Launch(program, grid, threads, shared, packed, self.memory, self.host, strict).run()
 

@@ -317,3 +317,24 @@ def test_registers_that_warps_give_and_take(machine: Any) -> None:
     ):
         with pytest.raises(EmulationError, match=what):
             run(takes, gives)
+
+
+def test_an_early_read_for_which_the_assembler_waits(machine: Any) -> None:
+    """What it puts in costs the overlap, so there is a warning; what the registers hold is right."""
+    ones = READY.replace("{0, 0, 0, 0}", "{0x3C003C00, 0x3C003C00, 0x3C003C00, 0x3C003C00}")
+    more = "mad.wide.u32 %d10, %r0, 4, %d0; st.global.b32 [%d10], %r24;"
+    body = "\n".join([ones, SUMS, DESCRIPTORS, ORDER, PRODUCT, USE, more, COMMIT, DONE, USE, more])
+    out = machine.put(np.zeros(128, np.float32))
+    with pytest.warns(RuntimeWarning, match="kernel 'kernel': a register is read before wgmma.wait_group"):
+        machine.run(body, out, threads=128, shared=8192, mends=True)
+    assert np.array_equal(machine.get(out, 128, np.float32), np.full(128, 32, np.float32))
+
+
+def test_operands_in_registers_that_are_written_before_the_wait(machine: Any) -> None:
+    fragments = "".join(f"mov.b32 %r{i}, 0x3C003C00;" for i in range(30, 34))
+    product = PRODUCT.replace("%d20, %d21, 1, 1, 1, 0, 0", "{%r30, %r31, %r32, %r33}, %d21, 1, 1, 1, 0")
+    change = "mov.b32 %r32, 7;"
+    multiplied(machine, *HEAD, fragments, ORDER, product, COMMIT, DONE, change)
+    not_multiplied(
+        machine, "while a product reads it", *HEAD, fragments, ORDER, product, COMMIT, change, DONE
+    )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from triten.runtime.cuda.emulator import tensor_maps, warp_group
+from triten.runtime.cuda.emulator.fault import EmulationError
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
@@ -422,3 +423,62 @@ def test_scales_of_a_product_and_sums_of_float16(machine: Any) -> None:
 def test_a_descriptor_taken_apart() -> None:
     found = warp_group.MatrixDescriptor(1 << 62 | (1024 >> 4) << 32 | (256 >> 4) << 16 | 0x1230 >> 4)
     assert (found.start, found.leading, found.stride, found.swizzle) == (0x1230, 256, 1024, 3)
+
+
+def made_map(
+    change: str = "", acquire: str = "fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
+) -> str:
+    """A kernel that makes the map of 8 by 32 numbers at %d0 in shared memory, publishes it at %d1 and loads a box."""
+    fields = """
+        tensormap.replace.tile.global_address.shared::cta.b1024.b64 [global_smem], %d0;
+        tensormap.replace.tile.rank.shared::cta.b1024.b32 [global_smem], 1;
+        tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [global_smem], 0, 16;
+        tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [global_smem], 1, 4;
+        tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [global_smem], 0, 32;
+        tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [global_smem], 1, 8;
+        tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [global_smem], 0, 128;
+        tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [global_smem], 0, 1;
+        tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [global_smem], 1, 1;
+        tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [global_smem], 7;
+        tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [global_smem], 0;
+        tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [global_smem], 0;
+    """
+    fields = (fields + change).replace("tensormap.replace", "@%p0 tensormap.replace")
+    return f"""
+        {ONE} shl.b32 %r1, %r0, 2; add.s32 %r1, %r9, %r1; st.shared.b32 [%r1], 0; bar.warp.sync -1;
+        {fields}
+        tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned
+            [%d1], [global_smem], 128;
+        {acquire}
+        {ready(512)}
+        @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [global_smem+512], 256;
+        @%p0 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+            [global_smem+256], [%d1, {{16, 4}}], [global_smem+512];
+        {wait(512)}
+        ld.shared.b32 %r2, [%r1+256]; mad.wide.u32 %d10, %r0, 4, %d2; st.global.b32 [%d10], %r2;
+    """
+
+
+def test_a_map_that_a_kernel_makes(machine: Any) -> None:
+    array = np.arange(256, dtype=np.float32).reshape(8, 32)
+    given = machine.put(array), machine.empty(128), machine.empty(128)
+    machine.run(made_map(), *given, shared=528)
+    assert np.array_equal(machine.get(given[2], (2, 16), np.float32), array[4:6, 16:])
+
+
+@pytest.mark.parametrize(
+    ("what", "body"),
+    [
+        ("without fence.proxy.tensormap", made_map(acquire="")),
+        (
+            "strides",
+            made_map("tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [global_smem], 0, 100;"),
+        ),
+        ("box", made_map("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [global_smem], 1, 0;")),
+        ("no tensor map", made_map().replace("st.shared.b32 [%r1], 0;", "st.shared.b32 [%r1], 5;")),
+    ],
+)
+def test_maps_that_are_made_wrongly(machine: Any, what: str, body: str) -> None:
+    given = machine.put(np.zeros((8, 32), np.float32)), machine.empty(128), machine.empty(128)
+    with pytest.raises(EmulationError, match=what):
+        machine.run(body, *given, shared=528)

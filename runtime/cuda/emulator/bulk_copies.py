@@ -1,0 +1,314 @@
+"""Bulk copies between global and shared memory (``cp.async.bulk``), of boxes of tensors and of bytes that adjoin.
+
+What a copy brings is reported to a barrier in shared memory; one that stores is waited for by groups of a thread.
+Source: NVIDIA, PTX ISA 8.8, "Data Movement and Conversion Instructions: Asynchronous copy", "tensormap.replace".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .barriers import Barriers
+from .fault import ILLEGAL, ILLEGAL_INSTRUCTION, MISALIGNED, MISALIGNED_ADDRESS, RACE, Fault
+from .ordered_memory import OrderedSharedMemory
+from .tensor_maps import NAN_BITS, ROUNDED_TYPES, SPANS, Box, TensorMap, box_at, decode, replaced, swizzled
+from .translate import PARAMETERS
+
+if TYPE_CHECKING:
+    from .machine import Blocks
+
+Array = np.ndarray[Any, Any]
+Mask = Array | None
+
+WARP = 32
+MAP_ALIGNMENT, BOX_ALIGNMENT = 64, 128
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class BulkCopies:
+    """The bulk copies of some blocks that run together."""
+
+    def __init__(self, blocks: Blocks, memory: OrderedSharedMemory, barriers: Barriers) -> None:
+        self.blocks, self.memory, self.barriers = blocks, memory, barriers
+        self.stores: list[tuple[int, int, int]] = []
+        """Those that were not waited for: the thread, its group, and its number among its warp's."""
+        self.store_groups: Array = np.zeros(blocks.n, np.int64)
+        self.store_numbers: Array = np.zeros(blocks.n // WARP, np.int64)
+        self.maps: dict[bytes, TensorMap] = {}
+        self.unacquired: set[tuple[int, int]] = set()
+        """Maps that a block has changed and not acquired since: the block's place, and the address."""
+
+    def _map(self, address: int, thread: int) -> TensorMap:
+        """The tensor map at a generic address."""
+        blocks = self.blocks
+        if address % MAP_ALIGNMENT:
+            raise Fault(f"{MISALIGNED}: a tensor map at {address:#x}", thread, MISALIGNED_ADDRESS)
+        if address >= PARAMETERS:
+            start = address - PARAMETERS
+            data = blocks.launch.parameters[start : start + 128]
+        else:
+            if (int(blocks.block[thread]), address) in self.unacquired:
+                raise Fault(
+                    f"{RACE}: the tensor map at {address:#x} was changed and is read without "
+                    "fence.proxy.tensormap",
+                    thread,
+                )
+            here = np.array([thread])
+            rows = blocks.access.load(
+                np.arange(address, address + 128, 8, dtype=np.uint64),
+                8,
+                1,
+                np.repeat(here, 16),
+                np.repeat(blocks.blocks[here], 16),
+            )
+            data = rows.tobytes()
+        found = self.maps.get(data)
+        if found is None:
+            try:
+                found = self.maps[data] = decode(data)
+            except ValueError as error:
+                raise Fault(f"{ILLEGAL}: {error}", thread, ILLEGAL_INSTRUCTION) from None
+        return found
+
+    def replace_field(self, field: str, place: int, address: Any, value: Any, mask: Mask) -> None:
+        """``tensormap.replace``: a field of a map in shared memory is another."""
+        chosen = self.blocks.some(mask)
+        for thread, at, new in zip(
+            chosen.tolist(),
+            self.blocks.integers(address, chosen),
+            self.blocks.integers(value, chosen),
+            strict=True,
+        ):
+            here = np.repeat(thread, 16)
+            places = np.arange(at, at + 128, 8, dtype=np.uint64)
+            data = self.memory.load(places, 8, 1, here).tobytes()
+            try:
+                changed = replaced(data, field, place, new)
+            except ValueError as error:
+                raise Fault(f"{ILLEGAL}: {error}", thread, ILLEGAL_INSTRUCTION) from None
+            self.memory.store(places, np.frombuffer(changed, np.uint64), here, 8)
+
+    def publish_map(self, address: Any, shared: Any, mask: Mask) -> None:
+        """``tensormap.cp_fenceproxy``: whole warps copy a map from shared to global memory."""
+        blocks = self.blocks
+        for warp in blocks._whole_warps(mask, "tensormap.cp_fenceproxy").tolist():
+            threads = warp * WARP + np.arange(WARP)
+            steps = 4 * np.arange(WARP, dtype=np.uint64)
+            rows = self.memory.load(blocks.full(shared)[threads] + steps, 4, 1, threads)
+            to = blocks.full(address)[threads]
+            blocks.access.store(to + steps, rows, 4, threads, blocks.blocks[threads])
+            self.unacquired.add((int(blocks.block[threads[0]]), int(to[0])))
+
+    def acquire_map(self, address: Any, mask: Mask) -> None:
+        """``fence.proxy.tensormap``: a map that was changed may be read."""
+        chosen = self.blocks.some(mask)
+        for thread, at in zip(chosen.tolist(), self.blocks.integers(address, chosen), strict=True):
+            self.unacquired.discard((int(self.blocks.block[thread]), at))
+
+    def _box(
+        self, shared: int, tensor: TensorMap, coordinates: list[int], thread: int, what: str
+    ) -> tuple[Box, Array]:
+        """A box, and where its units lie in the data of shared memory."""
+        if len(coordinates) != len(tensor.sizes):
+            raise Fault(
+                f"{ILLEGAL}: {what} with {len(coordinates)} coordinates in a tensor of {len(tensor.sizes)} dimensions",
+                thread,
+                ILLEGAL_INSTRUCTION,
+            )
+        if tensor.type in ROUNDED_TYPES:
+            raise Fault(f"{what} of elements that are rounded on their way is not emulated", thread)
+        row = tensor.counts[0] * tensor.itemsize
+        if tensor.swizzle and row != SPANS[tensor.swizzle]:
+            raise Fault(f"{what} of a box of {row} bytes, narrower than its swizzle, is not emulated", thread)
+        if shared % BOX_ALIGNMENT:
+            raise Fault(
+                f"{MISALIGNED}: {what} at {shared:#x} of shared memory, no multiple of {BOX_ALIGNMENT}",
+                thread,
+                MISALIGNED_ADDRESS,
+            )
+        box = box_at(tensor, coordinates)
+        self.memory.check_whole(
+            np.array([shared, shared + tensor.nbytes - 16]),
+            16,
+            f"{what} of {tensor.nbytes} bytes",
+            thread,
+            16,
+        )
+        places = swizzled(shared + box.offsets, tensor.swizzle) + int(self.memory.base[thread])
+        return box, places
+
+    def load_box(
+        self, shared: Any, address: Any, coordinates: tuple[Any, ...], barrier: Any, mask: Mask
+    ) -> None:
+        """``cp.async.bulk.tensor`` from global to shared memory."""
+        blocks, what = self.blocks, "cp.async.bulk.tensor"
+        chosen = blocks.some(mask)
+        where = [
+            self.blocks.integers(coordinate.view(np.int32), chosen)
+            for coordinate in map(blocks.full, coordinates)
+        ]
+        for i, (thread, at, to, reports) in enumerate(
+            zip(
+                chosen.tolist(),
+                self.blocks.integers(address, chosen),
+                self.blocks.integers(shared, chosen),
+                self.blocks.integers(barrier, chosen),
+                strict=True,
+            )
+        ):
+            tensor = self._map(at, thread)
+            box, places = self._box(to, tensor, [each[i] for each in where], thread, what)
+            size = min(box.unit, 8)
+            count = box.unit // size
+            outside = np.uint64(NAN_BITS[tensor.type]) if tensor.fill else np.uint64(0)
+            filling = np.full(8 // tensor.itemsize, outside, _UNSIGNED[tensor.itemsize]).view(
+                _UNSIGNED[size]
+            )[0]
+            values = np.full((places.size, count), filling, _UNSIGNED[size])
+            if box.inside.any():
+                addresses = box.addresses[box.inside]
+                rows = blocks.access.load(
+                    addresses,
+                    size,
+                    count,
+                    np.full(addresses.size, thread),
+                    np.full(addresses.size, blocks.blocks[thread]),
+                )
+                values[box.inside] = rows.reshape(-1, count)
+            self._bring(places, values, box.unit, thread, reports, tensor.nbytes, what)
+
+    def _bring(
+        self, places: Array, values: Array, unit: int, thread: int, reports: int, nbytes: int, what: str
+    ) -> None:
+        """Put what a bulk copy brings into shared memory, and report it to a barrier."""
+        found, phase = self.barriers.begin(thread, reports, what)
+        self.memory.unit_writes(places, unit, thread, found.column, phase, "a bulk copy")
+        self.memory.lay(places, values if values.shape[1] > 1 else values[:, 0])
+        self.barriers.complete(thread, reports, found, nbytes)
+
+    def load_bytes(self, shared: Any, address: Any, nbytes: Any, barrier: Any, mask: Mask) -> None:
+        """``cp.async.bulk`` from global to shared memory, bytes that adjoin."""
+        blocks, what = self.blocks, "cp.async.bulk"
+        chosen = blocks.some(mask)
+        for thread, to, at, size, reports in zip(
+            chosen.tolist(),
+            *(self.blocks.integers(value, chosen) for value in (shared, address, nbytes, barrier)),
+            strict=True,
+        ):
+            addresses, places = self._adjoining(to, at, size, thread, what)
+            here = np.full(addresses.size, thread)
+            values = blocks.access.load(addresses, 8, 2, here, blocks.blocks[here])
+            self._bring(places, values, 16, thread, reports, size, what)
+
+    def _adjoining(
+        self, shared: int, address: int, nbytes: int, thread: int, what: str
+    ) -> tuple[Array, Array]:
+        if shared % 16 or address % 16 or nbytes % 16 or nbytes == 0:
+            raise Fault(
+                f"{MISALIGNED}: {what} of {nbytes} bytes between {address:#x} and {shared:#x} of shared memory, "
+                "expected multiples of 16",
+                thread,
+                MISALIGNED_ADDRESS,
+            )
+        steps = np.arange(0, nbytes, 16)
+        places = self.memory.check_whole(shared + steps, 16, what, thread, 16)
+        return (address + steps).astype(np.uint64), places
+
+    def _stored(self, places: Array, unit: int, thread: int) -> None:
+        """A bulk copy of a thread begins to read shared memory."""
+        number = thread // WARP
+        self.store_numbers[number] += 1
+        clock, memory = int(self.store_numbers[number]), self.memory
+        warp = int(memory.warp[thread])
+        memory.unit_reads(
+            places,
+            unit,
+            thread,
+            np.array([warp]),
+            np.array([2 * memory.warps + warp]),
+            np.array([clock]),
+            "a bulk copy",
+        )
+        self.stores.append((thread, int(self.store_groups[thread]), clock))
+
+    def store_box(self, address: Any, coordinates: tuple[Any, ...], shared: Any, mask: Mask) -> None:
+        """``cp.async.bulk.tensor`` from shared to global memory; what lies outside of the tensor is left out."""
+        blocks, what = self.blocks, "cp.async.bulk.tensor"
+        chosen = blocks.some(mask)
+        where = [
+            self.blocks.integers(coordinate.view(np.int32), chosen)
+            for coordinate in map(blocks.full, coordinates)
+        ]
+        for i, (thread, at, source) in enumerate(
+            zip(
+                chosen.tolist(),
+                self.blocks.integers(address, chosen),
+                self.blocks.integers(shared, chosen),
+                strict=True,
+            )
+        ):
+            tensor = self._map(at, thread)
+            box, places = self._box(source, tensor, [each[i] for each in where], thread, what)
+            self._stored(places, box.unit, thread)
+            self._write_global(box.addresses[box.inside], places[box.inside], box.unit, thread)
+
+    def _write_global(self, addresses: Array, places: Array, unit: int, thread: int) -> None:
+        if not addresses.size:
+            return
+        size = min(unit, 8)
+        values = self.memory.rows(places, size, unit // size)
+        here = np.full(addresses.size, thread)
+        self.blocks.access.store(addresses, values, unit, here, self.blocks.blocks[here])
+
+    def store_bytes(self, address: Any, shared: Any, nbytes: Any, mask: Mask) -> None:
+        """``cp.async.bulk`` from shared to global memory."""
+        chosen = self.blocks.some(mask)
+        for thread, at, source, size in zip(
+            chosen.tolist(),
+            *(self.blocks.integers(value, chosen) for value in (address, shared, nbytes)),
+            strict=True,
+        ):
+            addresses, places = self._adjoining(source, at, size, thread, "cp.async.bulk")
+            self._stored(places, 16, thread)
+            self._write_global(addresses, places, 16, thread)
+
+    def commit_stores(self, mask: Mask) -> None:
+        """``cp.async.bulk.commit_group``."""
+        self.store_groups[self.blocks.some(mask)] += 1
+
+    def wait_for_stores(self, kept: int, mask: Mask) -> None:
+        """``cp.async.bulk.wait_group``: all but the last groups have read what they store."""
+        left = []
+        warps: set[int] = set()
+        for store in self.stores:
+            thread, group, _ = store
+            if (mask is None or mask[thread]) and group < self.store_groups[thread] - kept:
+                warps.add(thread // WARP)
+            else:
+                left.append(store)
+        self.stores = left
+        memory = self.memory
+        for number in warps:
+            oldest = min(
+                (s[2] for s in left if s[0] // WARP == number), default=int(self.store_numbers[number]) + 1
+            )
+            block, warp = divmod(number, memory.warps)
+            memory.learn(block, warp, 2 * memory.warps + warp, oldest - 1)
+
+    def check_ended(self, ended: Array) -> None:
+        """Raise Fault if blocks whose last thread has ended have copies on their way."""
+        blocks = self.blocks
+        for block in np.unique(blocks.block[ended]).tolist():
+            first = block * blocks.threads
+            if blocks.live[first : first + blocks.threads].any():
+                continue
+            self.barriers.check_ended(block, first)
+            for thread, *_ in self.stores:
+                if blocks.block[thread] == block:
+                    raise Fault(
+                        f"{RACE}: a block ends while a bulk copy still reads its shared memory: no "
+                        "cp.async.bulk.wait_group",
+                        thread,
+                    )

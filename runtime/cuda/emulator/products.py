@@ -1,0 +1,257 @@
+"""Products of matrices by four warps (``wgmma``) while their threads go on; `warp_group` has how operands and sums lie.
+
+Source: NVIDIA, PTX ISA 8.8, "Asynchronous Warpgroup Level Matrix Instructions".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import warp_group
+from .fault import DIVERGENT, RACE, Fault
+from .ordered_memory import OrderedSharedMemory
+from .warp_group import GROUP, ITEMSIZE, InFlight, MatrixDescriptor, Sums
+
+if TYPE_CHECKING:
+    from .machine import Blocks
+
+Array = np.ndarray[Any, Any]
+Mask = Array | None
+
+WARP = 32
+
+
+class Products:
+    """The products of some blocks that run together."""
+
+    def __init__(self, blocks: Blocks, memory: OrderedSharedMemory) -> None:
+        self.blocks, self.memory = blocks, memory
+        count = blocks.n // WARP
+        self.committed: Array = np.zeros(count, np.int64)
+        """The groups of products that each warp has committed."""
+        self.fenced: Array = np.zeros(count, np.bool_)
+        """Whether each warp has executed ``wgmma.fence`` since it last waited."""
+        self.flying: list[Sums] = []
+        """Sums that were not waited for."""
+        self.operands: list[tuple[Array, int, int, Any]] = []
+        """Registers that a product reads: of which threads, of which group, the register's place, what it held."""
+        self.landed: dict[int, Any] = {}
+        """Registers as a wait left them, by place: a product may go on with them without a fence."""
+
+    def fence(self, mask: Mask) -> None:
+        """``wgmma.fence``."""
+        groups = self.blocks.groups_of_warps(mask, "wgmma.fence")
+        self.fenced.reshape(-1, 4)[groups] = True
+
+    def commit(self, mask: Mask) -> None:
+        """``wgmma.commit_group``."""
+        groups = self.blocks.groups_of_warps(mask, "wgmma.commit_group")
+        self.committed.reshape(-1, 4)[groups] += 1
+
+    def wait(self, kept: int, registers: list[Any], mask: Mask) -> None:
+        """``wgmma.wait_group``: the sums of all but the last groups are in their registers."""
+        blocks, memory = self.blocks, self.memory
+        groups = self.blocks.groups_of_warps(mask, "wgmma.wait_group")
+        self.fenced.reshape(-1, 4)[groups] = False
+        due_until = np.repeat(self.committed - kept, WARP)
+        waiting = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
+        waiting[groups] = True
+        active = waiting.reshape(-1)
+        found: dict[int, Array] = {}
+        columns: dict[int, set[int]] = {}
+
+        def due(sums: Sums) -> Array:
+            lanes = found.get(id(sums))
+            if lanes is None:
+                lanes = found[id(sums)] = sums.lanes & active & (sums.issued < due_until)
+            return lanes
+
+        for place, register in enumerate(registers):
+            if isinstance(register, InFlight):
+                after = warp_group.settled(register, due, columns)
+                if after is not register:
+                    registers[place] = self.landed[place] = after
+        for sums in self.flying:
+            lanes = due(sums)
+            if lanes.any() and len(columns.get(id(sums), ())) < sums.count:
+                raise Fault(
+                    f"{RACE}: a register is written before its product is done: no wgmma.wait_group",
+                    int(np.flatnonzero(lanes)[0]),
+                )
+            sums.lanes = sums.lanes & ~lanes
+        self._check_operands(registers, active, due_until)
+        self.flying = [sums for sums in self.flying if sums.lanes.any()]
+        for number in (groups[:, None] * 4 + np.arange(4)).reshape(-1).tolist():
+            block, warp = divmod(number, memory.warps)
+            memory.learn(block, warp, memory.warps + warp, int(self.committed[number]) - kept)
+
+    def _check_operands(self, registers: list[Any], active: Array, due_until: Array) -> None:
+        """Raise Fault if a register was written that a product which is done now was still reading."""
+        left = []
+        for lanes, group, place, held in self.operands:
+            due = lanes & active & (group < due_until)
+            now = registers[place]
+            if due.any() and now is not held:
+                other = due & (self.blocks.full(now) != self.blocks.full(held))
+                if other.any() and not self.blocks.launch.program.is_mended():
+                    raise Fault(
+                        f"{RACE}: a register is written while a product reads it: no wgmma.wait_group",
+                        int(np.flatnonzero(other)[0]),
+                    )
+            if (lanes & ~due).any():
+                left.append((lanes & ~due, group, place, held))
+        self.operands = left
+
+    def multiply(
+        self,
+        registers: list[Any],
+        targets: tuple[int, ...],
+        shape: tuple[int, int],
+        types: tuple[str, str, str],
+        left: Any,
+        right: Any,
+        scale: Any,
+        signs: tuple[int, int],
+        transposed: tuple[bool, bool],
+        saturates: bool,
+        mask: Mask,
+    ) -> None:
+        """``wgmma.mma_async``: 64 rows of sums for each group of four warps, in the registers `targets`.
+
+        Products are exact and added up in double precision with the accumulator, and the sum is rounded once for each
+        instruction. NVIDIA does not document the order and the width of additions.
+        """
+        blocks = self.blocks
+        groups = self.blocks.groups_of_warps(mask, "wgmma.mma_async")
+        if not groups.size:
+            return
+        columns, depth = shape
+        d_type, a_type, b_type = types
+        sums = self._sums(registers, targets, groups, d_type == "f16")
+        if isinstance(left, tuple):
+            lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
+            lanes[groups] = True
+            for place in left:
+                for group in np.unique(self.committed[groups * 4]).tolist():
+                    own = lanes & (self.committed[::4] == group)[:, None]
+                    self.operands.append((own.reshape(-1), group, place, registers[place]))
+            left = tuple(registers[place] for place in left)
+            a = warp_group.operand_of_registers([blocks.full(each) for each in left], a_type, groups)
+        else:
+            a = self._operand(left, 64, depth, a_type, transposed[0], groups)
+        b = self._operand(right, columns, depth, b_type, transposed[1], groups)
+        if signs[0] * signs[1] < 0:
+            a = -a
+        product = a @ b.transpose(0, 2, 1)
+        adds = blocks.full(scale).reshape(-1, GROUP)[groups]
+        if (adds != adds[:, :1]).any():
+            raise Fault(
+                f"{DIVERGENT}: the threads of four warps differ in scale-d of wgmma.mma_async",
+                int(groups[0]) * GROUP,
+            )
+        if adds[:, 0].all():
+            found = warp_group.added(product, sums.values, d_type, saturates)
+        elif not adds.any():
+            found = warp_group.added(product, None, d_type, saturates)
+        else:
+            with_sums = warp_group.added(product, sums.values, d_type, saturates)
+            found = np.where(adds[:, :1, None], with_sums, warp_group.added(product, None, d_type, saturates))
+        sums.put(found)
+        lanes = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
+        sums.issued[lanes] = np.repeat(self.committed, WARP)[lanes]
+
+    def _sums(self, registers: list[Any], targets: tuple[int, ...], groups: Array, packed: bool) -> Sums:
+        """The accumulators of some groups, in flight from here on."""
+        blocks = self.blocks
+        lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
+        lanes[groups] = True
+        flat = lanes.reshape(-1)
+        going_on = self._in_flight(registers, targets, groups, flat)
+        if going_on is not None:
+            return going_on
+        warps = (groups[:, None] * 4 + np.arange(4)).reshape(-1)
+        if not self.fenced[warps].all() and any(registers[i] is not self.landed.get(i) for i in targets):
+            raise Fault(
+                f"{RACE}: wgmma.mma_async whose sums were touched since the last wait, without wgmma.fence",
+                int(groups[0]) * GROUP,
+            )
+        values = []
+        for place in targets:
+            register = registers[place]
+            values.append(blocks.full(register.known() if isinstance(register, InFlight) else register))
+        sums = Sums(warp_group.gathered(values, groups, packed), groups, flat, packed, len(targets))
+        self.flying.append(sums)
+        for i, place in enumerate(targets):
+            registers[place] = InFlight(blocks, sums, i, registers[place])
+        return sums
+
+    def _in_flight(
+        self, registers: list[Any], targets: tuple[int, ...], groups: Array, flat: Array
+    ) -> Sums | None:
+        """The sums of earlier products in the same registers that were not waited for; None where there are none."""
+        found: list[InFlight] = []
+        for place in targets:
+            if isinstance(register := registers[place], InFlight):
+                found += [part for part in register.parts() if (part.sums.lanes & flat).any()]
+        if not found:
+            return None
+        sums = found[0].sums
+        if (
+            len(found) != len(targets)
+            or sums.count != len(targets)
+            or (flat & ~sums.lanes).any()
+            or any(part.sums is not sums or part.index != i for i, part in enumerate(found))
+        ):
+            raise Fault(
+                f"{RACE}: wgmma.mma_async adds to registers to which one of another shape adds",
+                int(groups[0]) * GROUP,
+            )
+        if np.array_equal(sums.lanes, flat) and sums.groups.size == groups.size:
+            return sums
+        # Some go on alone.
+        own = Sums(sums.values[np.isin(sums.groups, groups)], groups, flat, sums.packed, sums.count)
+        own.issued[:] = sums.issued
+        self.flying.append(own)
+        sums.lanes = sums.lanes & ~flat
+        for place, register in enumerate(registers):
+            if isinstance(register, InFlight):
+                for part in register.parts():
+                    if part.sums is sums:
+                        registers[place] = InFlight(self.blocks, own, part.index, register)
+                        break
+        return own
+
+    def _operand(
+        self, descriptor: Any, lines: int, depth: int, type_name: str, transposed: bool, groups: Array
+    ) -> Array:
+        """An operand in shared memory, (groups, lines, depth), of numbers that can be multiplied exactly."""
+        memory, itemsize = self.memory, ITEMSIZE[type_name]
+        given = self.blocks.full(descriptor).reshape(-1, GROUP)[groups]
+        if (given != given[:, :1]).any():
+            raise Fault(
+                f"{DIVERGENT}: the threads of four warps differ in a matrix descriptor",
+                int(groups[0]) * GROUP,
+            )
+        rows = []
+        for group, bits in zip(groups.tolist(), given[:, 0].tolist(), strict=True):
+            found, thread = MatrixDescriptor(bits), group * GROUP
+            if found.base_offset:
+                raise Fault(f"a matrix descriptor with a base offset ({bits:#x}) is not emulated", thread)
+            addresses = warp_group.chunk_addresses(found, lines, depth, itemsize, transposed)
+            places = memory.check_whole(addresses.reshape(-1), 16, "a matrix of wgmma.mma_async", thread, 16)
+            warps = group * 4 % memory.warps + np.arange(4)
+            memory.unit_reads(
+                places,
+                16,
+                thread,
+                warps,
+                memory.warps + warps,
+                self.committed[group * 4 : group * 4 + 4] + 1,
+                "a product (wgmma.mma_async)",
+            )
+            raw = memory.rows(places, 8, 2).view(np.uint8).reshape(addresses.shape[0], -1)
+            rows.append(raw)
+        numbers = warp_group.exact(np.stack(rows), type_name)
+        return numbers.transpose(0, 2, 1) if transposed else numbers
