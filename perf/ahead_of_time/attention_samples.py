@@ -11,7 +11,13 @@ from .sample import Sample, empty, gradients, tt
 
 HALF = ("bfloat16", "float16")
 FORWARD = ("attention", "attention_bulk", "attention_warp_specialized")
-BACKWARD = ("attention_backward_keys", "attention_backward_queries", "row_products")
+BACKWARD = (
+    "attention_backward_keys",
+    "attention_backward_queries",
+    "attention_backward_keys_warp_specialized",
+    "attention_backward_queries_warp_specialized",
+    "row_products",
+)
 
 
 def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int | None = None) -> list[Any]:
@@ -26,11 +32,11 @@ def _expanded(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
 
 
 def _without_gluon(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
-    """The forward pass in Triton's own language, as it is under a Triton whose Gluon is an older one."""
+    """Both passes in Triton's own language, as they are under a Triton whose Gluon is an older one."""
     owner = driver()
     owner.has_gluon = False
     make_plans_anew()
-    attend(*_heads(dtype, head), is_causal=is_causal)
+    gradients(lambda q, k, v: attend(q, k, v, is_causal=is_causal), *_heads(dtype, head))
     owner.has_gluon = True
     make_plans_anew()
 
@@ -86,7 +92,7 @@ def attention(capability: int) -> Iterator[Sample]:
                 yield Sample(
                     f"attention {dtype} head {head}{' causal' if causal else ''}, without Gluon",
                     lambda d=dtype, e=head, c=causal: _without_gluon(attend, d, e, c),
-                    FORWARD,
+                    FORWARD + BACKWARD,
                 )
     for head in (64, 128, 256):
         yield Sample(

@@ -15,6 +15,7 @@ from ..random.dropout import scale_for
 from ..random.random import single, threshold
 from ..tuning.choice import configuration
 from .backward_kernels import attention_backward_keys, attention_backward_queries, row_products
+from .backward_warp_specialized import plan_specialized
 from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
 from .tiles import keys_tile, queries_tile
 
@@ -52,7 +53,9 @@ class Backward:
             strict=True,
         )
         self.has_whole_lines = Arguments(call, sizes, tuple(lines), mask).has_whole_lines
-        self._variants: dict[tuple[bool, bool], list[tuple[Run, tuple[int, ...]]]] = {}
+        given = [spec for spec, _ in self.operands[:4]]
+        self.specialized = None if mask is not None else plan_specialized(call, sizes, given)
+        self._variants: dict[tuple[bool, bool, bool], list[tuple[Run, tuple[int, ...]]]] = {}
         self._allocate = get_allocator("cuda").allocate
 
     def __call__(
@@ -81,13 +84,19 @@ class Backward:
         if self.relative is not None:
             self.relative(grad, out, delta)
         drops = p > 0
-        is_whole = self.has_whole_lines and not any(d.address % ALIGNMENT for d in (query, key, value, grad))
-        beside = drops or self.mask is not None or not is_whole
-        runs = self._variants.get((drops, beside))
+        is_aligned = not any(d.address % ALIGNMENT for d in (query, key, value, grad))
+        beside = drops or self.mask is not None or not (is_aligned and self.has_whole_lines)
+        grads = (grad_query, grad_key, grad_value)
+        in_bulk = self.specialized is not None and is_aligned and not drops
+        if in_bulk and any(
+            d.address % ALIGNMENT for d, w in zip(grads, self.call.extra["wanted"], strict=True) if w
+        ):
+            in_bulk = False
+        runs = self._variants.get((drops, beside, in_bulk))
         if runs is None:
-            runs = self._variants[drops, beside] = [
-                *(self._keys(drops, beside) if self.wants_keys else ()),
-                *(self._queries(drops, beside) if self.wants_queries else ()),
+            runs = self._variants[drops, beside, in_bulk] = [
+                *(self._keys(drops, beside, in_bulk) if self.wants_keys else ()),
+                *(self._queries(drops, beside, in_bulk) if self.wants_queries else ()),
             ]
         operands = [query, key, value, *([] if bias is None else [bias]), grad, logsumexp, delta]
         if drops:
@@ -96,7 +105,6 @@ class Backward:
         numbers: list[int | float] = [single(scale * LOG2_E), single(scale)]
         if drops:
             numbers += [*threshold(1.0 - p), single(scale_for(p))]
-        grads = (grad_query, grad_key, grad_value)
         for run, made in runs:
             run(addresses, [grads[i].address for i in made], numbers)
 
@@ -127,17 +135,27 @@ class Backward:
         passed = [values[name] for name in names if name in values]
         return lambda grad, out, delta: launch(grid, grad.address, out.address, delta.address, *passed)
 
-    def _keys(self, drops: bool, beside: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
+    def _keys(self, drops: bool, beside: bool, in_bulk: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
         """The launches by keys, with the gradients that each makes: both at once, of large heads one by one."""
         sizes = self.sizes
         wanted = tuple(i for i in (1, 2) if self.call.extra["wanted"][i])
+        if in_bulk and wanted == (1, 2) and self.specialized is not None:
+            run = self.specialized.keys()
+            if run is not None:
+                yield run, wanted
+                return
         tile = self._tile(attention_backward_keys, beside)
         programs = cdiv(sizes.length_k, tile.tile[1]) * sizes.batch * sizes.heads_k
         for made in [(i,) for i in wanted] if sizes.head > LARGEST_HEAD_OF_TWO_SUMS else [wanted]:
             yield self._planned(attention_backward_keys, tile, programs, made, drops), made
 
-    def _queries(self, drops: bool, beside: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
+    def _queries(self, drops: bool, beside: bool, in_bulk: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
         sizes = self.sizes
+        if in_bulk and self.specialized is not None:
+            run = self.specialized.queries()
+            if run is not None:
+                yield run, (0,)
+                return
         tile = self._tile(attention_backward_queries, beside)
         programs = cdiv(sizes.length_q, tile.tile[0]) * sizes.batch * sizes.heads
         yield self._planned(attention_backward_queries, tile, programs, (0,), drops), (0,)

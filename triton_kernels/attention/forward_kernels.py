@@ -9,7 +9,8 @@ Numerics: scores, their running maximum and sum and the weighted sum of the valu
 the operands' dtype for the product by the values, as PyTorch's flash backend does, and normalised last. Weights below
 2^-126 are zeros, as beside the row's largest weight, which is 1, they may be: subnormal ones would cost three more
 instructions for each score. A row whose scores are all minus infinity gives zeros. A NaN score makes its row NaN.
-Values that a mask hides are multiplied by zero, so that an infinite or NaN one may reach queries that do not see it.
+Values that a mask hides are multiplied by zero, so that an infinite or NaN one may reach queries that it is hidden
+from.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

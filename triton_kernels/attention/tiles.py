@@ -66,6 +66,11 @@ KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
 KEYS_WIDE = Configuration((32, 64, 256, 256), 8, 2, 1)
 KEYS_WIDE_BESIDE = Configuration((16, 64, 256, 256), 8, 2, 1)
+# Warp-specialised, sm_90.
+KEYS_SPECIALIZED_NARROW = Configuration((64, 128, 64, 64), 4, 3, {90: 1}, resident=12)
+KEYS_SPECIALIZED_HEAD = Configuration((64, 128, 128, 128), 4, 3, {90: 1}, resident=12)
+QUERIES_SPECIALIZED_NARROW = Configuration((128, 64, 64, 64), 4, 3, {90: 1}, resident=12)
+QUERIES_SPECIALIZED_HEAD = Configuration((128, 64, 128, 128), 4, 3, {90: 1}, resident=12)
 KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE_BESIDE = Configuration((16, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
@@ -78,6 +83,8 @@ QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, {80: 1, 90: 1})
 QUERIES_SINGLE_NARROW = Configuration((16, 16, 64, 64), 8, 2, 1)
 QUERIES_SINGLE = Configuration((16, 16, 128, 128), 16, 2, 1)
 QUERIES_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1, all_registers=True)
+KEYS_SPECIALIZED = (KEYS_SPECIALIZED_NARROW, KEYS_SPECIALIZED_HEAD)
+QUERIES_SPECIALIZED = (QUERIES_SPECIALIZED_NARROW, QUERIES_SPECIALIZED_HEAD)
 
 KEYS_HALF = (
     KEYS_NARROW,
@@ -161,6 +168,13 @@ def specialized_tile(head: int) -> Configuration | None:
     if head < 64:
         return None
     return SPECIALIZED_NARROW if head == 64 else SPECIALIZED_HEAD if head == 128 else SPECIALIZED_WIDE
+
+
+def specialized_backward_tiles(head: int) -> tuple[Configuration, Configuration] | None:
+    """The tiles of the warp-specialised backward pass by keys and by queries; None where heads do not suit it."""
+    if head == 64:
+        return KEYS_SPECIALIZED_NARROW, QUERIES_SPECIALIZED_NARROW
+    return (KEYS_SPECIALIZED_HEAD, QUERIES_SPECIALIZED_HEAD) if head == 128 else None
 
 
 def keys_tile(

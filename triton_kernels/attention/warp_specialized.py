@@ -15,12 +15,17 @@ FEWEST_QUERIES = 65
 """Of fewer queries than this, one of its two groups of warps would compute nothing."""
 
 
-def tile_of(device: Device, sizes: Sizes) -> Configuration | None:
-    """Its tile for a call; None where device, Triton, heads or queries are not those that it is for."""
+def can_run(device: Device, sizes: Sizes) -> bool:
+    """Whether device and Triton have what such kernels are written in, and the two heads are of one width."""
     own = driver()
     if not own.has_gluon or own.properties(device.resolved_index).design != DESIGN:
-        return None
-    if padded(sizes.width) != padded(sizes.width_v) or sizes.length_q < FEWEST_QUERIES or not is_supported():
+        return False
+    return padded(sizes.width) == padded(sizes.width_v) and is_supported()
+
+
+def tile_of(device: Device, sizes: Sizes) -> Configuration | None:
+    """Its tile for a call; None where device, Triton, heads or queries are not those that it is for."""
+    if sizes.length_q < FEWEST_QUERIES or not can_run(device, sizes):
         return None
     return specialized_tile(sizes.head)
 

@@ -43,7 +43,11 @@ def touches_memory(body: str) -> bool:
 
 WITH_TENSOR_MAPS = ("attention_bulk", "convolve_bulk", "matmul_persistent")
 """Kernels for devices of compute capability 9.0 and later."""
-WITH_WARPGROUP_PRODUCTS = ("attention_warp_specialized",)
+WITH_WARPGROUP_PRODUCTS = (
+    "attention_warp_specialized",
+    "attention_backward_keys_warp_specialized",
+    "attention_backward_queries_warp_specialized",
+)
 """Kernels for devices of compute capability 9.0 alone."""
 
 

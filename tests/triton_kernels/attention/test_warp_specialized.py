@@ -176,6 +176,84 @@ def test_executed_beside_the_host(case: dict[str, object]) -> None:
     assert names == ["attention_warp_specialized"]
 
 
+BACKWARD = """
+import json, sys
+import numpy as np
+import triten as tt
+from triten.runtime.cuda.driver import driver
+from triten.triton_kernels.attention import forward
+
+forward.LEAST_SPAN = 1 << 20
+names = []
+driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
+case = json.loads(sys.argv[1])
+rng = np.random.default_rng(11)
+dtype = getattr(tt, case["dtype"])
+b, h, hk, length, keys, head = case["shape"]
+query, key = (b, h, length, head), (b, hk, keys, head)
+wide = [tt.from_numpy(rng.standard_normal(sizes)).to(dtype) for sizes in (query, key, key, query)]
+wanted = case.get("wanted", [True, True, True])
+
+def gradients(tensors):
+    leaves = [x.detach().requires_grad_(w) for x, w in zip(tensors, wanted)]
+    out = tt.nn.functional.scaled_dot_product_attention(
+        *leaves, is_causal=case["causal"], scale=case.get("scale"), enable_gqa=h != hk
+    )
+    out.backward(tensors[3])
+    return [None if x.grad is None else x.grad.cpu().double().numpy() for x in leaves]
+
+first, again = (gradients([x.to("cuda") for x in wide]) for _ in range(2))
+expected = gradients([x.double() for x in wide])
+tolerance = 4e-3 if case["dtype"] == "float16" else 3e-2
+for mine, same, theirs in zip(first, again, expected):
+    assert (mine is None) == (theirs is None)
+    if mine is not None:
+        assert mine.tobytes() == same.tobytes(), "not the same bits again"
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance * np.abs(theirs).max())
+print(json.dumps([name for name in names if "backward" in name][: len(names) // 2]))
+"""
+BY_KEYS, BY_QUERIES = (f"attention_backward_{side}_warp_specialized" for side in ("keys", "queries"))
+
+
+@needs_gluon
+@pytest.mark.parametrize(
+    ("case", "kernels"),
+    [
+        ({"shape": (1, 1, 1, 128, 128, 64), "causal": False, "dtype": "float16"}, [BY_KEYS, BY_QUERIES]),
+        ({"shape": (1, 2, 2, 200, 300, 64), "causal": True, "dtype": "bfloat16"}, [BY_KEYS, BY_QUERIES]),
+        ({"shape": (1, 4, 2, 300, 200, 128), "causal": True, "dtype": "float16"}, [BY_KEYS, BY_QUERIES]),
+        (
+            {"shape": (1, 2, 1, 160, 333, 128), "causal": False, "dtype": "bfloat16", "scale": -0.1},
+            [BY_KEYS, BY_QUERIES],
+        ),
+        ({"shape": (2, 1, 1, 66, 210, 96), "causal": False, "dtype": "float16"}, [BY_KEYS, BY_QUERIES]),
+        (
+            {
+                "shape": (1, 1, 1, 70, 70, 64),
+                "causal": True,
+                "dtype": "float16",
+                "wanted": [True, False, False],
+            },
+            [BY_QUERIES],
+        ),
+        (
+            {
+                "shape": (1, 1, 1, 70, 70, 64),
+                "causal": True,
+                "dtype": "float16",
+                "wanted": [False, True, False],
+            },
+            ["attention_backward_keys"],
+        ),
+    ],
+    ids=lambda value: "-".join(map(str, value.values() if isinstance(value, dict) else value)),
+)
+def test_gradients_beside_the_host(case: dict[str, object], kernels: list[str]) -> None:
+    """Values, and the same bits each time."""
+    names = run(BACKWARD, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
+    assert names[: len(kernels)] == kernels
+
+
 @needs_gluon
 def test_products_run_while_softmax_does() -> None:
     """The loop in SASS: the product by the values is issued, and all of a softmax is behind it and before its wait."""

@@ -149,9 +149,7 @@ def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_for_nothing
     calls = settled(standin, step)
     counts = Counter(names(calls))
     print(counts, [c.name for c in calls if c.name != "cuLaunchKernel"])
-    assert 20 < counts.pop("cuLaunchKernel") < 80
-    # cross_entropy asks whether every label is a class: a flag is cleared, set by its kernel, and read.
-    label_check = {"cuMemsetD8Async": 1, "cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
+    assert 20 < counts.pop("cuLaunchKernel") < 40
     # The optimizer's table of addresses, where gradients lie elsewhere than a step before.
     table = {
         "cuMemcpyHtoDAsync": 1,
