@@ -11,9 +11,7 @@ import functools
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-from .machine_code import MachineCode
+from typing import Any, NamedTuple, Protocol
 
 NBYTES = 128
 MAX_RANK = 5
@@ -63,6 +61,16 @@ def descriptor_type(type_: str) -> DescriptorType | None:
     return DescriptorType(found[1], tuple(int(size) for size in found[2].split(",")))
 
 
+class Encoder(Protocol):
+    """Where the driver's functions are, a `MachineCode` or what stands for its library."""
+
+    def library(self) -> Any:
+        """The driver's library."""
+
+    def check(self, status: int, what: str) -> None:
+        """Raise RuntimeError for a status of the driver that is not 0."""
+
+
 class TensorMaps(dict[int, bytes]):
     """The parameter that a kernel is given for a descriptor, by the tensor's address; encoded when first asked for.
 
@@ -74,7 +82,7 @@ class TensorMaps(dict[int, bytes]):
         meta: what the compiler says of the descriptor; see `encode_tiled`.
     """
 
-    def __init__(self, code: MachineCode, tensor: DescribedTensor, meta: Mapping[str, Any]) -> None:
+    def __init__(self, code: Encoder, tensor: DescribedTensor, meta: Mapping[str, Any]) -> None:
         super().__init__()
         self._code, self._tensor, self._meta = code, tensor, meta
         rank = len(tensor.sizes)
@@ -100,7 +108,7 @@ def parameter_format(rank: int) -> str:
 
 
 def encode_tiled(
-    code: MachineCode,
+    code: Encoder,
     target: int,
     address: int,
     sizes: Sequence[int],
@@ -165,7 +173,7 @@ def _innermost_first(type_: Any, numbers: Sequence[int]) -> Any:
     return (type_ * MAX_RANK)(*reversed(numbers))
 
 
-def _mend_small(code: MachineCode, target: int, extents: Sequence[int], pitches: Sequence[int]) -> None:
+def _mend_small(code: Encoder, target: int, extents: Sequence[int], pitches: Sequence[int]) -> None:
     # Drivers up to CUDA 13.1 encode small tensors wrongly; CUTLASS and Triton clear the same bit.
     version = ctypes.c_int()
     code.check(code.library().cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")

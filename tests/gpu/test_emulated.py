@@ -1,8 +1,12 @@
-"""The check of a GPU, rehearsed on compiled kernels: every operator once, which reaches every kernel of sm_80."""
+"""The check of a GPU, rehearsed on compiled kernels: every operator once, which reaches every kernel of sm_80.
+
+Of sm_90 those that it has for itself; `TRITEN_EMULATE=90 make emulate` runs all.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from gpu_check.command import KERNELS_CHECK
 from gpu_check.kernels import WITH_TENSOR_MAPS, unreached
 
@@ -21,6 +25,14 @@ def test_every_operator_and_every_kernel(check: Callable[..., Any]) -> None:
 def test_kernels_of_newer_devices_are_known_by_name() -> None:
     assert {name.rpartition(" ")[2] for name in unreached(set(), 9)} >= set(WITH_TENSOR_MAPS)
     assert not {name.rpartition(" ")[2] for name in unreached(set(), 8)} & set(WITH_TENSOR_MAPS)
+
+
+def test_kernels_with_tensor_maps(check: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITEN_EMULATE", "90")
+    run = check(*EMULATED, "--only", "^sizes: .*16-bit|^products: 8-bit", interpret=False)
+    assert run.status == 0, run.output
+    assert run.section["device"] == "PTX emulator sm_90" and run.section["counts"]["passed"] == 4
+    assert set(WITH_TENSOR_MAPS) <= set(run.section["kernels"])
 
 
 SOME = r"^(add|mul|div|where\.self|sum\.dim_IntList|cumsum|mm|max\.dim|sort|gather|index_add|copy|_softmax|bitwise_and)"

@@ -4,4 +4,8 @@
 threads; `arithmetic`, `warp`, `shared_memory` and `global_memory` say what instructions do, and find what a kernel
 must not do: `fault` names it. `kernel` packs arguments as for a GPU, `driver` fills the interface of
 `runtime/cuda/driver.py`. Triton compiles; neither CuPy nor a C compiler is needed.
+
+What sm_90 has beyond sm_80 is in `asynchronous`, which `translate_units` calls: bulk copies by `tensor_maps`,
+`barriers` in shared memory, products by four warps (`warp_group`), and in `ordered_memory` what has happened before
+what.
 """

@@ -159,6 +159,13 @@ def maximum(a: Any, b: Any, with_nan: bool = False) -> Any:
     return _extreme(a, b, with_nan, np.greater, np.bitwise_and)
 
 
+def with_sign(magnitude: Any, a: Any, b: Any) -> Any:
+    """A magnitude with the product's sign of two numbers (``.xorsign.abs``); NaN stays as it is."""
+    bits = UNSIGNED[8 * a.dtype.itemsize]
+    sign = (a.view(bits) ^ b.view(bits)) & bits(1 << (8 * a.dtype.itemsize - 1))
+    return np.where(magnitude != magnitude, magnitude, (magnitude.view(bits) | sign).view(a.dtype))
+
+
 def _extreme(a: Any, b: Any, with_nan: bool, before: Callable[..., Any], of_zeros: Callable[..., Any]) -> Any:
     kind = a.dtype.type
     if a.dtype.kind in "iu":
@@ -462,6 +469,24 @@ def to_float(x: Any, kind: Any, rounding: str) -> Any:
         over = np.abs(near.astype(f8)) > np.abs(x.astype(f8))
         return canonical(np.where(over, (near.view(u2) - u2(1)).view(kind), near))
     raise NotImplementedError(f"cvt.{rounding} to {np.dtype(kind)}")
+
+
+def _eight_bits(name: str) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.float8_e4m3fn if name == "e4m3" else ml_dtypes.float8_e5m2
+
+
+def to_eight_bits(x: Any, name: str) -> Any:
+    """The bits of a number as ``e4m3`` or ``e5m2``, the largest finite one for what lies beyond (``.satfinite``)."""
+    most = x.dtype.type(448 if name == "e4m3" else 57344)
+    found = np.clip(x, -most, most).astype(_eight_bits(name)).view(u1)
+    return np.where(x != x, u1(0x7F), found)
+
+
+def from_eight_bits(bits: Any, name: str) -> Any:
+    """The float16 of 8 bits, which holds each exactly."""
+    return canonical(bits.astype(u1).view(_eight_bits(name)).astype(f2))
 
 
 def _to_bfloat16(x: Any) -> Any:

@@ -22,8 +22,12 @@ from ..triton.real_triton import real
 from .global_memory import EmulatedMemory
 from .kernel import EmulatedKernel, arguments_of
 from .ptx import Module
+from .tensor_maps import EncoderLibrary
 
-PROPERTIES = DeviceProperties(
+TARGET = "TRITEN_EMULATE"
+"""The environment variable that says which device is emulated, by its compute capability."""
+
+AMPERE = DeviceProperties(
     name="PTX emulator",
     major=8,
     minor=0,
@@ -38,14 +42,41 @@ PROPERTIES = DeviceProperties(
 )
 """An sm_80 device with few multiprocessors, so that persistent kernels stay small."""
 
+HOPPER = DeviceProperties(
+    name="PTX emulator sm_90",
+    major=9,
+    minor=0,
+    total_memory=4 * 2**30,
+    multi_processor_count=4,
+    warp_size=32,
+    max_shared_memory=232_448,
+    shared_memory_per_multiprocessor=233_472,
+    regs_per_multiprocessor=65_536,
+    max_threads_per_multi_processor=2048,
+    L2_cache_size=50 * 2**20,
+)
+"""An sm_90 device, in the same manner."""
+
+DEVICES = {str(each.capability): each for each in (AMPERE, HOPPER)}
+
+
+def emulated_device() -> DeviceProperties:
+    """The device that the environment asks for. Raises RuntimeError for one that is not emulated."""
+    asked = os.environ.get(TARGET) or "80"
+    found = DEVICES.get(asked)
+    if found is None:
+        raise RuntimeError(f"{TARGET}: expected {' or '.join(DEVICES)}, got {asked!r}")
+    return found
+
 
 class EmulatorDriver(SimulatedDriver):
-    """Simulated sm_80 devices that execute PTX."""
+    """Simulated devices that execute PTX: sm_80, or what ``TRITEN_EMULATE`` says."""
 
     def __init__(self, device_count: int = DEVICE_COUNT) -> None:
-        super().__init__(PROPERTIES, device_count)
+        super().__init__(emulated_device(), device_count)
         self.strict = os.environ.get("TRITEN_EMULATE_UNINITIALISED") != "1"
         self._scratch: CachingAllocator | None = None
+        self.encoder = EncoderLibrary()
 
     def new_memory(self, total: int) -> EmulatedMemory:
         return EmulatedMemory(total)

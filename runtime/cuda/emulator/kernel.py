@@ -13,9 +13,9 @@ import numpy as np
 from ..device_properties import DeviceProperties
 from ..driver import CompiledKernel, Grid, check_grid
 from ..occupancy import WARP_SIZE
-from ..simulated.driver import check_divisible
+from ..simulated.driver import check_divisible, check_tensor_map
 from ..simulated.memory import LiveBlocks
-from ..tensor_map import DescribedTensor
+from ..tensor_map import DescribedTensor, TensorMaps
 from ..triton.compile import KernelBinary, ParameterLayout
 from .global_memory import EmulatedMemory
 from .machine import Launch, Program
@@ -51,11 +51,13 @@ class EmulatedKernel(CompiledKernel):
         self._layout = ParameterLayout(binary.parameter_types)
         module = parse(binary.asm["ptx"])
         self._check_resources(module, properties)
-        self._program = Program(module, binary.name, driver.load_variables(module))
+        self._program = Program(module, binary.name, driver.load_variables(module), mends=True)
         self._check_layout()
 
     def _check_resources(self, module: Module, properties: DeviceProperties) -> None:
         binary = self._binary
+        if binary.num_ctas > 1:
+            raise RuntimeError(f"kernel '{self.name}': clusters of {binary.num_ctas} blocks are not emulated")
         threads = WARP_SIZE * binary.num_warps
         shared = binary.shared + module.shared_size
         if shared > properties.max_shared_memory:
@@ -80,13 +82,25 @@ class EmulatedKernel(CompiledKernel):
         parameters = self._program.kernel.function.parameters
         packed = self._layout.offsets
         taken = tuple(parameter.offset for parameter in parameters)
-        # The compiler leaves out the scratch pointers where a kernel uses none.
-        if taken != packed[: len(taken)] or len(taken) not in (len(packed), len(packed) - 2):
+        # The compiler leaves out the scratch pointers where a kernel uses none. Tensor maps are packed first.
+        moved = bool(self._layout.maps)
+        if (taken != packed[: len(taken)] and not moved) or len(taken) not in (len(packed), len(packed) - 2):
             raise RuntimeError(
                 f"kernel '{self.name}' takes its parameters at {taken} bytes, a launch packs them at {packed}"
             )
 
     def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
+        self._launch((), grid, stream, *values)
+
+    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
+        encoder = self._driver.encoder
+        maps = [
+            TensorMaps(encoder, tensor, meta)
+            for tensor, meta in zip(tensors, self._binary.tensor_maps, strict=True)
+        ]
+        return partial(self._launch, maps)
+
+    def _launch(self, maps: Sequence[TensorMaps], grid: Grid, stream: int, *values: int | float) -> None:
         check_grid(self.name, grid)
         if 0 in grid:
             return
@@ -95,18 +109,26 @@ class EmulatedKernel(CompiledKernel):
             raise TypeError(
                 f"kernel '{self.name}': expected {len(types)} arguments {self._names}, got {len(values)}"
             )
+        if len(maps) != len(self._layout.maps):
+            raise TypeError(f"kernel '{self.name}': its tensor descriptors were given no sizes and strides")
         for name, value in zip(self._names, values, strict=True):
             if name in self._divisible:
                 check_divisible(self.name, name, int(value))
+        described = [
+            self._map(i, table, int(values[i])) for i, table in zip(self._layout.maps, maps, strict=True)
+        ]
         given: list[int | float] = list(values)
         for i in self._layout.bfloat16:
             given[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
+        plain = [given[i] for i in self._layout.plain]
         scratch = None
         if self._binary.global_scratch_size:
             programs = grid[0] * grid[1] * grid[2] * self._binary.num_ctas
             scratch = self._driver.scratch(programs * self._binary.global_scratch_size, stream)
         try:
-            packed = self._layout.struct.pack(*given, 0 if scratch is None else scratch.address, 0)
+            packed = self._layout.struct.pack(
+                *described, *plain, 0 if scratch is None else scratch.address, 0
+            )
         except (struct.error, OverflowError, TypeError) as error:
             raise TypeError(
                 f"kernel '{self.name}': arguments {values} do not fit {types}: {error}"
@@ -114,6 +136,26 @@ class EmulatedKernel(CompiledKernel):
         self._driver.launch_kernel(
             self.name, grid, stream, partial(self._run, grid, packed, self._driver.current_device(), scratch)
         )
+
+    def _map(self, index: int, maps: TensorMaps, address: int) -> bytes:
+        """What a kernel is given for a descriptor. Raises RuntimeError for what the driver refuses."""
+        meta = maps._meta
+        check_tensor_map(
+            self.name, self._names[index], maps._tensor, meta["block_size"], meta["elem_size"], address
+        )
+        return maps[address]
+
+    def _arranged(self, packed: bytes) -> bytes:
+        """Parameters where the kernel takes them: the driver copies each from where a launch packs it."""
+        if not self._layout.maps:
+            return packed
+        function = self._program.kernel.function
+        found = bytearray(function.bytes_of_parameters())
+        for parameter, start in zip(function.parameters, self._layout.offsets, strict=False):
+            found[parameter.offset : parameter.offset + parameter.size] = packed[
+                start : start + parameter.size
+            ]
+        return bytes(found)
 
     def _run(self, grid: Grid, packed: bytes, device: int, scratch: object, blocks: LiveBlocks) -> None:
         """Execute the kernel; `scratch` lives until then."""
@@ -125,15 +167,12 @@ class EmulatedKernel(CompiledKernel):
             (grid[0], grid[1], grid[2]),
             WARP_SIZE * binary.num_warps,
             binary.shared,
-            packed,
+            self._arranged(packed),
             memory,
             driver.host_memory,
             driver.strict,
         )
         launch.run()
-
-    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
-        raise RuntimeError(f"kernel '{self.name}': tensor descriptors are not emulated")
 
 
 def registers_of(cubin: bytes, name: str) -> int:

@@ -2,24 +2,31 @@
 
 Threads that stand at the same instruction go together. Of those that do not, the ones at the lowest instruction go
 first, so that the sides of a branch meet again where they join. A thread that comes to a barrier waits until all of
-its block have come that have not ended; where some never do, that is a fault.
+its block have come that have not ended, or as many as the barrier names; where some never do, that is a fault. So is a
+wait for a barrier in shared memory whose phase nobody ends any more.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import translate_units as translate_units  # what it registers is used
 from . import warp
 from .arithmetic import u4, u8
+from .asynchronous import AsynchronousUnits, needs_units
+from .barriers import joined
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
 from .global_memory import EmulatedMemory, GlobalAccess
+from .ordered_memory import OrderedSharedMemory
 from .ptx import Instruction, Module, SourceLine
 from .shared_memory import SharedMemory
 from .translate import BasicBlock, Translation
+from .warp_group import merged
 
 if TYPE_CHECKING:
     from ..simulated.memory import HostMemory
@@ -29,7 +36,11 @@ Mask = Array | None
 
 TOGETHER = 16_384
 """About how many threads run at a time: enough to make a NumPy call worth its while, few enough for the cache."""
+MOST_SHARED = 1 << 27
+"""About how many bytes shared memory and what is noted of it take at a time, where many blocks would take more."""
 WARP = 32
+POLLS = 3
+"""How often a program may ask for a phase that nobody can end any more before it counts as waiting for ever."""
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _POISON = {
     1: np.bool_(True),
@@ -52,6 +63,36 @@ class Frame:
         self.local: Array | None = None
 
 
+@dataclasses.dataclass(eq=False)
+class Wait:
+    """Threads that wait for the end of a phase; `tests` if they are to be told where it does not come."""
+
+    block: BasicBlock
+    threads: Array
+    address: Array
+    value: Array
+    by_parity: bool
+    tests: bool
+
+
+class Queue:
+    """The threads of a call: `waiting` to run, by the basic block that is next, `parked` at barriers, or in `waits`.
+
+    `parked` is by basic block and barrier, `counts` has how many threads a barrier is for, `passed` who came and went
+    on, by barrier and block: how many, and what they knew.
+    """
+
+    __slots__ = ("blocks", "counts", "parked", "passed", "polls", "registers", "waiting", "waits")
+
+    def __init__(self, blocks: list[BasicBlock], registers: list[Any], waiting: dict[int, Mask]) -> None:
+        self.blocks, self.registers, self.waiting = blocks, registers, waiting
+        self.parked: dict[tuple[int, int], Array] = {}
+        self.counts: dict[int, int] = {}
+        self.passed: dict[tuple[int, int], tuple[int, Array]] = {}
+        self.waits: list[Wait] = []
+        self.polls = 0
+
+
 class Program:
     """A kernel of a module, ready for launches.
 
@@ -59,15 +100,19 @@ class Program:
         module: the PTX text, taken apart.
         name: of the kernel.
         addresses: where the module's variables lie in global memory.
-        files: the names of the source files for messages, by number.
+        mends: whether the assembler that took the text waits for products whose registers are read early, as that of
+            Triton 3.9 does (its remark C7517). The PTX ISA leaves undefined what is read, and the wait costs the
+            overlap, so there is a warning.
     """
 
-    def __init__(self, module: Module, name: str, addresses: dict[str, int]) -> None:
+    def __init__(self, module: Module, name: str, addresses: dict[str, int], mends: bool = False) -> None:
         self.module = module
+        self._mends, self._warned = mends, False
         self.name = name
         self._addresses = addresses
         self._translations: dict[str, Translation] = {}
         self.kernel = self.translation(name)
+        self.has_units = any(needs_units(function) for function in module.functions.values())
         self.piece = self._least("global")
         self.shared_piece = self._least("shared")
 
@@ -83,13 +128,26 @@ class Program:
     def _least(self, space: str) -> int:
         """The least bytes that an access to a space has, 4 at most."""
         least = 4
+        # A program with units notes shared memory by words: what reads less of one is no race.
+        writes = ("st", "atom", "red")
+        opcodes = writes if space == "shared" and self.has_units else ("ld", *writes)
         for function in self.module.functions.values():
             for each in function.instructions:
-                if each.opcode in ("ld", "st", "atom", "red") and any(
-                    m.split("::")[0] == space for m in each.modifiers
-                ):
+                if each.opcode in opcodes and any(m.split("::")[0] == space for m in each.modifiers):
                     least = min(least, int(each.modifiers[-1].lstrip("bsuf").removesuffix("x2")) // 8)
         return least
+
+    def is_mended(self) -> bool:
+        """Whether a register of a product may be read before the wait. Warns the first time that one is."""
+        if self._mends and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"kernel '{self.name}': a register is read before wgmma.wait_group; the assembler puts a wait there "
+                "(ptxas, C7517)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._mends
 
     def where(self, instruction: Instruction) -> str:
         """The place of an instruction, for a message."""
@@ -134,6 +192,9 @@ class Launch:
         count = gx * gy * gz
         access = GlobalAccess(self.memory, self.host, count, self.program.piece, self.strict)
         together = max(1, TOGETHER // self.threads)
+        if self.program.has_units:
+            pieces = max(self.shared // self.program.shared_piece, 1)
+            together = max(1, min(together, MOST_SHARED // (pieces * (12 * self.threads // WARP + 8))))
         with np.errstate(all="ignore"):
             for first in range(0, count, together):
                 blocks = Blocks(self, access, first, min(count, first + together))
@@ -175,7 +236,18 @@ class Blocks:
         self.thread: Array = (number % launch.threads).astype(u4)
         program = launch.program
         size = program.module.shared_size + launch.shared
-        self.shared = SharedMemory(size, self.count, launch.threads, program.shared_piece)
+        given = size, self.count, launch.threads, program.shared_piece
+        self.shared: SharedMemory
+        self.units: AsynchronousUnits | None = None
+        if program.has_units:
+            self.shared = ordered = OrderedSharedMemory(*given)
+            self.units = AsynchronousUnits(self, ordered)
+        else:
+            self.shared = SharedMemory(*given)
+        self.running: Mask = None
+        """The threads that run at this moment."""
+        self.asked: tuple[Any, Any] = (0, 0)
+        """The address of a barrier and the phase or parity that a thread has just asked for."""
         self.live: Array = np.ones(self.n, np.bool_)
         self._specials: dict[str, Any] = {}
         self._instruction: Instruction | None = None
@@ -192,14 +264,15 @@ class Blocks:
         """Run a function for the threads of a mask."""
         registers: list[Any] = [_POISON[width] for width in translation.widths]
         blocks, stop = translation.blocks, len(translation.blocks)
-        waiting: dict[int, Mask] = {0: mask}
-        parked: dict[int, Array] = {}
-        while waiting:
+        queue = Queue(blocks, registers, {0: mask})
+        waiting, units = queue.waiting, self.units
+        while waiting or (queue.waits and self._resume(queue, True)):
             at = min(waiting)
             active = waiting.pop(at)
             if at >= stop:
                 continue
             block = blocks[at]
+            self.running = active
             translation.run_block(block, self, registers, active, frame)
             end = block.end
             if end.kind == "next":
@@ -214,20 +287,103 @@ class Blocks:
                 taken, others = self._split(end, registers, active)
                 if translation.function.is_kernel and taken is not False:
                     self.live = self.live & ~taken if taken is not None else np.zeros(self.n, np.bool_)
-                    self._release(parked, waiting, blocks)
+                    if units is not None:
+                        self._instruction = end.instruction
+                        units.check_ended(self.some(taken))
+                    self._release(queue)
                 if others is not False:
                     self._join(waiting, block.next, others)
+            elif end.kind == "wait":
+                self._wait(block, queue, active)
             else:
-                self._arrive(block, registers, active, parked, waiting, blocks)
-        for place, mask_ in parked.items():
-            self._instruction = blocks[place].end.instruction
-            thread = int(np.flatnonzero(mask_)[0])
-            here = int((mask_ & (self.block == self.block[thread])).sum())
+                self._arrive(block, queue, active)
+            if units is not None and queue.waits and units.changed():
+                self._resume(queue, False)
+        self._check_all_gone(queue)
+
+    def _check_all_gone(self, queue: Queue) -> None:
+        """Raise Fault for threads that wait for ever."""
+        for wait in queue.waits:
+            self._instruction = wait.block.end.instruction
+            thread = int(np.flatnonzero(wait.threads)[0])
+            here = int((wait.threads & (self.block == self.block[thread])).sum())
+            assert self.units is not None
+            if wait.block.end.registers:
+                raise Fault(
+                    f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for "
+                    f"{wait.block.end.registers} registers, of which a block has {self.units.pool}",
+                    thread,
+                )
+            awaited = self.units.awaited(thread, int(wait.address[thread]))
+            parity = f" of parity {int(wait.value[thread]) & 1}" if wait.by_parity else ""
+            raise Fault(
+                f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for the end of a phase{parity}"
+                f" of {awaited}",
+                thread,
+            )
+        for (place, _), mask in queue.parked.items():
+            self._instruction = queue.blocks[place].end.instruction
+            thread = int(np.flatnonzero(mask)[0])
+            here = int((mask & (self.block == self.block[thread])).sum())
             raise Fault(
                 f"{DIVERGENT}: {here} of {self.threads} threads of a block wait at a barrier to which the others never "
                 "come",
                 thread,
             )
+
+    def _wait(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
+        """Threads ask whether a phase of a barrier in shared memory is over; those for which it is not wait."""
+        end = block.end
+        if end.guard >= 0:
+            taken, others = self._split(end, queue.registers, active)
+            if others is not False:
+                self._join(queue.waiting, block.next, others)
+            if taken is False:
+                return
+            active = taken
+        assert end.instruction is not None
+        mask = np.ones(self.n, np.bool_) if active is None else active
+        address, value = (self.full(u8(0) if end.registers else each) for each in self.asked)
+        modifiers = end.instruction.modifiers
+        self._instruction = end.instruction
+        wait = Wait(block, mask, address, value, "parity" in modifiers, modifiers[0] == "test_wait")
+        if not self._go_on(wait, queue):
+            queue.waits.append(wait)
+
+    def _go_on(self, wait: Wait, queue: Queue) -> bool:
+        """Let those of a wait go on for whom the phase is over; whether nobody is left."""
+        assert self.units is not None
+        if wait.block.end.registers:
+            ready = self.units.take_registers(wait.block.end.registers, wait.threads)
+        else:
+            ready = self.units.over(wait.address, wait.value, wait.by_parity, wait.threads)
+        if ready.any():
+            self._answer(wait, ready, True, queue)
+            wait.threads = wait.threads & ~ready
+        return not wait.threads.any()
+
+    def _answer(self, wait: Wait, threads: Array, found: bool, queue: Queue) -> None:
+        result = wait.block.end.result
+        if result >= 0:
+            queue.registers[result] = merged(threads, np.bool_(found), queue.registers[result])
+        self._join(queue.waiting, wait.block.next, None if threads.all() else threads)
+
+    def _resume(self, queue: Queue, stuck: bool) -> bool:
+        """Let go on whoever can; whether anybody does. Where nobody can, those that only test are told so."""
+        assert self.units is not None
+        if self.units.changed():
+            queue.polls = 0
+        self.units.barriers.changed = self.units.gave = False
+        for wait in list(queue.waits):
+            self._instruction = wait.block.end.instruction
+            if self._go_on(wait, queue):
+                queue.waits.remove(wait)
+        if stuck and not queue.waiting and queue.polls < POLLS:
+            queue.polls += 1
+            for wait in [each for each in queue.waits if each.tests]:
+                self._answer(wait, wait.threads, False, queue)
+                queue.waits.remove(wait)
+        return bool(queue.waiting)
 
     def _join(self, waiting: dict[int, Mask], at: int, mask: Mask) -> None:
         if at in waiting:
@@ -255,49 +411,93 @@ class Blocks:
             return active, False
         return taken, others
 
-    def _arrive(
-        self,
-        block: BasicBlock,
-        registers: list[Any],
-        active: Mask,
-        parked: dict[int, Array],
-        waiting: dict[int, Mask],
-        blocks: list[BasicBlock],
-    ) -> None:
-        """Threads come to the barrier of a block and go on behind the instruction when all have come."""
+    def _arrive(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
+        """Threads come to a barrier and go on behind the instruction when all have come for whom it is."""
         end = block.end
         if end.guard >= 0:
-            taken, others = self._split(end, registers, active)
+            taken, others = self._split(end, queue.registers, active)
             if others is not False:
-                self._join(waiting, block.next, others)
+                self._join(queue.waiting, block.next, others)
             if taken is False:
                 return
             active = taken
-        if active is None and not parked:
+        number, count = end.barrier
+        if active is None and not queue.parked and count is None and isinstance(number, int):
             self.shared.barrier(slice(None))
-            self._join(waiting, block.next, None)
+            self._join(queue.waiting, block.next, None)
             return
         mask = np.ones(self.n, np.bool_) if active is None else active
-        place = block.index
-        parked[place] = parked[place] | mask if place in parked else mask
-        self._release(parked, waiting, blocks)
+        self._instruction = end.instruction
+        numbers = self._of_operand(number, queue.registers)
+        for each in np.unique(numbers[mask]).tolist():
+            own = mask & (numbers == each)
+            if count is not None:
+                queue.counts[each] = int(self._of_operand(count, queue.registers)[own].max())
+            assert end.instruction is not None
+            if end.instruction.modifiers[0] == "arrive":
+                self._pass(each, own, queue)
+                self._join(queue.waiting, block.next, None if own.all() else own)
+            else:
+                key = block.index, each
+                queue.parked[key] = queue.parked[key] | own if key in queue.parked else own
+        self._release(queue)
 
-    def _release(self, parked: dict[int, Array], waiting: dict[int, Mask], blocks: list[BasicBlock]) -> None:
-        """Let go on whoever waits at a barrier to which all of a block have come."""
-        for place, mask in list(parked.items()):
-            come = np.bincount(self.block[mask], minlength=self.count)
-            expected = np.bincount(self.block[self.live], minlength=self.count)
-            ready = (come > 0) & (come >= expected)
+    def _of_operand(self, operand: Any, registers: list[Any]) -> Array:
+        """A number of a barrier or of threads, for each thread."""
+        return self.full(u4(operand) if isinstance(operand, int) else registers[operand[1]])
+
+    def _pass(self, number: int, mask: Array, queue: Queue) -> None:
+        """Threads come to a barrier and do not wait (``bar.arrive``)."""
+        assert isinstance(self.shared, OrderedSharedMemory)
+        for number_of_warp in np.unique(np.flatnonzero(mask) // WARP).tolist():
+            block, own = divmod(number_of_warp, self.threads // WARP)
+            known = self.shared.release(block, own)
+            before = queue.passed.get((number, block))
+            queue.passed[number, block] = (
+                (WARP, known) if before is None else (before[0] + WARP, joined(before[1], known))
+            )
+
+    def _release(self, queue: Queue) -> None:
+        """Let go on whoever waits at a barrier to which all have come for whom it is."""
+        parked = queue.parked
+        for number in {number for _, number in parked}:
+            places = [place for place, own in parked if own == number]
+            come = np.zeros(self.count, np.int64)
+            for place in places:
+                come += np.bincount(self.block[parked[place, number]], minlength=self.count)
+            here = come > 0
+            count = queue.counts.get(number)
+            for (own, block), (passed, _) in queue.passed.items():
+                if own == number:
+                    come[block] += passed
+            expected = np.bincount(self.block[self.live], minlength=self.count) if count is None else count
+            ready = here & (come >= expected)
             if not ready.any():
                 continue
-            self.shared.barrier(ready)
-            going = mask & ready[self.block]
-            rest = mask & ~going
-            if rest.any():
-                parked[place] = rest
-            else:
-                del parked[place]
-            self._join(waiting, blocks[place].next, None if going.all() else going)
+            self._meet(
+                number, ready, np.logical_or.reduce([parked[place, number] for place in places]), queue
+            )
+            for place in places:
+                mask = parked[place, number]
+                going = mask & ready[self.block]
+                rest = mask & ~going
+                if rest.any():
+                    parked[place, number] = rest
+                else:
+                    del parked[place, number]
+                if going.any():
+                    self._join(queue.waiting, queue.blocks[place].next, None if going.all() else going)
+
+    def _meet(self, number: int, ready: Array, threads: Array, queue: Queue) -> None:
+        """What the threads of a barrier did comes before what they do, in the blocks that are ready."""
+        memory = self.shared
+        if not isinstance(memory, OrderedSharedMemory):
+            return memory.barrier(ready)
+        for block in np.flatnonzero(ready).tolist():
+            own = threads.reshape(self.count, -1, WARP)[block].any(1)
+            passed = queue.passed.pop((number, block), (0, None))
+            memory.meet(block, np.flatnonzero(own), passed[1])
+        return None
 
     def guarded(self, mask: Mask, predicate: Any) -> Any:
         """The threads of a mask for which a predicate holds."""
@@ -657,6 +857,13 @@ class Blocks:
         here = np.ones(self.n, np.bool_) if mask is None else mask
         bits = (here.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
         return np.repeat(bits, WARP)
+
+    def elect(self, members: Any, mask: Mask) -> tuple[Array, Array]:
+        """``elect.sync``: the lane that is elected, the first of the members, and whether it is a thread's own."""
+        self._together(members, mask, "elect.sync")
+        bits = self._warps(members).astype(np.int64)[:, :1]
+        leader = np.log2(np.maximum(bits & -bits, 1)).astype(u4)
+        return np.repeat(leader, WARP), (leader == np.arange(WARP)).reshape(-1)
 
     def synchronize_warp(self, members: Any, mask: Mask) -> None:
         """``bar.warp.sync``."""

@@ -182,6 +182,8 @@ _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:[^\n]*inlined_at\s+(\d+)\s+(\d
 _REG = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
 _LOCAL = re.compile(r"\.local\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?\s*;")
 _SKIPPED = re.compile(r"\.(?:pragma|param|branchtargets|callprototype)\b[^;]*;|\.(?:section|file)\b[^\n]*")
+_USED = re.compile(r'\.pragma\s+"used_bytes_mask\s+(\w+)"\s*;')
+_TARGETS = re.compile(r"([$\w]+):\s*\.branchtargets\b([^;]*);")
 _LABEL = re.compile(r"([$\w]+):(?!:)")
 _GUARD = re.compile(r"@(!?)([%\w]+)\s+")
 _OPCODE = re.compile(r"[a-z][\w.:]*")
@@ -295,7 +297,13 @@ class _Body:
         self.function, self.text, self.at = function, text, at
         self.line, self.counted = _line(text, at), at
         self.scopes: list[tuple[int, set[str]]] = []
+        self.began: list[int] = []
+        """The first instruction of each scope."""
         self.numbered = 0
+        self.targets: dict[str, list[str]] = {}
+        """The labels of each table of branches."""
+        self.used: int | None = None
+        """Which bytes of the next load are used, a bit for each, where the compiler loads more than it needs."""
 
     def read(self) -> int:
         """Where the text goes on after the function."""
@@ -308,12 +316,13 @@ class _Body:
             if here == "{":
                 self.numbered += 1
                 self.scopes.append((self.numbered, set()))
+                self.began.append(len(function.instructions))
                 self.at += 1
             elif here == "}":
                 self.at += 1
                 if not self.scopes:
                     return self.at
-                self.scopes.pop()
+                self._close(self.scopes.pop()[0], self.began.pop())
             elif here == ".":
                 if found := _LOC.match(text, self.at):
                     caller = SourceLine(int(found[3]), int(found[4])) if found[3] else None
@@ -324,14 +333,30 @@ class _Body:
                     begin = function.local + -function.local % int(found[1] or 1)
                     function.locals[found[3]] = begin
                     function.local = begin + bytes_of(found[2]) * int(found[4] or 1)
+                elif found := _USED.match(text, self.at):
+                    self.used = int(found[1], 0)
                 elif not (found := _SKIPPED.match(text, self.at)):
                     raise self._unknown()
                 self.at = found.end()
+            elif found := _TARGETS.match(text, self.at):
+                self.targets[found[1]] = [name.strip() for name in found[2].split(",")]
+                self.at = found.end()
             elif found := _LABEL.match(text, self.at):
-                function.labels[found[1]] = len(function.instructions)
+                name = f"{self.scopes[-1][0]}:{found[1]}" if self.scopes else found[1]
+                function.labels[name] = len(function.instructions)
                 self.at = found.end()
             else:
                 self._statement(source)
+
+    def _close(self, number: int, first: int) -> None:
+        """The end of a scope: branches in it to its labels, whose names others may have too, are to its own."""
+        instructions, labels = self.function.instructions, self.function.labels
+        for i in range(first, len(instructions)):
+            each = instructions[i]
+            if each.opcode == "bra" and isinstance(each.operands[0], Symbol):
+                own = f"{number}:{each.operands[0].name}"
+                if own in labels:
+                    instructions[i] = each._replace(operands=(Symbol(own),))
 
     def _unknown(self) -> PTXSyntaxError:
         end = self.text.find("\n", self.at)
@@ -369,8 +394,40 @@ class _Body:
             raise self._unknown()
         head, *modifiers = opcode[0].split(".")
         operands = tuple(self._operand(part) for part in _parts(statement[opcode.end() :]))
-        self.function.instructions.append(Instruction(head, tuple(modifiers), guard, operands, line, source))
+        instruction = Instruction(head, tuple(modifiers), guard, operands, line, source)
+        if head == "brx":
+            self._choose(operands, line, source)
+        elif head == "ld" and self.used is not None:
+            self._load_used(instruction)
+        else:
+            self.function.instructions.append(instruction)
+        self.used = None
         self.at = end + 1
+
+    def _load_used(self, whole: Instruction) -> None:
+        """A vector's load as a load for each element of which a byte is used: the others may lie outside of memory."""
+        to, address = whole.operands
+        assert self.used is not None and isinstance(to, Vector) and isinstance(address, Address)
+        modifiers = tuple(m for m in whole.modifiers if not re.fullmatch(r"v\d", m))
+        nbytes = bytes_of(modifiers[-1])
+        for i, element in enumerate(to.items):
+            if self.used >> i * nbytes & (1 << nbytes) - 1:
+                place = address._replace(offset=address.offset + i * nbytes)
+                self.function.instructions.append(
+                    whole._replace(modifiers=modifiers, operands=(element, place))
+                )
+
+    def _choose(self, operands: tuple[Operand, ...], line: int, source: SourceLine | None) -> None:
+        """A branch by a table (``brx.idx``), as a comparison and a branch for each of its labels, and then a trap."""
+        index, table = operands
+        assert isinstance(table, Symbol)
+        taken = Register("%brx")
+        self.function.registers[taken.name] = 1
+        add = self.function.instructions.append
+        for i, label in enumerate(self.targets[table.name]):
+            add(Instruction("setp", ("eq", "u32"), None, (taken, index, Immediate(i)), line, source))
+            add(Instruction("bra", (), (taken, False), (Symbol(label),), line, source))
+        add(Instruction("trap", (), None, (), line, source))
 
     def _operand(self, text: str) -> Operand:
         first = text[0]

@@ -33,11 +33,14 @@ from .ptx import (
     Symbol,
     Vector,
 )
+from .warp_group import merged
 
 Array = np.ndarray[Any, Any]
 
-BRANCHES = ("bra", "ret", "exit", "bar", "barrier")
-"""Where a basic block ends: what follows may be for other threads."""
+BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier", "setmaxnreg")
+"""Where a basic block ends: what follows may be for other threads, or later."""
+PARAMETERS = 1 << 56
+"""Where generic addresses of a kernel's parameters begin."""
 
 
 class UntranslatableError(NotImplementedError):
@@ -48,8 +51,10 @@ class UntranslatableError(NotImplementedError):
 class End:
     """How a basic block ends.
 
-    `kind` is ``next``, ``bra``, ``ret`` or ``bar``; `target` is the index of the block that is branched to, `guard` the
-    register of the predicate, with `negated`.
+    `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``; `target` is the index of the block that is branched to,
+    `guard` the register of the predicate, with `negated`. `barrier` has the number of a barrier and how many threads it
+    is for, None for all; `result` is the register in which a wait says whether it was successful, and `registers` how
+    many a warp waits for.
     """
 
     kind: str
@@ -57,7 +62,9 @@ class End:
     guard: int = -1
     negated: bool = False
     instruction: Instruction | None = None
-    barrier: tuple[Any, Any] = (0, 0)
+    barrier: tuple[Any, Any] = (0, None)
+    result: int = -1
+    registers: int = 0
 
 
 @dataclass
@@ -82,7 +89,7 @@ def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
     for block in blocks:
         end = block.end
         to = [end.target] if end.kind == "bra" else []
-        if end.kind in ("next", "bar") or end.guard >= 0:
+        if end.kind in ("next", "bar", "wait") or end.guard >= 0:
             to.append(block.index + 1)
         leads.append([each for each in to if each < count])
     order = _ordered(list(range(count)), 0, leads) if count else []
@@ -166,6 +173,8 @@ class Translation:
         self.constants: dict[str, Any] = dict(_NAMES)
         self._known: dict[tuple[int, int], str] = {}
         self.parameters = {p.name: p.offset for p in function.parameters}
+        self.flies = any(each.opcode == "wgmma" for each in function.instructions)
+        """Whether registers may be in flight (`warp_group.InFlight`)."""
         self.blocks = in_order(self._split())
         self.sources: dict[str, list[Instruction | None]] = {}
         """The instruction of each line of the generated text, by the text's file name."""
@@ -198,9 +207,16 @@ class Translation:
             # A label behind the last instruction is the end of the function.
             end.target = number.get(labels[target.name], count)
         if last.opcode in ("bar", "barrier"):
+            if last.modifiers[0] not in ("sync", "arrive"):
+                raise UntranslatableError(f"PTX line {last.line}: '{last.name}' is not emulated")
             end.kind = "bar"
-            operands = [*last.operands, Immediate(0)][:2]
-            end.barrier = (self._plain(operands[0]), self._plain(operands[1]))
+            which, *threads = last.operands
+            end.barrier = (self._plain(which), self._plain(threads[0]) if threads else None)
+        if last.opcode == "mbarrier":
+            end.kind = "wait"
+            end.result = self.places[last.operands[0].name]  # type: ignore[union-attr]
+        if last.opcode == "setmaxnreg":
+            end.kind, end.registers = "wait", self._plain(last.operands[0])
         if last.guard is not None:
             end.guard, end.negated = self.places[last.guard[0].name], last.guard[1]
         return end
@@ -225,6 +241,9 @@ class Translation:
         writer = Writer(self, whole)
         for instruction in block.instructions:
             writer.write(instruction)
+        if block.end.kind == "wait" and not block.end.registers:
+            assert block.end.instruction is not None
+            writer.write(block.end.instruction._replace(opcode="mbarrier.wait", guard=None))
         text = "def block(s, R, M, F):\n" + "".join(f"    {line}\n" for line in writer.lines or ["pass"])
         code: CodeType = compile(text, name, "exec")
         exec(code, self.constants)
@@ -242,9 +261,11 @@ class Translation:
 
 
 def _ends(instruction: Instruction) -> bool:
-    return (
-        instruction.opcode != "bar" and instruction.opcode != "barrier"
-    ) or "warp" not in instruction.modifiers
+    if instruction.opcode == "mbarrier":
+        return instruction.modifiers[0] in ("try_wait", "test_wait")
+    if instruction.opcode == "setmaxnreg":
+        return instruction.modifiers[0] == "inc"
+    return instruction.opcode not in ("bar", "barrier") or "warp" not in instruction.modifiers
 
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": arithmetic.bf2}
@@ -282,6 +303,7 @@ _NAMES: dict[str, Any] = {
     **{short: dtype for dtype, short in _SHORT.items()},
     **{name: each for name, each in vars(arithmetic).items() if callable(each) and not name.startswith("_")},
     "where": np.where,
+    "merged": merged,
     "np": np,
 }
 
@@ -370,7 +392,13 @@ class Writer:
     def symbol(self, operand: Symbol) -> int:
         """The address of a variable in its own space."""
         translation = self.translation
-        for places in (translation.function.locals, translation.module.shared, translation.addresses):
+        parameters = translation.parameters if translation.function.is_kernel else {}
+        for places in (
+            translation.function.locals,
+            translation.module.shared,
+            translation.addresses,
+            parameters,
+        ):
             if operand.name in places:
                 return places[operand.name]
         raise UntranslatableError(f"symbol {operand.name!r}")
@@ -409,7 +437,8 @@ class Writer:
         if self.mask is None:
             self.line(f"R[{i}] = {text}")
         else:
-            self.line(f"R[{i}] = where({self.mask}, {text}, R[{i}])")
+            call = "merged" if self.translation.flies else "where"
+            self.line(f"R[{i}] = {call}({self.mask}, {text}, R[{i}])")
         return None
 
     def split(self, vector: Vector, text: str, dtype: Any) -> None:
@@ -488,10 +517,18 @@ def _packed(name: str) -> tuple[str, bool]:
     return (name[:-2], True) if name.endswith("x2") and name != "b8x2" else (name, False)
 
 
+_MODIFIERS = {"rn", "rz", "rm", "rp", "ftz", "sat", "lo", "approx", "full"}
+_EXTREMES = {"ftz", "NaN", "relu", "xorsign", "abs"}
+"""What an instruction may have between its name and its type; anything else would be another instruction."""
+
+
 def _elementwise(
     writer: Writer, each: Instruction, sources: Sequence[Operand], text: str, dtype: Any
 ) -> None:
     """A result of one type computed from operands of the same: ``{0}`` and so on in `text` stand for them."""
+    known = _EXTREMES if each.opcode in ("min", "max") else _MODIFIERS
+    if not known.issuperset(each.modifiers[:-1]):
+        raise writer.unknown()
     type_name, packed = _packed(each.modifiers[-1])
     dtype = dtype_of(type_name) if dtype is None else dtype
     if packed:
@@ -611,6 +648,13 @@ def _extremes(writer: Writer, each: Instruction) -> None:
     text = f"{call}({{0}}, {{1}}, {'NaN' in each.modifiers})"
     if len(each.operands) == 4:
         text = f"{call}({text}, {{2}}, {'NaN' in each.modifiers})"
+    if "relu" in each.modifiers:
+        if _is_float(each):
+            raise writer.unknown()
+        text = f"np.maximum({text}, 0)"
+    if "xorsign" in each.modifiers:
+        text = text.replace("{0}, {1}", "np.abs({0}), np.abs({1})")
+        text = f"with_sign({text}, {{0}}, {{1}})"
     _elementwise(writer, each, each.operands[1:], text, None)
 
 
@@ -716,7 +760,10 @@ def _moves(writer: Writer, each: Instruction) -> None:
     source = each.operands[1]
     if each.opcode == "cvta" and any(m in ("local", "shared") for m in each.modifiers):
         raise writer.unknown("(generic addresses of local and shared memory)")
-    writer.store(each.operands[0], writer.read(source, dtype), dtype)
+    text = writer.read(source, dtype)
+    if each.opcode == "cvta" and each.modifiers[0] == "param":
+        text = f"{text} + {writer.translation.constant(np.uint64(PARAMETERS))}"
+    writer.store(each.operands[0], text, dtype)
 
 
 @emits("selp")
@@ -783,6 +830,8 @@ def _set(writer: Writer, each: Instruction) -> None:
 def _convert(writer: Writer, each: Instruction) -> None:
     target_name, source_name = each.modifiers[-2:]
     rounding = next((m for m in each.modifiers if m[0] == "r" and m in _ROUNDINGS), "")
+    if source_name in _EIGHT_BITS or target_name in _EIGHT_BITS:
+        return _convert_eight_bits(writer, each, target_name, source_name)
     if target_name in ("bf16x2", "f16x2"):
         element = _SHORT[dtype_of(target_name[:-2])]
         high, low = (writer.read(operand, np.float32) for operand in each.operands[1:3])
@@ -811,6 +860,32 @@ def _convert(writer: Writer, each: Instruction) -> None:
     if to_float and "sat" in each.modifiers:
         text = f"saturated({text})"
     return writer.store(each.operands[0], _flush(text, each, target), target)
+
+
+_EIGHT_BITS = ("e4m3x2", "e5m2x2")
+
+
+def _convert_eight_bits(writer: Writer, each: Instruction, target: str, source: str) -> None:
+    """Two floats of 8 bits in 16, to or from wider ones: the second operand of two is the lower half."""
+    if "relu" in each.modifiers:
+        raise writer.unknown()
+    if target in _EIGHT_BITS:
+        if source == "f32":
+            high, low = (writer.read(operand, np.float32) for operand in each.operands[1:3])
+        elif source == "f16x2":
+            writer.line(f"x = {writer.read(each.operands[1], np.uint32)}")
+            high, low = "(x >> u4(16)).astype(u2).view(f2)", "(x & u4(65535)).astype(u2).view(f2)"
+        else:
+            raise writer.unknown()
+        parts = [f"to_eight_bits({x}, {target[:4]!r}).astype(u2)" for x in (low, high)]
+        return writer.store(each.operands[0], f"{parts[0]} | ({parts[1]} << u2(8))", np.uint16)
+    if target != "f16x2":
+        raise writer.unknown()
+    writer.line(f"x = {writer.read(each.operands[1], np.uint16)}")
+    wide = [
+        f"from_eight_bits({x}, {source[:4]!r}).view(u2).astype(u4)" for x in ("x & u2(255)", "x >> u2(8)")
+    ]
+    return writer.store(each.operands[0], f"{wide[0]} | ({wide[1]} << u4(16))", np.uint32)
 
 
 _ROUNDINGS = {"rn", "rz", "rm", "rp", "rna", *arithmetic.ROUNDED}
@@ -903,8 +978,10 @@ _ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 @emits("cp")
 def _copy(writer: Writer, each: Instruction) -> None:
     what = each.modifiers[1]
-    if each.modifiers[0] != "async" or what == "bulk":
+    if each.modifiers[0] != "async":
         raise writer.unknown()
+    if what == "bulk":
+        return _EMITTERS["cp.async.bulk"](writer, each)
     if what == "commit_group":
         return writer.line(f"s.commit_copies({writer.masked})")
     if what == "wait_all":
@@ -924,10 +1001,12 @@ def _copy(writer: Writer, each: Instruction) -> None:
 
 @emits("membar", "fence")
 def _fence(writer: Writer, each: Instruction) -> None:
-    writer.line(f"s.fence({writer.masked})")
+    if each.modifiers[0] == "proxy":
+        return _EMITTERS["fence.proxy"](writer, each)
+    return writer.line(f"s.fence({writer.masked})")
 
 
-@emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep", "setmaxnreg")
+@emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep")
 def _hint(writer: Writer, each: Instruction) -> None:
     """Nothing: it changes how fast a GPU is, or how long it waits."""
 

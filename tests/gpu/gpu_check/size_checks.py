@@ -20,6 +20,16 @@ def numbers(*sizes: int) -> Any:
     return tt.from_numpy(fresh_numbers().standard_normal(sizes).astype(np.float32))
 
 
+def halves(*sizes: int) -> Any:
+    """The same as bfloat16."""
+    return numbers(*sizes).to(tt.bfloat16)
+
+
+def pictures(*sizes: int) -> Any:
+    """The same with channels innermost."""
+    return halves(*sizes).to(memory_format=tt.channels_last)
+
+
 def with_gradients(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     """A function that gives its result and the gradient of each argument."""
 
@@ -81,6 +91,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         F.scaled_dot_product_attention,
         lambda: (numbers(1, 2, 1, 32), numbers(1, 2, 3000, 32), numbers(1, 2, 3000, 32)),
         1e-4,
+    ),
+    # What follows goes by tensor maps where the device has them.
+    "a product of 16-bit floats": (
+        lambda a, b: tt.mm(a, b).float(),
+        lambda: (halves(100, 328), halves(328, 88)),
+        0.5,
+    ),
+    "attention of 16-bit floats": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True).float(),
+        lambda: (halves(1, 2, 150, 64), halves(1, 2, 150, 64), halves(1, 2, 150, 64)),
+        5e-2,
+    ),
+    "a convolution of 16-bit floats": (
+        lambda x, w: F.conv2d(x, w, padding=1).float(),
+        lambda: (pictures(2, 64, 9, 9), pictures(72, 64, 3, 3)),
+        0.5,
     ),
     "segments and their gradient": (with_gradients(segments), lambda: (numbers(1000, 3),), 1e-4),
     "fractional_max_pool2d": (

@@ -22,6 +22,7 @@ HEAD = """.version 8.8
 .visible .entry kernel(
 {parameters}
 )
+{head}
 {{
     .reg .pred %p<32>;
     .reg .b16 %h<32>;
@@ -73,11 +74,12 @@ class Machine:
         threads: int = 32,
         shared: int = 0,
         strict: bool = True,
+        head: str = "",
     ) -> None:
-        """Run a body whose arguments are loaded as %d0, %d1 and so on."""
+        """Run a body whose arguments are loaded as %d0, %d1 and so on; `head` has the kernel's directives."""
         parameters = ",\n".join(f".param .u64 kernel_param_{i}" for i in range(len(arguments)))
         loads = "\n".join(f"ld.param.b64 %d{i}, [kernel_param_{i}];" for i in range(len(arguments)))
-        text = HEAD.format(parameters=parameters, body=loads + "\n" + body)
+        text = HEAD.format(parameters=parameters, head=head, body=loads + "\n" + body)
         program = Program(parse(text), "kernel", {})
         packed = struct.pack(f"{len(arguments)}Q", *arguments)
         Launch(program, grid, threads, shared, packed, self.memory, self.host, strict).run()

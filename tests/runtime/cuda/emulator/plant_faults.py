@@ -1,12 +1,14 @@
 """Plants faults into compiled kernels and their launches, and prints a line for each: found, or not.
 
-Run in a process of its own with ``TRITEN_CUDA=emulate``. A fault counts as found where the emulator raises, or where
-the result is not the CPU's any more.
+Run in a process of its own with ``TRITEN_CUDA=emulate``; with ``TRITEN_EMULATE=90`` kernels are those of sm_90, and the
+faults are of its tensor maps, barriers in shared memory and products by four warps. A fault counts as found where the
+emulator raises, or where the result is not the CPU's any more.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -16,11 +18,13 @@ import numpy as np
 
 import triten as tt
 from triten.runtime.cuda.emulator import kernel as emulated
+from triten.runtime.cuda.emulator import tensor_maps
 from triten.runtime.cuda.emulator.fault import EmulationError
 from triten.runtime.cuda.emulator.machine import Program
 from triten.runtime.cuda.emulator.ptx import parse
 
 RNG = np.random.default_rng(3)
+BY_UNITS = os.environ.get("TRITEN_EMULATE") == "90"
 
 
 def numbers(*sizes: int, dtype: Any = tt.float32) -> Any:
@@ -48,6 +52,29 @@ CALLS: dict[str, tuple[str, Callable[..., Any], list[Any]]] = {
     "embedding": ("pick_runs", lambda i, t: F.embedding(i, t), [tt.tensor([3, 0, 9, 5, 5]), numbers(10, 37)]),
     "conv2d": ("convolve", lambda x, w: F.conv2d(x, w), [numbers(2, 5, 9, 9), numbers(6, 5, 3, 3)]),
     "var": ("reduce_moments", lambda a: a.var(1), [numbers(13, 901)]),
+}
+
+
+def halves(*sizes: int) -> Any:
+    return numbers(*sizes, dtype=tt.bfloat16)
+
+
+def pictures(*sizes: int) -> Any:
+    return halves(*sizes).to(memory_format=tt.channels_last)
+
+
+CALLS_BY_UNITS: dict[str, tuple[str, Callable[..., Any], list[Any]]] = {
+    "mm": ("matmul_persistent", tt.mm, [halves(100, 328), halves(328, 88)]),
+    "attention": (
+        "attention_bulk",
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [halves(1, 1, 160, 64) for _ in range(3)],
+    ),
+    "conv2d": (
+        "convolve_bulk",
+        lambda x, w: F.conv2d(x, w, padding=1),
+        [pictures(1, 64, 9, 9), pictures(64, 64, 3, 3)],
+    ),
 }
 
 Mutant = Callable[[str], str | None]
@@ -79,6 +106,152 @@ TEXT: dict[str, list[Mutant]] = {
     "wait for too few copies": [nth(WAIT, lambda m: f"cp.async.wait_group \t{int(m[1]) + 2}", 0)],
     "wrong partner": [nth(r"(shfl\.sync\.bfly\.b32 \t[^;]*?), 16, 31", lambda m: f"{m[1]}, 8, 31", 0)],
 }
+
+
+def without(pattern: str, *numbers: int) -> list[Mutant]:
+    """Changes that leave a match out."""
+    return [nth(pattern, lambda m: "", number) for number in numbers]
+
+
+def without_barriers(first: int | str) -> Mutant:
+    """A change that leaves out all barriers of whole blocks from a place on: the compiler puts more than are needed."""
+
+    def mutate(text: str) -> str:
+        at = first if isinstance(first, int) else max(text.find(first), 0)
+        return text[:at] + re.sub(r"bar\.sync \t0;", "", text[at:])
+
+    return mutate
+
+
+AWAITED = r"mbarrier\.try_wait\.parity\.\S+ complete, (\[%r\d+\]), (%r\d+);\s*@!complete bra\.uni waitLoop;"
+EXPECTED = r"mbarrier\.arrive\.expect_tx\.(\S+) _, (\[%r\d+\]), (\d+);"
+LOADED = r"(@%p\d+) (cp\.async\.bulk\.tensor\.\dd\.shared\S+) \[(%r\d+)\], (\[%rd\d+, \{)(%r\d+), (%r\d+)"
+STORED = r"(cp\.async\.bulk\.tensor\.\dd\.global\S+ \[%rd\d+, \{)(%r\d+), (%r\d+)"
+DESCRIPTOR = r"or\.b64 \t(%rd\d+), (%rd\d+), (\d{18,});"
+PRODUCT = r"(wgmma\.mma_async[^;]*\}, %rd\d+, %rd\d+, )([^;]*?), 1, 1, (\d), (\d);"
+
+
+def waited_with(parity: str) -> Callable[[re.Match[str]], str]:
+    """The wait of a match with another parity."""
+    return lambda m: m[0].replace(f"{m[1]}, {m[2]};", f"{m[1]}, {parity};")
+
+
+TEXT_BY_UNITS: dict[str, list[Mutant]] = {
+    "missing wait for a bulk copy": without(AWAITED, 0, -1),
+    "wrong parity": [nth(AWAITED, waited_with(parity), i) for parity in ("0", "1") for i in (0, -1)],
+    "fewer bytes expected": [
+        nth(EXPECTED, lambda m: m[0].replace(f", {m[3]};", f", {int(m[3]) // 2};"), i) for i in (0, -1)
+    ],
+    "more bytes expected": [
+        nth(EXPECTED, lambda m: m[0].replace(f", {m[3]};", f", {int(m[3]) + 16};"), i) for i in (0, -1)
+    ],
+    "no bytes expected": [nth(EXPECTED, lambda m: f"mbarrier.arrive.{m[1]} _, {m[2]};", i) for i in (0, -1)],
+    "nothing expected": without(r"@%p\d+ mbarrier\.arrive\.expect_tx[^;]*;", 0, -1),
+    "barrier that is not made": without(r"@%p\d+ mbarrier\.init[^;]*;", 0, -1),
+    "barrier for two": [nth(r"(mbarrier\.init\S+ \[%r\d+\]), 1;", lambda m: f"{m[1]}, 2;", 0)],
+    "missing proxy fence": [
+        *without(r"fence\.proxy\.async[^;]*;", 0, -1),
+        lambda t: re.sub(r"fence\.proxy[^;]*;", "", t),
+    ],
+    "missing wait for products": without(r"wgmma\.wait_group[^;]*;", 0, -2, -1),
+    "wait for too few products": [
+        nth(
+            r"wgmma\.wait_group\.sync\.aligned (\d)",
+            lambda m: f"wgmma.wait_group.sync.aligned {int(m[1]) + 1}",
+            i,
+        )
+        for i in (0, -2)
+    ],
+    "missing commit of products": without(r"wgmma\.commit_group[^;]*;", 0, -1),
+    "missing fence of registers": without(r"wgmma\.fence[^;]*;", 0, -1),
+    "missing barriers": [without_barriers(first) for first in (0, "wgmma", "stmatrix")],
+    "missing wait for stores": [
+        *without(r"cp\.async\.bulk\.wait_group[^;]*;", 0, -1),
+        lambda t: re.sub(r"cp\.async\.bulk\.wait_group[^;]*;", "", t),
+    ],
+    "missing commit of stores": without(r"cp\.async\.bulk\.commit_group;", 0),
+    "coordinates exchanged": [
+        *(nth(LOADED, lambda m: f"{m[1]} {m[2]} [{m[3]}], {m[4]}{m[6]}, {m[5]}", i) for i in (0, -1)),
+        nth(STORED, lambda m: f"{m[1]}{m[3]}, {m[2]}", -1),
+    ],
+    "wrong place in shared memory": [
+        nth(LOADED, lambda m: f"{m[1]} {m[2]} [{m[3]}+1024], {m[4]}{m[5]}, {m[6]}", i) for i in (0, -1)
+    ],
+    "misaligned place in shared memory": [
+        nth(LOADED, lambda m: f"{m[1]} {m[2]} [{m[3]}+16], {m[4]}{m[5]}, {m[6]}", 0)
+    ],
+    "copy by every thread": [nth(LOADED, lambda m: m[0].removeprefix(m[1]), i) for i in (0, -1)],
+    "wrong swizzle": [
+        nth(DESCRIPTOR, lambda m: f"or.b64 {m[1]}, {m[2]}, {int(m[3]) ^ 3 << 62};", i) for i in (0, -1)
+    ],
+    "wrong stride of a descriptor": [
+        nth(DESCRIPTOR, lambda m: f"or.b64 {m[1]}, {m[2]}, {int(m[3]) ^ 1 << 38};", 0)
+    ],
+    "operand turned round": [nth(PRODUCT, lambda m: f"{m[1]}{m[2]}, 1, 1, {m[3]}, {1 - int(m[4])};", 0)],
+    "sums dropped": [nth(PRODUCT, lambda m: f"{m[1]}0, 1, 1, {m[3]}, {m[4]};", -1)],
+}
+
+
+def changed_maps() -> dict[str, Callable[[Any, Any, bytes], tuple[Any, bytes]]]:
+    """Changes of the tensor maps of a launch."""
+
+    def with_map(change: Callable[[dict[str, Any]], dict[str, Any]], which: int = 0) -> Any:
+        def changed(kernel: Any, grid: Any, packed: bytes) -> tuple[Any, bytes]:
+            at = [m.start() for m in re.finditer(re.escape(tensor_maps.MARK), packed)][which]
+            given = tensor_maps.decode(packed[at : at + 128])._asdict()
+            new = given | change(given)
+            made = tensor_maps.encode(
+                new["type"],
+                new["address"],
+                new["sizes"],
+                new["pitches"][1:],
+                new["box"],
+                new["steps"],
+                0,
+                new["swizzle"],
+            )
+            return grid, packed[:at] + made + packed[at + 128 :]
+
+        return changed
+
+    def smaller_box(given: dict[str, Any]) -> dict[str, Any]:
+        sides = list(given["box"])
+        i = max(i for i, side in enumerate(sides) if side > 1)
+        sides[i] //= 2
+        return {"box": tuple(sides)}
+
+    def larger(given: dict[str, Any]) -> dict[str, Any]:
+        return (
+            {"sizes": (*given["sizes"][:-1], given["sizes"][-1] + 1)}
+            if given["sizes"][-1] > 1
+            else {"sizes": (given["sizes"][0], given["sizes"][1] + 64, *given["sizes"][2:])}
+        )
+
+    def shorter(given: dict[str, Any]) -> dict[str, Any]:
+        return {"sizes": (given["sizes"][0] // 2, *given["sizes"][1:])}
+
+    def other_swizzle(given: dict[str, Any]) -> dict[str, Any]:
+        return {"swizzle": 0}
+
+    def elsewhere(given: dict[str, Any]) -> dict[str, Any]:
+        return {"address": given["address"] + 16}
+
+    def wider(given: dict[str, Any]) -> dict[str, Any]:
+        return {"pitches": (given["pitches"][0], given["pitches"][1] + 16, *given["pitches"][2:])}
+
+    changes = {
+        "box of half the size": smaller_box,
+        "tensor that is larger than its memory": larger,
+        "tensor that is shorter": shorter,
+        "map without a swizzle": other_swizzle,
+        "map of the next 16 bytes": elsewhere,
+        "wrong pitch of a map": wider,
+    }
+    return {
+        f"{name}, {'last' if which else 'first'} map": with_map(change, which)
+        for name, change in changes.items()
+        for which in (0, -1)
+    }
 
 
 def changed_launches() -> dict[str, Callable[[Any, Any, bytes], tuple[Any, bytes]]]:
@@ -121,7 +294,7 @@ class Planter:
     """One call, its kernel, and whether what is planted there is found."""
 
     def __init__(self, name: str) -> None:
-        self.kernel_name, self.function, arguments = CALLS[name]
+        self.kernel_name, self.function, arguments = (CALLS_BY_UNITS if BY_UNITS else CALLS)[name]
         self.arguments = arguments
         with np.errstate(all="ignore"):
             self.expected = self.function(*arguments).double().numpy()
@@ -136,7 +309,7 @@ class Planter:
 
     def is_right(self) -> bool:
         found = self.run()
-        tolerance = 2e-2 if self.arguments[0].dtype is tt.float16 else 2e-4
+        tolerance = 2e-2 if self.arguments[0].dtype.itemsize == 2 else 2e-4
         return found.shape == self.expected.shape and np.allclose(found, self.expected, tolerance, tolerance)
 
     def find_kernel(self) -> None:
@@ -196,16 +369,16 @@ def planted(name: str) -> Iterator[tuple[str, str]]:
     """Each fault of a call, and how it was found; nothing where it was not."""
     planter = Planter(name)
     planter.find_kernel()
-    for fault, mutants in TEXT.items():
+    for fault, mutants in (TEXT_BY_UNITS if BY_UNITS else TEXT).items():
         for i, mutate in enumerate(mutants):
             text = mutate(planter.text)
             if text is not None and text != planter.text:
                 yield f"{fault} {i}", planter.with_text(text)
-    for fault, change in changed_launches().items():
+    for fault, change in (changed_maps if BY_UNITS else changed_launches)().items():
         yield fault, planter.with_launch(change)
 
 
 if __name__ == "__main__":
-    for call in sys.argv[1:] or CALLS:
+    for call in sys.argv[1:] or (CALLS_BY_UNITS if BY_UNITS else CALLS):
         for fault, found in planted(call):
             print(json.dumps({"call": call, "fault": fault, "found": found[:300]}), flush=True)

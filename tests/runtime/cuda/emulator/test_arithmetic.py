@@ -1,6 +1,7 @@
 """Arithmetic by the letter of the PTX ISA: rounding, edges, and how wrong an approximation may be."""
 
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -278,3 +279,38 @@ def test_comparisons_with_nan(each: Each, comparison: str) -> None:
     if wanted is None:
         wanted = plain[comparison[:2]] | nan if comparison.endswith("u") else plain[comparison]
     assert found.astype(bool).tolist() == wanted.tolist()
+
+
+def test_extremes_of_magnitudes_and_above_zero(each: Callable[..., Array]) -> None:
+    a = np.array([1, -2, -0.0, np.nan, np.inf, -np.inf, 3], np.float32)
+    b = np.array([-3, -1, 5, 1, -2, -7, np.nan], np.float32)
+    found = each("min.NaN.xorsign.abs.f32 %y, %x0, %x1;", ("f4", "f4", "f4"), a, b)
+    assert np.array_equal(found, np.array([-1, 1, -0.0, np.nan, -2, 7, np.nan], np.float32), equal_nan=True)
+    assert np.signbit(found[:3]).tolist() == [True, False, True]
+    numbers = np.array([-5, 0, 4, 9], np.int32)
+    found = each("min.relu.s32 %y, %x0, %x1;", ("i4", "i4", "i4"), numbers, np.full(4, 7, np.int32))
+    assert found.tolist() == [0, 0, 4, 7]
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
+def test_floats_of_8_bits(each: Callable[..., Array], name: str) -> None:
+    kind = ml_dtypes.float8_e4m3fn if name == "e4m3" else ml_dtypes.float8_e5m2
+    most = float(ml_dtypes.finfo(kind).max)
+    x = np.array([0.0, -0.0, 1.1, -3.3, 1e-9, most, 1.01 * most, 1e9, -np.inf, np.nan], np.float32)
+    found = each(f"cvt.rn.satfinite.{name}x2.f32 %y, %x0, %x1;", ("u2", "f4", "f4"), x, x[::-1].copy())
+    wanted = np.clip(x, -most, most).astype(kind).view(np.uint8) & np.where(np.isnan(x), 0x7F, 0xFF)
+    wanted = np.where(np.isnan(x), 0x7F, wanted).astype(np.uint8)
+    assert np.array_equal(found >> 8, wanted) and np.array_equal(found & 255, wanted[::-1])
+    every = np.arange(256, dtype=np.uint16)
+    found = each(f"cvt.rn.f16x2.{name}x2 %y, %x0;", ("u4", "u2"), every | (every[::-1] << 8))
+    halves = np.arange(256, dtype=np.uint8).view(kind).astype(np.float16)
+    assert np.array_equal((found & 0xFFFF).astype(np.uint16).view(np.float16), halves, equal_nan=True)
+    assert np.array_equal((found >> 16).astype(np.uint16).view(np.float16), halves[::-1], equal_nan=True)
+
+
+@pytest.mark.parametrize("form", ["fma.rn.relu.f16", "min.rn.f32", "add.wide.s32"])
+def test_a_form_that_is_unknown_is_refused(machine: Any, form: str) -> None:
+    register = "%h" if form.endswith("16") else "%r"
+    operands = ", ".join(f"{register}{i}" for i in range(4 if form.startswith("fma") else 3))
+    with pytest.raises(NotImplementedError, match=re.escape(f"'{form}' is not emulated")):
+        machine.run(f"{form} {operands};")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from triten.runtime.cuda.emulator import warp
+from triten.runtime.cuda.emulator.fault import EmulationError
 
 Array = np.ndarray[Any, Any]
 LANES = np.arange(32, dtype=np.uint32)
@@ -267,3 +268,48 @@ def test_tensor_cores_take_single_precision_as_tf32() -> None:
     zero = np.zeros((1, 32), np.uint32)
     found = warp.multiply("m16n8k8", ("f32", "tf32", "tf32", "f32"), [one] * 4, [one] * 2, [zero] * 4)
     assert found[0].view(np.float32)[0, 0] == 8.0
+
+
+def test_branches_by_a_table(machine: Any) -> None:
+    body = """
+        table: .branchtargets first, second, first;
+        mov.u32 %r0, %tid.x;
+        rem.u32 %r1, %r0, 3;
+        brx.idx %r1, table;
+        first: mov.b32 %r2, 10; bra.uni met;
+        second: mov.b32 %r2, 20;
+        met: mad.wide.u32 %d1, %r0, 4, %d0;
+        st.global.b32 [%d1], %r2;
+    """
+    out = machine.empty(128)
+    machine.run(body, out)
+    assert machine.get(out, 32, np.uint32).tolist() == [(10, 20, 10)[i % 3] for i in range(32)]
+    with pytest.raises(EmulationError, match="trap"):
+        machine.run(body.replace("rem.u32 %r1, %r0, 3", "rem.u32 %r1, %r0, 4"), out)
+
+
+def test_labels_belong_to_the_scope_that_they_are_in(machine: Any) -> None:
+    scope = "{ setp.lt.u32 %p1, %r0, LIMIT; @%p1 bra over; add.u32 %r2, %r2, 1; over: }"
+    body = f"""
+        mov.u32 %r0, %tid.x; mov.b32 %r2, 0;
+        {scope.replace("LIMIT", "8")} {scope.replace("LIMIT", "16")}
+        mad.wide.u32 %d1, %r0, 4, %d0;
+        st.global.b32 [%d1], %r2;
+    """
+    out = machine.empty(128)
+    machine.run(body, out)
+    assert machine.get(out, 32, np.uint32).tolist() == [0] * 8 + [1] * 8 + [2] * 16
+
+
+def test_bytes_that_a_load_does_not_use_are_not_read(machine: Any) -> None:
+    source, out = machine.put(np.arange(3, dtype=np.uint32)), machine.empty(4)
+    body = """
+        .pragma "used_bytes_mask 0xf0f";
+        ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%d1];
+        add.u32 %r4, %r0, %r2;
+        st.global.b32 [%d0], %r4;
+    """
+    machine.run(body, out, source, threads=1)
+    assert machine.get(out, 1, np.uint32) == 2
+    with pytest.raises(EmulationError, match="illegal memory access"):
+        machine.run(body.partition(";")[2], out, source, threads=1)

@@ -1,0 +1,271 @@
+"""Shared memory whose accesses are put in order by more than barriers of a whole block.
+
+Barriers in shared memory, named barriers of some warps, and asynchronous units that read and write while threads go on:
+what has happened before what is known by *vector clocks* (Mattern, 1989). Each warp has a clock, and so has each
+unit that works for it: its products (``wgmma``), its bulk stores, and each barrier in shared memory, on which bulk
+loads report. A warp holds what it knows of every clock. A piece of memory holds who wrote it last and when, and when
+each one read it last: an access that comes after another without knowing of it is a race.
+
+What a generic access wrote is seen by asynchronous units only after a ``fence.proxy.async``, which is a second such
+vector: what was fenced. Source: NVIDIA, PTX ISA 8.8, "Memory Consistency Model", "Async proxy".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .fault import RACE, UNINITIALISED, Fault
+from .shared_memory import NEVER, PENDING, Pending, SharedMemory
+
+Array = np.ndarray[Any, Any]
+
+BARRIER = -3
+"""The tag of memory in which a barrier lies."""
+KNOWN, FENCED = 0, 1
+"""The two vectors of a warp."""
+CAUSE = {
+    PENDING: "their asynchronous copy is not done",
+    BARRIER: "a barrier lies there",
+}
+
+
+class OrderedSharedMemory(SharedMemory):
+    """The shared memory of some blocks, its accesses ordered by vector clocks.
+
+    Columns of a vector: the warps of a block, then the products of each, then the bulk stores of each, then barriers.
+    """
+
+    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int) -> None:
+        super().__init__(nbytes, blocks, threads, piece)
+        self.warps = threads // 32
+        self.readers = 3 * self.warps
+        self.by: Array = np.full(self.writer.size, NEVER, np.int16)
+        self.at: Array = np.zeros(self.writer.size, np.int32)
+        self.read_at: Array = np.zeros((self.writer.size, self.readers), np.int32)
+        self.clocks: Array = np.zeros((blocks, self.warps, 2, self.readers + 32), np.int32)
+        own = np.arange(self.warps)
+        self.clocks[:, own, KNOWN, own] = 1
+
+    def column(self, number: int) -> int:
+        """The column of a barrier, by its number in the block."""
+        found = self.readers + number
+        if found >= self.clocks.shape[3]:
+            self.clocks = np.pad(self.clocks, ((0, 0), (0, 0), (0, 0), (0, 32)))
+        return found
+
+    def who(self, column: int) -> str:
+        """A column in a message."""
+        if column < self.warps:
+            return f"warp {column}"
+        if column < 2 * self.warps:
+            return f"a product (wgmma.mma_async) of warp {column % self.warps}"
+        if column < self.readers:
+            return f"a bulk copy of warp {column % self.warps}"
+        return "a bulk copy"
+
+    # What is known
+
+    def barrier(self, blocks: Any) -> None:
+        self.clocks[blocks] = self.clocks[blocks].max(1, keepdims=True)
+        own = np.arange(self.warps)
+        self.clocks[:, own, KNOWN, own] += 1
+
+    def meet(self, block: int, warps: Array, arrived: Array | None = None) -> None:
+        """Some warps of a block have met; `arrived` is what others knew that came by and went on."""
+        together = self.clocks[block, warps].max(0)
+        if arrived is not None:
+            together = np.maximum(together, arrived[:, : together.shape[1]])
+        self.clocks[block, warps] = together
+        self.clocks[block, warps, KNOWN, warps] += 1
+
+    def release(self, block: int, warp: int) -> Array:
+        """What a warp knows, for those who will wait for it."""
+        found: Array = self.clocks[block, warp].copy()
+        self.clocks[block, warp, KNOWN, warp] += 1
+        return found
+
+    def acquire(self, block: int, warps: Array, known: Array) -> None:
+        """Some warps learn what others knew."""
+        width = known.shape[1]
+        mine = self.clocks[block, warps]
+        mine[:, :, :width] = np.maximum(mine[:, :, :width], known)
+        self.clocks[block, warps] = mine
+
+    def learn(self, block: int, warp: int, column: int, clock: int) -> None:
+        """A warp has waited for a unit of its own."""
+        for vector in (KNOWN, FENCED):
+            self.clocks[block, warp, vector, column] = max(self.clocks[block, warp, vector, column], clock)
+
+    def fence(self, threads: Array) -> None:
+        """``fence.proxy.async``: what the threads' warps know is seen by asynchronous units from here on."""
+        for number in np.unique(self.block[threads] * self.warps + self.warp[threads]).tolist():
+            block, warp = divmod(number, self.warps)
+            known, fenced = self.clocks[block, warp]
+            fenced[:] = np.maximum(known, fenced)
+            self.clocks[block, warp, KNOWN, warp] += 1
+
+    # Accesses of threads
+
+    def note_read(self, places: Array, nbytes: int, threads: Array) -> None:
+        pieces = self._pieces(places, nbytes)
+        block, warp = self.block[threads], self.warp[threads]
+        by = self.by[pieces]
+        known = self.clocks[block[:, None], warp[:, None], KNOWN, np.maximum(by, 0)]
+        bad = (by < 0) | (known < self.at[pieces])
+        if bad.any():
+            i, j = (int(k[0]) for k in np.nonzero(bad))
+            where = f"{nbytes} bytes at {int(places[i] - self.base[threads[i]]):#x} of shared memory"
+            raise self._unread(int(by[i, j]), where, int(threads[i]), f"by warp {int(warp[i])}")
+        self.read_at[pieces, warp[:, None]] = self.clocks[block, warp, KNOWN, warp][:, None]
+
+    def _unread(self, by: int, where: str, thread: int, reader: str) -> Fault:
+        """The fault of a read: of what nobody wrote, or of what `by` wrote."""
+        if by == NEVER:
+            return Fault(f"{UNINITIALISED}: {where}", thread)
+        if by in CAUSE:
+            return Fault(f"{RACE}: {where} are read {reader} while {CAUSE[by]}", thread)
+        if by >= self.readers:
+            return Fault(
+                f"{RACE}: {where} are read {reader} before their bulk copy is done: no wait for its barrier",
+                thread,
+            )
+        return Fault(
+            f"{RACE}: {where} are read {reader} and were written by {self.who(by)} without a barrier in between",
+            thread,
+        )
+
+    def note_write(
+        self, places: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
+    ) -> None:
+        pieces = self._pieces(places, nbytes)
+        block, warp = self.block[threads], self.warp[threads]
+        by = self.by[pieces]
+        known = self.clocks[block, warp, KNOWN]
+        late = np.take_along_axis(known, np.maximum(by, 0).astype(np.int64), 1) < self.at[pieces]
+        late &= by >= 0
+        if same is not None:
+            late &= ~same[:, None] | (by >= self.readers)
+        bad = late | (by == PENDING) | (by == BARRIER)
+        crossed = self.read_at[pieces] > known[:, None, : self.readers]
+        if bad.any():
+            i, j = (int(k[0]) for k in np.nonzero(bad))
+            raise self._unwritten(
+                int(by[i, j]), places[i], nbytes, int(threads[i]), f"by warp {int(warp[i])}"
+            )
+        if crossed.any():
+            i, _, column = (int(k[0]) for k in np.nonzero(crossed))
+            raise self._still_read(column, places[i], nbytes, int(threads[i]), f"by warp {int(warp[i])}")
+        if tag is None:
+            self.by[pieces] = warp[:, None]
+            self.at[pieces] = self.clocks[block, warp, KNOWN, warp][:, None]
+        else:
+            self.by[pieces] = tag
+
+    def _where(self, place: Any, nbytes: int, thread: int) -> str:
+        return f"{nbytes} bytes at {int(place - self.base[thread]):#x} of shared memory"
+
+    def _unwritten(self, by: int, place: Any, nbytes: int, thread: int, writer: str) -> Fault:
+        where = self._where(place, nbytes, thread)
+        if by in CAUSE:
+            return Fault(f"{RACE}: {where} are written {writer} while {CAUSE[by]}", thread)
+        return Fault(
+            f"{RACE}: {where} are written {writer} and by {self.who(by)} without a barrier in between", thread
+        )
+
+    def _still_read(self, column: int, place: Any, nbytes: int, thread: int, writer: str) -> Fault:
+        where = self._where(place, nbytes, thread)
+        if column < self.warps:
+            return Fault(
+                f"{RACE}: {where} are written {writer} and were read by {self.who(column)} without a barrier in "
+                "between",
+                thread,
+            )
+        return Fault(
+            f"{RACE}: {where} are written {writer} while {self.who(column)} still reads them", thread
+        )
+
+    def _arrive(self, copy: Pending, due: Array) -> None:
+        super()._arrive(copy, due)
+        places, threads = copy.places[due], copy.threads[due]
+        pieces = self._pieces(places, 4 * copy.data.shape[1])
+        block, warp = self.block[threads], self.warp[threads]
+        self.by[pieces] = warp[:, None]
+        self.at[pieces] = self.clocks[block, warp, KNOWN, warp][:, None]
+
+    # Accesses of asynchronous units
+
+    def unit_reads(
+        self, places: Array, nbytes: int, thread: int, warps: Array, columns: Array, clocks: Array, what: str
+    ) -> None:
+        """A unit begins to read for some warps of a block, each of which has a column and a clock."""
+        block = int(self.block[thread])
+        pieces = self._pieces(places, nbytes).reshape(-1)
+        by, at = self.by[pieces], self.at[pieces]
+        if (by < 0).any():
+            i = int(np.flatnonzero(by < 0)[0])
+            raise self._unread(int(by[i]), self._piece(pieces[i], thread), thread, f"by {what}")
+        for warp in warps.tolist():
+            known, fenced = self.clocks[block, warp]
+            late = known[by] < at
+            if late.any():
+                i = int(np.flatnonzero(late)[0])
+                raise self._unread(
+                    int(by[i]), self._piece(pieces[i], thread), thread, f"by {what} of warp {warp}"
+                )
+            self._check_fenced(fenced[by] < at, by, pieces, thread, f"read by {what}")
+        self.read_at[pieces[:, None], columns] = clocks
+
+    def _piece(self, piece: Any, thread: int) -> str:
+        return self._where(int(piece) * self.piece, self.piece, thread)
+
+    def _check_fenced(self, late: Array, by: Array, pieces: Array, thread: int, what: str) -> None:
+        late = late & (by >= 0) & (by < self.warps)
+        if late.any():
+            i = int(np.flatnonzero(late)[0])
+            raise Fault(
+                f"{RACE}: {self._piece(pieces[i], thread)} are {what} and were written by {self.who(int(by[i]))} "
+                "without fence.proxy.async in between",
+                thread,
+            )
+
+    def unit_writes(
+        self, places: Array, nbytes: int, thread: int, column: int, clock: int, what: str
+    ) -> None:
+        """A unit begins to write for a thread; what it brings is there at a clock of the barrier of `column`."""
+        block, warp = int(self.block[thread]), int(self.warp[thread])
+        pieces = self._pieces(places, nbytes).reshape(-1)
+        by, at = self.by[pieces], self.at[pieces]
+        known, fenced = self.clocks[block, warp]
+        # Several copies may bring parts of one phase.
+        late = (by >= 0) & (known[by] < at) | (by == PENDING) | (by == BARRIER)
+        if late.any():
+            i = int(np.flatnonzero(late)[0])
+            raise self._unwritten(int(by[i]), int(pieces[i]) * self.piece, self.piece, thread, f"by {what}")
+        crossed = self.read_at[pieces] > known[: self.readers]
+        if crossed.any():
+            i, reader = (int(k[0]) for k in np.nonzero(crossed))
+            raise self._still_read(reader, int(pieces[i]) * self.piece, self.piece, thread, f"by {what}")
+        self._check_fenced(fenced[np.maximum(by, 0)] < at, by, pieces, thread, f"written by {what}")
+        self.by[pieces], self.at[pieces] = column, clock
+
+    def lay(self, places: Array, values: Array) -> None:
+        """Put rows of `values` there, whose accesses were noted."""
+        count = 1 if values.ndim == 1 else values.shape[1]
+        self._view(values.dtype.itemsize, count)[places // (values.dtype.itemsize * count)] = values
+
+    def hold_barrier(self, place: int, holds: bool) -> None:
+        """A barrier begins, or ends, to lie at a place."""
+        pieces = self._pieces(np.array([place]), 8).reshape(-1)
+        self.by[pieces] = BARRIER if holds else NEVER
+
+    def holds_barrier(self, place: int) -> bool:
+        """Whether a barrier lies at a place."""
+        return int(self.by[place // self.piece]) == BARRIER
+
+    def check_whole(self, addresses: Array, nbytes: int, what: str, thread: int, alignment: int) -> Array:
+        """The places of addresses that one thread names. Raises Fault outside of its block's memory."""
+        return self.places(
+            addresses.astype(np.uint64), nbytes, what, np.full(addresses.size, thread), alignment
+        )

@@ -1,0 +1,308 @@
+"""The 128 bytes of a tensor map on an emulated device, and the box of a tensor that one names.
+
+NVIDIA does not say what the bytes of its maps mean. These are the arguments of `cuTensorMapEncodeTiled` behind a mark
+of their own, so that a kernel which is given anything else is found. Source: CUDA driver API,
+`cuTensorMapEncodeTiled`; NVIDIA, PTX ISA 8.8, "Tensors".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..tensor_map import HOST_TYPES, MAX_RANK, NBYTES
+
+Array = np.ndarray[Any, Any]
+
+MARK = b"TMAP"
+_LAYOUT = struct.Struct("<4s8BQ5Q5Q5H5B")
+SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
+"""Bytes of an element, by the driver's number of its type."""
+NAN_BITS = {6: 0x7FFF, 7: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF, 9: 0x7FFF}
+"""What fills the outside where a map says NaN: float16, float32, float64, bfloat16."""
+ROUNDED_TYPES = (10, 11, 12)
+"""Types that change elements on their way: float32 and TF32 without subnormals, and TF32."""
+SPANS = (16, 32, 64, 128)
+"""Bytes within which a swizzle moves 16 bytes about, by its number."""
+MAX_BOX, MAX_STEP, MAX_EXTENT, MAX_PITCH = 256, 8, 2**32, 2**40
+INVALID_VALUE = 1
+CUDA_VERSION = 13020
+
+
+class TensorMap(NamedTuple):
+    """A tensor in global memory and the box that is copied at a time; all tuples begin with the innermost dimension.
+
+    `pitches` are bytes from one element to the next along each dimension, `steps` how many elements further the next
+    one of a box lies.
+    """
+
+    type: int
+    address: int
+    sizes: tuple[int, ...]
+    pitches: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int
+    fill: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return SIZES[self.type]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many elements a box has along each dimension."""
+        return tuple(-(-length // step) for length, step in zip(self.box, self.steps, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of a box, those outside of the tensor among them."""
+        return int(np.prod(self.counts)) * self.itemsize
+
+
+def encode(
+    type_: int,
+    address: int,
+    sizes: Sequence[int],
+    pitches: Sequence[int],
+    box: Sequence[int],
+    steps: Sequence[int],
+    interleave: int = 0,
+    swizzle: int = 0,
+    fill: int = 0,
+) -> bytes:
+    """The bytes of a map, of the arguments of `cuTensorMapEncodeTiled`: innermost dimension first.
+
+    Args:
+        type_: the driver's number of the elements' type.
+        address: of the tensor.
+        sizes: of the tensor, in elements.
+        pitches: bytes from one element to the next along each dimension but the innermost.
+        box: how far a box reaches, in elements.
+        steps: how many elements further the next one of a box lies.
+        interleave, swizzle, fill: the driver's numbers.
+
+    Raises:
+        ValueError: for what the driver refuses.
+
+    Example:
+        >>> decode(encode(7, 4096, (100, 20), (400,), (8, 4), (1, 1))).counts
+        (8, 4)
+    """
+    padded = [list(numbers) + [0] * (MAX_RANK - len(numbers)) for numbers in (sizes, box)]
+    rank = len(sizes)
+    # The innermost dimension has no stride of its own, and lies element by element (CUDA driver API).
+    own = [SIZES[type_] if 0 <= type_ < len(SIZES) else 0, *pitches[: rank - 1], *[0] * (MAX_RANK - rank)]
+    further = [1, *steps[1:rank], *[0] * (MAX_RANK - rank)]
+    fields = (
+        rank,
+        type_,
+        swizzle,
+        fill,
+        interleave,
+        0,
+        0,
+        0,
+        address,
+        *padded[0],
+        *own,
+        *padded[1],
+        *further,
+    )
+    check(*fields)
+    return _LAYOUT.pack(MARK, *fields).ljust(NBYTES, b"\0")
+
+
+def check(
+    rank: int,
+    type_: int,
+    swizzle: int,
+    fill: int,
+    interleave: int,
+    _a: int,
+    _b: int,
+    _c: int,
+    address: int,
+    *rest: int,
+) -> None:
+    """Raise ValueError for the fields of a map that the driver refuses."""
+    sizes, pitches, box, steps = (rest[i : i + rank] for i in range(0, 4 * MAX_RANK, MAX_RANK))
+
+    def require(holds: bool, what: str) -> None:
+        if not holds:
+            raise ValueError(f"tensor map: {what}")
+
+    require(1 <= rank <= MAX_RANK, f"{rank} dimensions, expected 1 to {MAX_RANK}")
+    require(0 <= type_ < len(SIZES), f"element type {type_}")
+    require(interleave == 0, f"interleave mode {interleave}")
+    require(0 <= swizzle < len(SPANS), f"swizzle mode {swizzle}")
+    require(address % 16 == 0, f"address {address:#x} is no multiple of 16")
+    require(all(0 < size <= MAX_EXTENT for size in sizes), f"sizes {list(sizes)}")
+    require(
+        all(pitch % 16 == 0 and 0 <= pitch < MAX_PITCH for pitch in pitches[1:]),
+        f"strides {list(pitches[1:])} in bytes, expected multiples of 16",
+    )
+    require(all(0 < length <= MAX_BOX for length in box), f"box {list(box)}, expected 1 to {MAX_BOX}")
+    require(all(0 < step <= MAX_STEP for step in steps), f"element strides {list(steps)}")
+    inner = box[0] * SIZES[type_]
+    require(inner % 16 == 0, f"the box's inner side of {inner} bytes is no multiple of 16")
+    require(
+        swizzle == 0 or inner <= SPANS[swizzle],
+        f"the box's inner side of {inner} bytes is wider than swizzled",
+    )
+    require(fill in (0, 1) and (fill == 0 or type_ in NAN_BITS), f"fill mode {fill} of type {type_}")
+
+
+def decode(data: bytes) -> TensorMap:
+    """The map of its bytes. Raises ValueError for bytes that are none, or of a map that the driver refuses."""
+    mark, *fields = _LAYOUT.unpack_from(data)
+    if mark != MARK:
+        raise ValueError("these bytes are no tensor map")
+    check(*fields)
+    rank, type_, swizzle, fill, _, _, _, _, address, *numbers = fields
+    sizes, pitches, box, steps = (tuple(numbers[i : i + rank]) for i in range(0, 4 * MAX_RANK, MAX_RANK))
+    return TensorMap(type_, address, sizes, pitches, box, steps, swizzle, fill)
+
+
+_FIELDS = {
+    "rank": 0,
+    "elemtype": 1,
+    "swizzle_mode": 2,
+    "fill_mode": 3,
+    "interleave_layout": 4,
+    "global_address": 8,
+}
+_LISTS = {
+    "global_dim": 9,
+    "global_stride": 9 + MAX_RANK,
+    "box_dim": 9 + 2 * MAX_RANK,
+    "element_stride": 9 + 3 * MAX_RANK,
+}
+
+
+def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
+    """The bytes of a map of which a kernel changes a field (``tensormap.replace``); a map of zeros is a new one.
+
+    Source: NVIDIA, PTX ISA 8.8, "tensormap.replace", of the fields and how they are numbered.
+
+    Raises:
+        ValueError: for bytes that are no map.
+    """
+    mark, *fields = _LAYOUT.unpack_from(data)
+    if mark != MARK and any(data):
+        raise ValueError("these bytes are no tensor map")
+    if field in _LISTS:
+        # Strides are those of all dimensions but the innermost.
+        fields[_LISTS[field] + place + (field == "global_stride")] = value
+    else:
+        fields[_FIELDS[field]] = {"rank": value + 1, "elemtype": HOST_TYPES.get(value, value)}.get(
+            field, value
+        )
+    if field == "elemtype":
+        fields[_LISTS["global_stride"]] = SIZES[fields[1]]
+    return _LAYOUT.pack(MARK, *fields).ljust(NBYTES, b"\0")
+
+
+class Box(NamedTuple):
+    """The elements of a box in units of `unit` bytes: where each lies, and whether that is inside of the tensor.
+
+    `offsets` are distances from the box's first byte in shared memory, before they are swizzled.
+    """
+
+    unit: int
+    addresses: Array
+    inside: Array
+    offsets: Array
+
+
+def box_at(tensor: TensorMap, coordinates: Sequence[int]) -> Box:
+    """The box whose first element has these coordinates, innermost first; they may lie outside of the tensor."""
+    itemsize, counts = tensor.itemsize, tensor.counts
+    row, first, end = counts[0] * itemsize, coordinates[0] * itemsize, tensor.sizes[0] * itemsize
+    unit = 16
+    while unit > 1 and any(number % unit for number in (first, row, end)):
+        unit //= 2
+    inner = first + unit * np.arange(row // unit, dtype=np.int64)
+    places, inside = inner, (inner >= 0) & (inner < end)
+    for i in range(1, len(counts)):
+        along = coordinates[i] + tensor.steps[i] * np.arange(counts[i], dtype=np.int64)
+        within = (along >= 0) & (along < tensor.sizes[i])
+        places = (along * tensor.pitches[i])[:, None] + places.reshape(-1)
+        inside = within[:, None] & inside.reshape(-1)
+    flat = places.reshape(-1)
+    addresses = (flat + tensor.address).astype(np.uint64)
+    return Box(unit, addresses, inside.reshape(-1), unit * np.arange(flat.size, dtype=np.int64))
+
+
+def swizzled(addresses: Array, swizzle: int) -> Array:
+    """Where 16 bytes of shared memory lie that a tensor map or a matrix descriptor puts at these addresses.
+
+    The lowest bits of the number of 128 bytes are added, without carry, to that of 16 bytes within a span.
+
+    Example:
+        >>> swizzled(np.array([0, 128, 256 + 16]), 3).tolist()
+        [0, 144, 304]
+    """
+    mask = SPANS[swizzle] // 16 - 1
+    return addresses ^ (((addresses >> 7) & mask) << 4) if mask else addresses
+
+
+class EncoderLibrary:
+    """What `tensor_map.encode_tiled` calls of the driver's library, with maps that the emulator understands."""
+
+    def library(self) -> EncoderLibrary:
+        """Itself: the functions."""
+        return self
+
+    def check(self, status: int, what: str) -> None:
+        """Raise RuntimeError for a status that is not 0."""
+        if status:
+            raise RuntimeError(f"CUDA error: invalid argument: {what}: {self.refusal}")
+
+    def __init__(self) -> None:
+        self.refusal = ""
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        """The version whose driver encodes small tensors rightly."""
+        ctypes.cast(version, ctypes.POINTER(ctypes.c_int))[0] = CUDA_VERSION
+        return 0
+
+    def cuTensorMapEncodeTiled(
+        self,
+        target: Any,
+        type_: int,
+        rank: int,
+        address: Any,
+        sizes: Any,
+        pitches: Any,
+        box: Any,
+        steps: Any,
+        interleave: int,
+        swizzle: int,
+        promotion: int,
+        fill: int,
+    ) -> int:
+        """Write a map to `target`; the status is 0, or that of an invalid value."""
+        del promotion
+        try:
+            data = encode(
+                type_,
+                address.value or 0,
+                list(sizes)[:rank],
+                list(pitches)[: rank - 1],
+                list(box)[:rank],
+                list(steps)[:rank],
+                interleave,
+                swizzle,
+                fill,
+            )
+        except ValueError as error:
+            self.refusal = str(error)
+            return INVALID_VALUE
+        ctypes.memmove(target.value, data, NBYTES)
+        return 0

@@ -1,0 +1,156 @@
+"""Instructions of sm_90's asynchronous units as Python statements; see `translate` for how, `asynchronous` for what."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from .ptx import Address, Immediate, Instruction, Operand, Vector
+from .translate import Writer, emits
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+@emits("mbarrier")
+def _barrier(writer: Writer, each: Instruction) -> None:
+    what, rest = each.modifiers[0], each.modifiers[1:]
+    if what in ("init", "inval", "expect_tx"):
+        address = writer.address(each.operands[0])
+        if what == "inval":
+            return writer.line(f"s.units.end_barrier({address}, {writer.masked})")
+        count = writer.read(each.operands[1], np.uint32)
+        call = "make_barrier" if what == "init" else "expect"
+        return writer.line(f"s.units.{call}({address}, {count}, {writer.masked})")
+    if what != "arrive" or "noComplete" in rest:
+        raise writer.unknown()
+    address = writer.address(each.operands[1])
+    given = writer.read(each.operands[2], np.uint32) if len(each.operands) > 2 else "u4(1)"
+    count, expected = ("u4(1)", given) if "expect_tx" in rest else (given, "u4(0)")
+    writer.line(f"v = s.units.arrive({address}, {count}, {expected}, {writer.masked})")
+    return writer.store(each.operands[0], "v", np.uint64)
+
+
+@emits("mbarrier.wait")
+def _wait(writer: Writer, each: Instruction) -> None:
+    kind = np.uint32 if "parity" in each.modifiers else np.uint64
+    address, value = writer.address(each.operands[1]), writer.read(each.operands[2], kind)
+    writer.line(f"s.asked = {address}, {value}")
+
+
+@emits("fence.proxy")
+def _fence_proxy(writer: Writer, each: Instruction) -> None:
+    if each.modifiers[1].startswith("tensormap") and "acquire" in each.modifiers:
+        return writer.line(f"s.units.acquire_map({writer.address(each.operands[0])}, {writer.masked})")
+    if each.modifiers[1] != "async":
+        raise writer.unknown()
+    return writer.line(f"s.units and s.units.fence_proxy({writer.masked})")
+
+
+@emits("tensormap")
+def _map(writer: Writer, each: Instruction) -> None:
+    address = writer.address(each.operands[0])
+    if each.modifiers[0] == "cp_fenceproxy":
+        return writer.line(
+            f"s.units.publish_map({address}, {writer.address(each.operands[1])}, {writer.masked})"
+        )
+    if each.modifiers[:2] != ("replace", "tile") or not each.modifiers[3].startswith("shared"):
+        raise writer.unknown()
+    *place, value = each.operands[1:]
+    number = place[0].value if place and isinstance(place[0], Immediate) else 0
+    return writer.line(
+        f"s.units.replace_field({each.modifiers[2]!r}, {number}, {address}, {writer.read(value, np.uint64)}, "
+        f"{writer.masked})"
+    )
+
+
+@emits("elect")
+def _elect(writer: Writer, each: Instruction) -> None:
+    target = each.operands[0]
+    writer.line(f"v, w = s.elect({writer.read(each.operands[1], np.uint32)}, {writer.masked})")
+    writer.store(target.first, "v", np.uint32)  # type: ignore[union-attr]
+    writer.store(target.second, "w", np.bool_)  # type: ignore[union-attr]
+
+
+@emits("setmaxnreg")
+def _registers(writer: Writer, each: Instruction) -> None:
+    count = each.operands[0]
+    assert isinstance(count, Immediate)
+    writer.line(f"s.units.give_registers({count.value}, {writer.masked})")
+
+
+@emits("cp.async.bulk")
+def _bulk(writer: Writer, each: Instruction) -> None:
+    rest = each.modifiers[2:]
+    if rest[0] == "prefetch":
+        return None
+    if rest[0] == "commit_group":
+        return writer.line(f"s.units.commit_stores({writer.masked})")
+    if rest[0] == "wait_group":
+        kept = each.operands[0]
+        assert isinstance(kept, Immediate)
+        return writer.line(f"s.units.wait_for_stores({kept.value}, {writer.masked})")
+    if any(name in rest for name in ("multicast::cluster", "im2col", "tile::gather4", "tile::scatter4")):
+        raise writer.unknown()
+    if rest[0] == "tensor":
+        return _bulk_tensor(writer, each, rest[2:])
+    values = [writer.read(each.operands[2], np.uint32), writer.masked]
+    target, source = writer.address(each.operands[0]), writer.address(each.operands[1])
+    if rest[0].startswith("shared") and rest[1] == "global":
+        values.insert(1, writer.address(each.operands[3]))
+        return writer.line(f"s.units.load_bytes({target}, {source}, {', '.join(values)})")
+    if rest[0] == "global":
+        return writer.line(f"s.units.store_bytes({target}, {source}, {', '.join(values)})")
+    raise writer.unknown()
+
+
+def _bulk_tensor(writer: Writer, each: Instruction, rest: tuple[str, ...]) -> None:
+    loads = rest[0].startswith("shared") and rest[1] == "global"
+    if not loads and rest[0] != "global":
+        raise writer.unknown()
+    tensor = each.operands[1 if loads else 0]
+    assert isinstance(tensor, Address) and tensor.coordinates is not None
+    coordinates = ", ".join(writer.read(item, np.uint32) for item in tensor.coordinates.items)
+    map_ = writer.address(tensor._replace(coordinates=None))
+    shared = writer.address(each.operands[0 if loads else 1])
+    if loads:
+        barrier = writer.address(each.operands[2])
+        writer.line(f"s.units.load_box({shared}, {map_}, ({coordinates},), {barrier}, {writer.masked})")
+    else:
+        writer.line(f"s.units.store_box({map_}, ({coordinates},), {shared}, {writer.masked})")
+
+
+@emits("wgmma")
+def _products(writer: Writer, each: Instruction) -> None:
+    what = each.modifiers[0]
+    if what == "fence":
+        return writer.line(f"s.units.fence_products({writer.masked})")
+    if what == "commit_group":
+        return writer.line(f"s.units.commit_products({writer.masked})")
+    if what == "wait_group":
+        kept = each.operands[0]
+        assert isinstance(kept, Immediate)
+        return writer.line(f"s.units.wait_for_products({kept.value}, R, {writer.masked})")
+    if what != "mma_async" or "sp" in each.modifiers:
+        raise writer.unknown()
+    shape = next(found for m in each.modifiers if (found := re.fullmatch(r"m64n(\d+)k(\d+)", m)))
+    types = [m for m in each.modifiers[4:] if m != "satfinite"]
+    if len(types) != 3 or types[0] not in ("f16", "f32", "s32"):
+        raise writer.unknown()
+    sums, left, right, scale, *numbers = each.operands
+    given = [item.value for item in numbers if isinstance(item, Immediate)] + [0] * 4
+    signs = (given[0], given[1]) if len(numbers) >= 2 else (1, 1)
+    in_registers = isinstance(left, Vector)
+    turned = (False, bool(given[2])) if in_registers else (bool(given[2]), bool(given[3]))
+    if isinstance(left, Vector):
+        a = "(" + "".join(f"{writer.read(item, np.uint32)}, " for item in left.items) + ")"
+    else:
+        a = writer.read(left, np.uint64)
+    targets = tuple(writer.place(item) for item in _items(sums))
+    return writer.line(
+        f"s.units.multiply(R, {targets}, ({shape[1]}, {shape[2]}), {tuple(types)!r}, {a}, "
+        f"{writer.read(right, np.uint64)}, {writer.read(scale, np.bool_)}, {signs}, {turned}, "
+        f"{'satfinite' in each.modifiers}, {writer.masked})"
+    )
