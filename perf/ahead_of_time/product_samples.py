@@ -176,12 +176,13 @@ def grouped_products(capability: int) -> Iterator[Sample]:
     """Groups of rows, of columns and along the inner side, as experts' layers and their gradients have them."""
     for dtype in (*NARROW, "float32"):
         held = () if dtype == "float32" else ("grouped_matmul",)
+        by_rows = ("grouped_matmul_bulk",) if held and capability >= 90 else held
         for total, groups in ((16384, 8), (512, 128)):
             rows, weights = empty(total, 2048, dtype=dtype), empty(groups, 1024, 2048, dtype=dtype)
             grads, ends = empty(total, 1024, dtype=dtype), empty(groups, dtype="int32")
             label = f"_grouped_mm {dtype}, {groups} groups"
-            yield Sample(label, partial(tt._grouped_mm, rows, weights.mT, ends), held)
-            yield Sample(f"{label} of rows by rows", partial(tt._grouped_mm, grads, weights, ends), held)
+            yield Sample(label, partial(tt._grouped_mm, rows, weights.mT, ends), by_rows)
+            yield Sample(f"{label} of rows by rows", partial(tt._grouped_mm, grads, weights, ends), by_rows)
             # A group's columns begin anywhere in a line, so its results are stored one by one.
             yield Sample(f"{label} of columns", partial(tt._grouped_mm, weights, rows.t(), ends))
             yield Sample(
@@ -190,7 +191,7 @@ def grouped_products(capability: int) -> Iterator[Sample]:
             unaligned = empty(total, 2048, dtype=dtype, offset=1)
             yield Sample(f"{label}, unaligned", partial(tt._grouped_mm, unaligned, weights.mT, ends))
     refused = capability < 89
-    held = () if refused else ("grouped_matmul",)
+    held = () if refused else ("grouped_matmul_bulk",)
     for total, groups in ((16384, 8), (512, 128)):
         rows = empty(total, 2048, dtype="float8_e4m3fn")
         weights, ends = empty(groups, 1024, 2048, dtype="float8_e4m3fn").mT, empty(groups, dtype="int32")
