@@ -78,6 +78,7 @@ from . import (
     normalization,
     pooling,
     resampling,
+    scaled_products,
     sequence_losses,
     unpooling,
 )
@@ -92,6 +93,7 @@ from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .reductions import WRAPPED, reduction_of
 from .resampling import *  # noqa: F403
+from .scaled_products import *  # noqa: F403
 from .sequence_losses import *  # noqa: F403
 from .unpooling import *  # noqa: F403
 
@@ -106,6 +108,7 @@ __all__ = [
     *normalization.__all__,
     *pooling.__all__,
     *resampling.__all__,
+    *scaled_products.__all__,
     *sequence_losses.__all__,
     *unpooling.__all__,
     "bilinear",

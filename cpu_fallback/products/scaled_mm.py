@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.meta.scaled_mm import BLOCK, scaled_by_blocks
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
@@ -16,15 +17,25 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     """scale_a * scale_b * (self @ mat2) + bias; an 8-bit output times its scale."""
     largest = LARGEST.get(call.outputs[0].dtype.name)
     names = call.runtime
+    blocks = scaled_by_blocks(*(call.args[name] for name in ("self", "mat2", "scale_a", "scale_b")))
 
     @quietly
     def into(out: Any, *inputs: Any) -> None:
         given = dict(zip(names, inputs, strict=True))
-        made = np.dot(given["self"].astype(np.float32), given["mat2"].astype(np.float32))
+        left, right = given["self"].astype(np.float32), given["mat2"].astype(np.float32)
         by_row, by_column = given["scale_a"], given["scale_b"]
-        if by_row.size == 1 and by_column.size == 1:
+        if blocks is not None:
+            by_row = by_row.repeat(blocks[0], 0)[: len(left)]
+            by_column = by_column.repeat(blocks[1], 1)[:, : right.shape[1]]
+            made = np.zeros((len(left), right.shape[1]), np.float32)
+            for i in range(by_row.shape[1]):
+                part = slice(i * BLOCK, (i + 1) * BLOCK)
+                made += np.dot(left[:, part], right[part]) * by_row[:, i : i + 1] * by_column[i]
+        elif by_row.size == 1 and by_column.size == 1:
+            made = np.dot(left, right)
             made *= by_row.reshape(()) * by_column.reshape(())
         else:
+            made = np.dot(left, right)
             made *= by_row
             made *= by_column
         if given.get("bias") is not None:

@@ -142,6 +142,7 @@ def scaled_products(capability: int) -> Iterator[Sample]:
                 wide,
                 refused,
             )
+        yield from products_with_scales_by_blocks(dtype, refused)
         a = empty(4096, 4096, dtype=dtype, offset=1)
         call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
         yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)
@@ -151,20 +152,38 @@ def scaled_products(capability: int) -> Iterator[Sample]:
         yield Sample(f"_int_mm of rows {n}", partial(tt._int_mm, a[:, :n], a))
     a = empty(512, 4095, dtype="int8")
     yield Sample("_int_mm of odd lines", partial(tt._int_mm, a, a.t()))
+    a = empty(4096, 4096, dtype="int8", offset=1)
+    yield Sample("_int_mm unaligned", partial(tt._int_mm, a, a.t()))
     yield from grouped_products(capability)
     yield from complex_products(capability)
+
+
+def products_with_scales_by_blocks(dtype: str, refused: bool) -> Iterator[Sample]:
+    """Activations with a scale for 128 elements of a row, weights with one for 128 x 128."""
+    held = () if refused else ("scaled_blocks_matmul",)
+    for m in (8192, 512):
+        a, b = empty(m, 4096, dtype=dtype), empty(2048, 4096, dtype=dtype).t()
+        for columns in (16, 2048):
+            call = partial(tt._scaled_mm, a, b, empty(m, 32), empty(32, columns), out_dtype=tt.bfloat16)
+            yield Sample(f"_scaled_mm {dtype} {m} by blocks, {columns} columns", call, held, refused)
+        call = partial(tt._scaled_mm, a, b, empty(m // 128, 32), empty(32, 2048), empty(2048))
+        yield Sample(f"_scaled_mm {dtype} {m} by blocks of rows, with a bias", call, held, refused)
+    a, b = empty(4096, 4096, dtype=dtype, offset=1), empty(2048, 4096, dtype=dtype).t()
+    call = partial(tt._scaled_mm, a, b, empty(4096, 32), empty(32, 16), out_dtype=tt.bfloat16)
+    yield Sample(f"_scaled_mm {dtype} by blocks, unaligned", call, (), refused)
 
 
 def grouped_products(capability: int) -> Iterator[Sample]:
     """Groups of rows, of columns and along the inner side, as experts' layers and their gradients have them."""
     for dtype in (*NARROW, "float32"):
         held = () if dtype == "float32" else ("grouped_matmul",)
+        by_rows = ("grouped_matmul_bulk",) if held and capability >= 90 else held
         for total, groups in ((16384, 8), (512, 128)):
             rows, weights = empty(total, 2048, dtype=dtype), empty(groups, 1024, 2048, dtype=dtype)
             grads, ends = empty(total, 1024, dtype=dtype), empty(groups, dtype="int32")
             label = f"_grouped_mm {dtype}, {groups} groups"
-            yield Sample(label, partial(tt._grouped_mm, rows, weights.mT, ends), held)
-            yield Sample(f"{label} of rows by rows", partial(tt._grouped_mm, grads, weights, ends), held)
+            yield Sample(label, partial(tt._grouped_mm, rows, weights.mT, ends), by_rows)
+            yield Sample(f"{label} of rows by rows", partial(tt._grouped_mm, grads, weights, ends), by_rows)
             # A group's columns begin anywhere in a line, so its results are stored one by one.
             yield Sample(f"{label} of columns", partial(tt._grouped_mm, weights, rows.t(), ends))
             yield Sample(
@@ -173,7 +192,7 @@ def grouped_products(capability: int) -> Iterator[Sample]:
             unaligned = empty(total, 2048, dtype=dtype, offset=1)
             yield Sample(f"{label}, unaligned", partial(tt._grouped_mm, unaligned, weights.mT, ends))
     refused = capability < 89
-    held = () if refused else ("grouped_matmul",)
+    held = () if refused else ("grouped_matmul_bulk",)
     for total, groups in ((16384, 8), (512, 128)):
         rows = empty(total, 2048, dtype="float8_e4m3fn")
         weights, ends = empty(groups, 1024, 2048, dtype="float8_e4m3fn").mT, empty(groups, dtype="int32")

@@ -53,6 +53,14 @@ def product(left: str, right: str, added: str = "") -> Formula:
     return formula
 
 
+def grouped(call: Call) -> int:
+    """2 m n k for each group; groups that share a side have it all between them."""
+    first, second = call.arguments["self"], call.arguments["mat2"]
+    if first.dim() == second.dim() == 2:
+        return 2 * first.shape[0] * first.shape[1] * second.shape[1]
+    return 2 * count(call.results[0]) * first.shape[-1]
+
+
 def outer(call: Call) -> int:
     return count(call.results[0])
 
@@ -187,6 +195,9 @@ OPERATIONS: dict[str, Formula] = {
     "mm": product("self", "mat2"),
     "bmm": product("self", "mat2"),
     "_scaled_mm": product("self", "mat2"),
+    "_int_mm": product("self", "mat2"),
+    "_grouped_mm": grouped,
+    "_scaled_grouped_mm": grouped,
     "addmm": product("mat1", "mat2", "self"),
     "_addmm_activation": product("mat1", "mat2", "self"),
     "baddbmm": product("batch1", "batch2", "self"),

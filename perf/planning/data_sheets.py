@@ -21,7 +21,10 @@ OF_PEAK = 0.7
 """The share of a peak rate that a program is taken to sustain: an assumption, no measurement."""
 
 GIGA, TERA = 1e9, 1e12
-PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "addbmm", "_addmm_activation", "_scaled_mm"})
+PRODUCTS = frozenset({
+    *("mm", "bmm", "addmm", "baddbmm", "addbmm", "_addmm_activation", "_scaled_mm"),
+    *("_grouped_mm", "_scaled_grouped_mm"),
+})  # fmt: skip
 CONVOLUTIONS = frozenset({
     "convolution", "_convolution", "convolution_backward", "convolution_backward_input", "convolution_backward_weight",
 })  # fmt: skip

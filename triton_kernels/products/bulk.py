@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...dispatch.structured import choices
 from ...runtime.cuda.driver import driver
@@ -12,6 +13,7 @@ from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
+from .last_wave import best_cut, in_two
 from .persistent import (
     EIGHT_BITS,
     EXACT_EIGHT_BITS,
@@ -119,13 +121,20 @@ def for_interpreter(problem: Problem) -> Configuration:
     return Configuration((bounded(m, 256), bounded(n, 128), inner), 4, 1, 1)
 
 
+def cut_tiles(problem: Problem, candidates: Sequence[Configuration]) -> Sequence[Configuration]:
+    """The tiles that a cut is chosen by."""
+    return (for_interpreter(problem),) if interpreted() else candidates
+
+
 def refused(why: str) -> None:
     """Tell why tensor descriptors do not serve a product."""
     choices.chosen("no tensor descriptors", why)
 
 
-def plan_bulk(problem: Problem) -> Callable[..., None] | None:
+def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None:
     """``launch(a, b, [addend,] out, *scales)`` over addresses that are multiples of 16; None where there is none.
+
+    With `cuts`, a product whose last wave would leave most multiprocessors idle may be two launches (`last_wave`).
 
     The addend's and the output's addresses need be multiples only where tensor maps describe them, and are asked to be
     all the same.
@@ -167,7 +176,16 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
             name = problem.left.dtype.triton_name
             assert name is not None
             asked = configuration(matmul_persistent, problem.device, name, problem.shape, chosen)
+            cuts = cuts and asked == chosen
             chosen = asked if asked in large else chosen
+    factors = problem.epilogue.factors
+    if cuts and out is not None and (factors is None or not factors.row_wise):
+        cut = best_cut(problem.out.sizes, problem.k, places, cut_tiles(problem, candidates), resident, cost)
+        halved = None if cut is None else in_two(problem, cut, partial(plan_bulk, cuts=False))
+        if halved is not None and cut is not None:
+            which, count = ("rows", "columns")[cut.side - 1], problem.out.sizes[cut.side] - cut.start
+            choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
+            return halved
     m, n, k, batch = problem.shape
     tiles = tiles_in(chosen, problem) * batch
     small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]
@@ -181,9 +199,9 @@ def plan_bulk(problem: Problem) -> Callable[..., None] | None:
         steps = cdiv(cdiv(k, small.tile[2]), parts)
         parts = cdiv(cdiv(k, small.tile[2]), steps)
         workspace = Matrices((parts * batch, m, n), (m * n, n, 1), BY_NAME["float32"])
-        partial = replace(problem, out=workspace, epilogue=Epilogue())
+        sums = replace(problem, out=workspace, epilogue=Epilogue())
         described = describe(workspace, rows_only=True)
-        launch = plan_launch(partial, small, left, right, described, None, parts, steps, batch)
+        launch = plan_launch(sums, small, left, right, described, None, parts, steps, batch)
         return in_parts(problem, parts, launch)
     return plan_launch(problem, chosen, left, right, out, beside, 1, None, batch)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
+from .persistent import operand_tile
 from .product import tile_of
 
 
@@ -24,6 +25,24 @@ def ends_of_groups(offs, places, groups, total):
     """Where groups end, each no earlier than those before it and no later than `total`."""
     given = tl.load(offs + places, mask=(places >= 0) & (places < groups), other=0)
     return tl.associative_scan(tl.minimum(tl.maximum(given, 0), total), 0, larger)
+
+
+@triton.jit
+def group_of(offs, tile, m, groups, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr):
+    """The group that a tile of rows belongs to, the tile's first row, and the row after the group's last one.
+
+    The rest of the rows are of group number `groups`; tiles beyond that have no rows.
+    """
+    places = tl.arange(0, GROUPS)
+    starts = ends_of_groups(offs, places - 1, groups, m)
+    ends = tl.where(places < groups, ends_of_groups(offs, places, groups, m), m)
+    tiles = tl.cdiv(ends - starts, BLOCK_M)
+    before = tl.cumsum(tiles, 0) - tiles
+    own = (before <= tile) & (tile < before + tiles)
+    group = tl.sum(tl.where(own, places, 0), 0)
+    first = tl.sum(tl.where(own, starts + (tile - before) * BLOCK_M, 0), 0)
+    end = tl.sum(tl.where(own, ends, 0), 0)
+    return group, first, end
 
 
 @triton.jit
@@ -68,15 +87,7 @@ def grouped_matmul(
         # A group has one tile more than whole ones at most, and so has the rest.
         tiles_m = (m + (groups + 1) * (BLOCK_M - 1)) // BLOCK_M
         tile_m, tile_n = tile_of(tl.program_id(0), tiles_m, tiles_n, 8)
-        places = tl.arange(0, GROUPS)
-        starts = ends_of_groups(offs, places - 1, groups, m)
-        ends = tl.where(places < groups, ends_of_groups(offs, places, groups, m), m)
-        tiles = tl.cdiv(ends - starts, BLOCK_M)
-        before = tl.cumsum(tiles, 0) - tiles
-        own = (before <= tile_m) & (tile_m < before + tiles)
-        group = tl.sum(tl.where(own, places, 0), 0)
-        first = tl.sum(tl.where(own, starts + (tile_m - before) * BLOCK_M, 0), 0)
-        end = tl.sum(tl.where(own, ends, 0), 0)
+        group, first, end = group_of(offs, tile_m, m, groups, BLOCK_M, GROUPS)
         rows = first + tl.arange(0, BLOCK_M)
         count = tl.where((group < groups) & (first < end), k, 0)
         own_rows = rows < end
@@ -126,6 +137,55 @@ def grouped_matmul(
     tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def grouped_matmul_bulk(
+    a,
+    b,
+    out,
+    offs,
+    scale_a,
+    scale_b,
+    m,
+    n,
+    k,
+    groups,
+    om,
+    on,
+    rb,
+    B_TRANSPOSED: tl.constexpr,
+    B_BATCHED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUPS: tl.constexpr,
+):
+    """A tile of a group of rows, whose operands come by tensor descriptors.
+
+    The last tile of a group multiplies rows of the next one too, and stores its own alone.
+    """
+    tiles_m = (m + (groups + 1) * (BLOCK_M - 1)) // BLOCK_M
+    tile_m, tile_n = tile_of(tl.program_id(0), tiles_m, tl.cdiv(n, BLOCK_N), 8)
+    group, first, end = group_of(offs, tile_m, m, groups, BLOCK_M, GROUPS)
+    column = tile_n * BLOCK_N
+    count = tl.where((group < groups) & (first < end), k, 0)
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for inner in range(0, count, BLOCK_K):
+        x = operand_tile(a, 0, first, inner, False, False, BLOCK_M, BLOCK_K)
+        y = operand_tile(b, group, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+        total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+    rows = first + tl.arange(0, BLOCK_M)
+    columns = column + tl.arange(0, BLOCK_N)
+    if scale_a is not None:
+        by_row = tl.load(scale_a + rows, mask=rows < end, other=0)
+        has_scales = (columns < n) & (group < groups)
+        by_column = tl.load(scale_b + group.to(tl.int64) * rb + columns, mask=has_scales, other=0)
+        total = tl.where((group < groups), total * by_row[:, None] * by_column[None, :], 0.0)
+    to = out + rows[:, None] * om + columns[None, :] * on
+    tl.store(to, convert(total, out.dtype.element_ty), mask=(rows < end)[:, None] & (columns < n)[None, :])
+
+
 HALF = (
     # As of the product of two matrices: an address and a mask for each element where lines are no whole vectors.
     Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
@@ -147,6 +207,29 @@ EIGHT_BITS = (
     Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2}),
 )
 
+BULK = (
+    # Elements of the result have an address and a mask each, as those of `persistent.CROWDED`.
+    Configuration((128, 128, 64), 8, 4, {90: 1, 100: 1}),
+    Configuration((64, 128, 64), 4, 3, {90: 2, 100: 2}),
+)
+BULK_EIGHT_BITS = (
+    Configuration((128, 128, 128), 8, 4, {90: 1, 100: 1}),
+    Configuration((64, 128, 128), 4, 3, {90: 2, 100: 2}),
+)
+
+declare(
+    grouped_matmul_bulk,
+    why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",
+    operand="a",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={("bf16", "fp16"): BULK, ("fp8e4nv",): BULK_EIGHT_BITS},
+    smaller=True,
+    operations="2 m n k",
+    traffic="(m k + groups k n + m n) itemsize, and each operand again for every tile that finds it not in L2",
+    loads=("a", "b"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16", "fp8e4nv"),
+)
 declare(
     grouped_matmul,
     why="see each configuration; a product is bound by arithmetic, and a tile's sums by registers",

@@ -10,13 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.tensor_spec import TensorSpec
-from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
-from .grouped_kernels import EIGHT_BITS, HALF, SINGLE, TF32, grouped_matmul
-from .mm import plan_matmul, precision_of
-from .problem import multiprocessors
+from ..budget import Configuration
+from ..launch import INT32_MAX, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from .bulk import FIRST_DESIGN, describe
+from .grouped_kernels import (
+    BULK,
+    BULK_EIGHT_BITS,
+    EIGHT_BITS,
+    HALF,
+    SINGLE,
+    TF32,
+    grouped_matmul,
+    grouped_matmul_bulk,
+)
+from .mm import plan_matmul, precision_of, where_aligned
+from .problem import Matrices, multiprocessors
 from .product import Tiling, bounded, stride_arguments
 from .scaled_mm import EXACT_AFTER, refuse_old_devices
 
@@ -167,9 +179,86 @@ def plan_groups(
     return run
 
 
+def plan_bulk_groups(
+    call: StructuredCall, groups: Groups, precision: str, imprecise: int | None
+) -> Callable[..., None] | None:
+    """As `plan_groups`, by tensor descriptors, over operands at multiples of 16; None where they do not serve.
+
+    Groups of rows that do not lie along lines: a descriptor does not end where a group along the inner side does, and
+    its blocks begin at whole vectors of a line.
+    """
+    properties = driver().properties(call.device.resolved_index)
+    itemsize = groups.left.itemsize
+    if groups.shared != "rows" or itemsize > 2 or properties.design < FIRST_DESIGN:
+        return None
+    (m, n, k), count = groups.sizes, groups.count
+    left, right = describe(Matrices.of(groups.left)), describe(Matrices.of(groups.right))
+    if left is None or left.transposed or right is None or k == 0 or max(m, n, k) > INT32_MAX:
+        return None
+    if interpreted():
+        one = Configuration((bounded(m, 64), bounded(n, 128), max(bounded(k, 128), 32 // itemsize)), 4, 1)
+    else:
+        large, small = BULK_EIGHT_BITS if itemsize == 1 else BULK
+        rows = cdiv(m, max(count, 1))
+        tiles = count * cdiv(rows, large.tile[0]) * cdiv(n, large.tile[1])
+        one = large if 2 * rows > large.tile[0] and tiles >= multiprocessors(call.device) else small
+    block_m, block_n, block_k = one.tile
+    strides = {name: groups.strides()[name] for name in ("om", "on", "rb")}
+    extent = (m + block_m) * abs(strides["om"]) + (n + block_n) * abs(strides["on"])
+    signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * extent))
+    element = groups.left.dtype.triton_name
+    assert element is not None
+    sizes = {"m": m, "n": n, "k": k, "groups": count}
+    every = {
+        "a": left.type_name(element, block_m, block_k),
+        "b": right.type_name(element, block_k, block_n),
+        "out": f"*{groups.out.dtype.triton_name}",
+        "offs": "*i32",
+        **dict.fromkeys(sizes, "i32"),
+        **signature,
+    }
+    if groups.scales is None:
+        constants |= {"scale_a": None, "scale_b": None}
+    else:
+        every |= {"scale_a": "*fp32", "scale_b": "*fp32"}
+    launch = Launch(
+        call.device,
+        grouped_matmul_bulk,
+        {name: every[name] for name in grouped_matmul_bulk.arg_names if name in every},
+        {
+            **constants,
+            "B_TRANSPOSED": right.transposed,
+            "B_BATCHED": right.batched,
+            "PRECISION": precision,
+            "IMPRECISE": None if imprecise is None else min(imprecise, block_k),
+            "BLOCK_M": block_m,
+            "BLOCK_N": block_n,
+            "BLOCK_K": block_k,
+            "GROUPS": next_power_of_2(count + 1),
+        },
+        divisible=[*divisible, *(name for name, size in sizes.items() if size % 16 == 0)],
+        elements=("offs", "scale_a", "scale_b"),
+        tensors=[left.tensor, right.tensor],
+        num_warps=one.warps,
+        num_stages=one.stages,
+    )
+    grid = ((m + (count + 1) * (block_m - 1)) // block_m * cdiv(n, block_n), 1, 1)
+    names = grouped_matmul_bulk.arg_names
+    numbers = tuple({**sizes, **values}[name] for name in names if name in sizes or name in values)
+    return lambda *addresses: launch(grid, *addresses, *numbers)
+
+
 def runner(call: StructuredCall, groups: Groups, precision: str, imprecise: int | None) -> PlannedKernel:
     """The kernel over the call's tensors."""
-    run = plan_groups(call, groups, precision, imprecise)
+    run = plan_bulk_groups(call, groups, precision, imprecise)
+    if run is None:
+        chosen(
+            "tiled, through pointers", "no tensor descriptors serve groups of {}", groups.shared or "batches"
+        )
+        run = plan_groups(call, groups, precision, imprecise)
+    else:
+        chosen("by tensor descriptors", "groups share rows, and lines are multiples of 16 bytes apart")
+        run = where_aligned(run, 2, lambda: plan_groups(call, groups, precision, imprecise))
     names = list(call.runtime)
     operands, scales = ["self", "mat2"], ["scale_a", "scale_b"] if groups.scales is not None else []
     if groups.swapped:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
+from .mm import where_aligned
 from .problem import Matrices, multiprocessors
 from .product import Tiling, bounded, stride_arguments, tile_of
 
@@ -56,7 +57,8 @@ TILES = (
     Configuration((64, 64, 64), 4, 4, 2),
 )
 BY_BYTES = Configuration((64, 64, 32), 4, 3, 1)
-"""Where operands do not lie along the inner side in whole vectors, whose bytes have an address and a mask each."""
+"""Where operands do not lie along the inner side in whole vectors, or begin between two of them: each byte has an
+address and a mask."""
 
 declare(
     int_matmul,
@@ -90,11 +92,19 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
     """The kernel of ``_int_mm``."""
-    left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
-    if out.numel == 0:
+    left, right = call.args["self"], call.args["mat2"]
+    if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
+    tile = tiling(call, left.sizes[0], right.sizes[1], left.sizes[1])
+    small = tile if interpreted() else Tiling(*BY_BYTES.tile, BY_BYTES.warps, BY_BYTES.stages)
+    run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
+    return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+
+
+def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
+    """``launch(a, b, out)`` over addresses."""
+    left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
     (m, k), n = left.sizes, right.sizes[1]
-    tile = tiling(call, m, n, k)
     strides = dict(
         zip(("am", "ak", "bk", "bn", "om", "on"), (*left.strides, *right.strides, *out.strides), strict=True)
     )
@@ -118,11 +128,7 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
     numbers = tuple(
         {**sizes, **values}[name] for name in int_matmul.arg_names if name in sizes or name in values
     )
-
-    def into(to: Any, x: Any, y: Any) -> None:
-        launch(grid, x.address, y.address, to.address, *numbers)
-
-    return PlannedKernel(into)
+    return lambda *addresses: launch(grid, *addresses, *numbers)
 
 
 register_stub("_int_mm_stub", "cuda", int_mm)

@@ -116,18 +116,25 @@ def plan_vectors(problem: Problem) -> Callable[..., None] | None:
 
 def with_other_way(bulk: Callable[..., None], problem: Problem, pointers: int) -> Callable[..., None]:
     """`bulk` where all addresses are multiples of 16, and else a plan through pointers, made when first wanted."""
-    tiled: list[Callable[..., None]] = []
+    return where_aligned(bulk, pointers, lambda: plan_tiled(problem))
+
+
+def where_aligned(
+    aligned: Callable[..., None], pointers: int, other: Callable[[], Callable[..., None]]
+) -> Callable[..., None]:
+    """`aligned` where the first addresses are all multiples of 16, and else what `other` makes when first wanted."""
+    made: list[Callable[..., None]] = []
 
     def run(*given: int) -> None:
         bits = 0
         for address in given[:pointers]:
             bits |= address
         if bits % ALIGNMENT == 0:
-            bulk(*given)
+            aligned(*given)
             return
-        if not tiled:
-            tiled.append(plan_tiled(problem))
-        tiled[0](*given)
+        if not made:
+            made.append(other())
+        made[0](*given)
 
     return run
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.meta.scaled_mm import scaled_by_blocks
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
@@ -17,6 +18,7 @@ from .matmul import plan_tiled
 from .mm import with_other_way
 from .problem import Epilogue, Factors, Matrices, Problem, expanded
 from .product import Accumulation
+from .scaled_blocks import scaled_blocks_mm
 
 FIRST_CAPABILITY = 89
 EXACT_AFTER = 128
@@ -40,6 +42,9 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     refuse_old_devices(call)
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
+    shared = scaled_by_blocks(left, right, call.args["scale_a"], call.args["scale_b"])
+    if shared is not None:
+        return scaled_blocks_mm(call, shared)
     row_wise = call.args["scale_a"].numel != 1 or call.args["scale_b"].numel != 1
     has_result = result is not None and out.itemsize == 1
     addend = None

@@ -849,6 +849,7 @@ from .reduction import (
 )
 from .scaled_mm import (
     _scaled_mm,
+    _scaled_mm_v2,
 )
 from .searching import (
     _unique,
@@ -1146,6 +1147,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_grouped_mm",
     "_scaled_mm",
+    "_scaled_mm_v2",
     "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",

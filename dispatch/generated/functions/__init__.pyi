@@ -26207,14 +26207,18 @@ def _scaled_mm(
     Args:
         input: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2.
         mat2: The second matrix, of shape (K, N) and one of these dtypes.
-        scale_a: The scales of `input`, float32: one number, or one for each row, of shape (M, 1).
-        scale_b: The scales of `mat2`, float32: one number, or one for each column, of shape (1, N).
-            Both scales are of one kind.
+        scale_a: The scales of `input`, float32: one number; or one for each row, of shape (M, 1); or
+            one for each 128 elements of a row, (M, K / 128), or for each block of 128 x 128, (M / 128,
+            K / 128), both rounded up.
+        scale_b: The scales of `mat2`, float32: one number; or one for each column, of shape (1, N); or
+            one for each 128 elements of a column, (K / 128, N), or for each block, (K / 128, N / 128).
+            Both are one number, or by lines, or by blocks, not both of them by blocks of 128 x 128.
         bias: One number for each column of the result, of shape (N,).
         scale_result: A float32 number by which results are multiplied where `out_dtype` has 8 bits;
             others ignore it.
         out_dtype: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2; by default `input`'s dtype.
-        use_fast_accum: Has no effect.
+        use_fast_accum: Whether tensor cores of compute capability 9.0 may add up all products in the
+            fewer bits that they keep; else 128 at a time, as always with scales by blocks.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -26255,6 +26259,59 @@ def _scaled_mm(
     *,
     out: Tensor,
 ) -> Tensor: ...
+def _scaled_mm_v2(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Sequence[Tensor],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[Tensor],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Tensor | None,
+    out_dtype: dtype | None,
+    contraction_dim: Sequence[int] = ...,
+    use_fast_accum: bool = ...,
+) -> Tensor:
+    """The product of two matrices of 8-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
+
+    Args:
+        input: As of `tt._scaled_mm`.
+        mat2: As of `tt._scaled_mm`.
+        scale_a: The scales of `input`, in a list of one tensor.
+        recipe_a: The value of `tt.nn.functional.ScalingType`, in a list.
+        swizzle_a: Empty, or 0 in a list.
+        scale_b: The scales of `mat2`, in a list of one tensor.
+        recipe_b: As `recipe_a`.
+        swizzle_b: As `swizzle_a`.
+        bias: As of `tt._scaled_mm`.
+        out_dtype: As of `tt._scaled_mm`.
+        contraction_dim: Empty, or the dimensions of `input` and `mat2` that are summed over: 1 or -1,
+            and 0 or -2.
+        use_fast_accum: As of `tt._scaled_mm`.
+
+    Returns:
+        A tensor of shape (M, N) and dtype `out_dtype`.
+
+    Raises:
+        ValueError: The recipes do not go together, scales have other shapes than theirs, or scales are
+            swizzled.
+
+    Note:
+        `tt.nn.functional.scaled_mm` says what shapes scales have.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.eye(16).to(tt.float8_e4m3fn)
+        >>> one = [tt.tensor(3.0)]
+        >>> tt._scaled_mm_v2(x, x.t(), one, [0], [], one, [0], [], None, tt.float32)[0, :3]
+        tensor([9., 0., 0.])
+
+    Schema::
+
+        _scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor
+    """
+
 @overload
 def searchsorted(
     sorted_sequence: Tensor,
@@ -32157,6 +32214,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_grouped_mm",
     "_scaled_mm",
+    "_scaled_mm_v2",
     "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",

@@ -13,11 +13,14 @@ from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....runtime.scalar_type import dtype
     from ...tensor import Tensor
 
 __all__ = [
     "_scaled_mm",
+    "_scaled_mm_v2",
 ]
 
 _scaled_mm_packet = packet(
@@ -40,6 +43,26 @@ _scaled_mm_packet = packet(
 )
 _scaled_mm_plans = _scaled_mm_packet.plans
 _scaled_mm_outs = _scaled_mm_packet.outs
+_scaled_mm_v2_packet = packet(
+    "_scaled_mm_v2",
+    ("_scaled_mm_v2",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("scale_a", "list", NOT_GIVEN, False),
+        ("recipe_a", "static", NOT_GIVEN, False),
+        ("swizzle_a", "static", NOT_GIVEN, False),
+        ("scale_b", "list", NOT_GIVEN, False),
+        ("recipe_b", "static", NOT_GIVEN, False),
+        ("swizzle_b", "static", NOT_GIVEN, False),
+        ("bias", "optional", NOT_GIVEN, False),
+        ("out_dtype", "static", NOT_GIVEN, False),
+        ("contraction_dim", "static", (), False),
+        ("use_fast_accum", "static", False, False),
+    ),
+    False,
+)
+_scaled_mm_v2_plans = _scaled_mm_v2_packet.plans
 
 
 def _scaled_mm(
@@ -64,14 +87,18 @@ def _scaled_mm(
     Args:
         input: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2.
         mat2: The second matrix, of shape (K, N) and one of these dtypes.
-        scale_a: The scales of `input`, float32: one number, or one for each row, of shape (M, 1).
-        scale_b: The scales of `mat2`, float32: one number, or one for each column, of shape (1, N).
-            Both scales are of one kind.
+        scale_a: The scales of `input`, float32: one number; or one for each row, of shape (M, 1); or
+            one for each 128 elements of a row, (M, K / 128), or for each block of 128 x 128, (M / 128,
+            K / 128), both rounded up.
+        scale_b: The scales of `mat2`, float32: one number; or one for each column, of shape (1, N); or
+            one for each 128 elements of a column, (K / 128, N), or for each block, (K / 128, N / 128).
+            Both are one number, or by lines, or by blocks, not both of them by blocks of 128 x 128.
         bias: One number for each column of the result, of shape (N,).
         scale_result: A float32 number by which results are multiplied where `out_dtype` has 8 bits;
             others ignore it.
         out_dtype: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2; by default `input`'s dtype.
-        use_fast_accum: Has no effect.
+        use_fast_accum: Whether tensor cores of compute capability 9.0 may add up all products in the
+            fewer bits that they keep; else 128 at a time, as always with scales by blocks.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -150,3 +177,176 @@ def _scaled_mm(
             input, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum
         )
     return plan(input, mat2, scale_a, scale_b, bias, scale_result)
+
+
+def _scaled_mm_v2(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    scale_a: Sequence[Tensor] = REQUIRED,
+    recipe_a: Sequence[int] = REQUIRED,
+    swizzle_a: Sequence[int] = REQUIRED,
+    scale_b: Sequence[Tensor] = REQUIRED,
+    recipe_b: Sequence[int] = REQUIRED,
+    swizzle_b: Sequence[int] = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    out_dtype: dtype | None = REQUIRED,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """The product of two matrices of 8-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
+
+    Args:
+        input: As of `tt._scaled_mm`.
+        mat2: As of `tt._scaled_mm`.
+        scale_a: The scales of `input`, in a list of one tensor.
+        recipe_a: The value of `tt.nn.functional.ScalingType`, in a list.
+        swizzle_a: Empty, or 0 in a list.
+        scale_b: The scales of `mat2`, in a list of one tensor.
+        recipe_b: As `recipe_a`.
+        swizzle_b: As `swizzle_a`.
+        bias: As of `tt._scaled_mm`.
+        out_dtype: As of `tt._scaled_mm`.
+        contraction_dim: Empty, or the dimensions of `input` and `mat2` that are summed over: 1 or -1,
+            and 0 or -2.
+        use_fast_accum: As of `tt._scaled_mm`.
+
+    Returns:
+        A tensor of shape (M, N) and dtype `out_dtype`.
+
+    Raises:
+        ValueError: The recipes do not go together, scales have other shapes than theirs, or scales are
+            swizzled.
+
+    Note:
+        `tt.nn.functional.scaled_mm` says what shapes scales have.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.eye(16).to(tt.float8_e4m3fn)
+        >>> one = [tt.tensor(3.0)]
+        >>> tt._scaled_mm_v2(x, x.t(), one, [0], [], one, [0], [], None, tt.float32)[0, :3]
+        tensor([9., 0., 0.])
+
+    Schema::
+
+        _scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _scaled_mm_v2_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                mat2,
+                scale_a,
+                recipe_a,
+                swizzle_a,
+                scale_b,
+                recipe_b,
+                swizzle_b,
+                bias,
+                out_dtype,
+                contraction_dim,
+                use_fast_accum,
+            )
+        return _scaled_mm_v2_packet.call_parameters(
+            input,
+            mat2,
+            scale_a,
+            recipe_a,
+            swizzle_a,
+            scale_b,
+            recipe_b,
+            swizzle_b,
+            bias,
+            out_dtype,
+            contraction_dim,
+            use_fast_accum,
+        )
+    try:
+        plan = _scaled_mm_v2_plans[input._spec][
+            mat2._spec,
+            (
+                (scale_a[0]._spec, scale_a[1]._spec)
+                if len(scale_a) == 2
+                else tuple([t._spec for t in scale_a])
+            ),
+            recipe_a,
+            swizzle_a,
+            (
+                (scale_b[0]._spec, scale_b[1]._spec)
+                if len(scale_b) == 2
+                else tuple([t._spec for t in scale_b])
+            ),
+            recipe_b,
+            swizzle_b,
+            (None if bias is None else bias._spec),
+            out_dtype,
+            contraction_dim,
+            use_fast_accum,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        if (
+            recipe_a.__class__ is list
+            or swizzle_a.__class__ is list
+            or recipe_b.__class__ is list
+            or swizzle_b.__class__ is list
+            or contraction_dim.__class__ is list
+        ):
+            try:
+                plan = _scaled_mm_v2_plans[input._spec][
+                    mat2._spec,
+                    (
+                        (scale_a[0]._spec, scale_a[1]._spec)
+                        if len(scale_a) == 2
+                        else tuple([t._spec for t in scale_a])
+                    ),
+                    (tuple(recipe_a) if recipe_a.__class__ is list else recipe_a),
+                    (tuple(swizzle_a) if swizzle_a.__class__ is list else swizzle_a),
+                    (
+                        (scale_b[0]._spec, scale_b[1]._spec)
+                        if len(scale_b) == 2
+                        else tuple([t._spec for t in scale_b])
+                    ),
+                    (tuple(recipe_b) if recipe_b.__class__ is list else recipe_b),
+                    (tuple(swizzle_b) if swizzle_b.__class__ is list else swizzle_b),
+                    (None if bias is None else bias._spec),
+                    out_dtype,
+                    (tuple(contraction_dim) if contraction_dim.__class__ is list else contraction_dim),
+                    use_fast_accum,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _scaled_mm_v2_packet.miss(
+                    input,
+                    mat2,
+                    scale_a,
+                    recipe_a,
+                    swizzle_a,
+                    scale_b,
+                    recipe_b,
+                    swizzle_b,
+                    bias,
+                    out_dtype,
+                    contraction_dim,
+                    use_fast_accum,
+                )
+        else:
+            plan = _scaled_mm_v2_packet.miss(
+                input,
+                mat2,
+                scale_a,
+                recipe_a,
+                swizzle_a,
+                scale_b,
+                recipe_b,
+                swizzle_b,
+                bias,
+                out_dtype,
+                contraction_dim,
+                use_fast_accum,
+            )
+    return plan(input, mat2, scale_a, scale_b, bias)

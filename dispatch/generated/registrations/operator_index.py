@@ -1584,6 +1584,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "scaled_mm": (
         "aten::_scaled_mm",
         "aten::_scaled_mm.out",
+        "aten::_scaled_mm_v2",
     ),
     "searching": (
         "aten::searchsorted.Tensor",

@@ -8,6 +8,8 @@ from ..meta_base import MetaBase
 from .linalg import check_same_device
 
 FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+BLOCK = 128
+"""Elements along a side of a block that has a scale of its own."""
 OUTPUTS = ("float32", "float16", "bfloat16", *FLOATS8)
 
 
@@ -46,9 +48,33 @@ def scaled_mm(
     meta.set_output_raw_strided(0, (m, n), dtype=dtype)
 
 
+def scaled_by_blocks(
+    self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec
+) -> tuple[int, int] | None:
+    """How many rows of `self` and columns of `mat2` share the scale of 128 inner elements; None for other scales."""
+    (m, k), n = self.sizes, mat2.sizes[1]
+    blocks = -(-k // BLOCK)
+    specs = (self, mat2, scale_a, scale_b)
+    dtypes = all(spec.dtype.name in FLOATS8 for spec in specs[:2])
+    dtypes = dtypes and all(spec.dtype.name == "float32" for spec in specs[2:])
+    single = scale_a.numel == scale_b.numel == 1
+    if not dtypes or single or scale_a.ndim != 2 or scale_b.ndim != 2:
+        return None
+    if scale_a.sizes[1] != blocks or scale_b.sizes[0] != blocks:
+        return None
+    rows, columns = scale_a.sizes[0], scale_b.sizes[1]
+    for shared in ((1, 1), (1, BLOCK), (BLOCK, 1)):
+        if (rows, columns) == (-(-m // shared[0]), -(-n // shared[1])):
+            # A single block along the inner side is a line.
+            return None if blocks == 1 and shared == (1, 1) else shared
+    return None
+
+
 def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec) -> None:
     m, n = self.sizes[0], mat2.sizes[1]
     scales = (scale_a, scale_b)
+    if scaled_by_blocks(self, mat2, scale_a, scale_b) is not None:
+        return
     floats = all(spec.dtype.name in FLOATS8 for spec in (self, mat2))
     floats = floats and all(spec.dtype.name == "float32" for spec in scales)
     single = scale_a.numel == 1 and scale_b.numel == 1
@@ -63,11 +89,15 @@ def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scal
         )
         for letter, spec in (("mat_a", self), ("scale_a", scale_a), ("mat_b", mat2), ("scale_b", scale_b))
     )  # fmt: skip
+    blocks = -(-self.sizes[1] // BLOCK)
     raise ValueError(
         "Invalid scaling configuration.\n"
         "- For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n"
         f"- For RowWise scaling, a and b should be float8, scales should be float, scale_a should be ({m}, 1) and "
         f"scale_b should be (1, {n}), and both should be contiguous.\n"
+        f"- For BlockWise scaling, a and b should be float8, scales should be float, scale_a should be ({m}, {blocks}) "
+        f"or ({-(-m // BLOCK)}, {blocks}), scale_b should be ({blocks}, {n}) or ({blocks}, {-(-n // BLOCK)}), and one "
+        "of them for each row or column.\n"
         f"Got {', '.join(got)}"
     )
 

@@ -41,8 +41,11 @@ def touches_memory(body: str) -> bool:
     return "program_id(" in body or "tl.store(" in body
 
 
-WITH_TENSOR_MAPS = ("attention_bulk", "convolve_bulk", "matmul_persistent")
-"""Kernels for devices of compute capability 9.0 and later."""
+WITH_TENSOR_MAPS = (
+    *("attention_bulk", "convolve_bulk", "grouped_matmul_bulk", "matmul_persistent"),
+    "scaled_blocks_matmul",
+)
+"""Kernels for devices of compute capability 9.0 and later; the last one, of 8-bit floats, for 8.9 too."""
 WITH_WARPGROUP_PRODUCTS = (
     "attention_warp_specialized",
     "attention_backward_keys_warp_specialized",

@@ -69,6 +69,59 @@ def scaled_products() -> str:
     return f"{checked} products"
 
 
+@check("products: 8-bit floats with scales by blocks, and in groups, agree with float64")
+def products_with_scales_of_parts() -> str:
+    if tt.cuda.get_device_capability() < (8, 9):
+        raise NeedsACard("8-bit floats need compute capability 8.9 or later")
+    rng, checked = fresh_numbers(), 0
+    element = tt.float8_e4m3fn
+    for m, k, n in [(72, 272, 48)] if is_simulated() else [(1024, 4096, 512), (333, 1136, 272)]:
+        (a, x), (b, y) = drawn(rng, element, m, k), drawn(rng, element, n, k)
+        for rows, columns in ((1, 1), (1, 128), (128, 1)):
+            (s, u), (t, v) = (
+                drawn(rng, tt.float32, -(-lines // shared), -(-k // 128))
+                for lines, shared in ((m, rows), (n, columns))
+            )
+            u, v = (
+                np.abs(values).repeat(shared, 0)[:lines].repeat(128, 1)[:, :k]
+                for values, shared, lines in ((u, rows, m), (v, columns, n))
+            )
+            got = tt._scaled_mm(a, b.t(), s.abs(), t.abs().t(), out_dtype=tt.float32)
+            check_8_bits(
+                got, (x * u) @ (y * v).T, np.abs(x * u) @ np.abs(y * v).T, f"blocks of {rows}, {columns}"
+            )
+            checked += 1
+        (w, z), (s, u), (t, v) = (
+            drawn(rng, element, 2, n, k),
+            drawn(rng, tt.float32, m),
+            drawn(rng, tt.float32, 2, n),
+        )
+        first = m // 3
+        offs = tt.tensor([first, m], dtype=tt.int32, device="cuda")
+        got = tt._scaled_grouped_mm(a, w.mT, s, t, offs=offs)
+        parts = [
+            (x[part] * u[part, None], z[g] * v[g][:, None])
+            for g, part in enumerate((slice(first), slice(first, m)))
+        ]
+        exact, magnitude = (
+            np.concatenate([p @ q.T for p, q in pairs])
+            for pairs in (parts, [(np.abs(p), np.abs(q)) for p, q in parts])
+        )
+        check_8_bits(got, exact, magnitude, "groups of rows")
+        checked += 1
+    return f"{checked} products"
+
+
+def check_8_bits(got: Any, exact: np.ndarray, magnitude: np.ndarray, label: str) -> None:
+    """Hold a result to the 14 bits that the tensor cores of sm_90 keep of the sum of 128 products."""
+    error = np.abs(got.cpu().to(tt.float64).numpy() - exact)
+    allowed = 2.0**-13 * magnitude + UNIT[got.dtype] * np.abs(exact)
+    require(
+        bool((error <= allowed).all()),
+        f"{label}: {int((error > allowed).sum())} of {error.size} elements are wrong, {error.max():.3g} apart",
+    )
+
+
 @check("products: 8-bit integers are exact in int32")
 def products_of_integers() -> str:
     rng, checked = fresh_numbers(), 0

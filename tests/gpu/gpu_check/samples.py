@@ -146,6 +146,7 @@ WITHOUT_SAMPLE = {
     "gradient.tensorarray": "takes distances from tensors as the overload with numbers does",
     "gradient.tensorarrayint": "takes distances from tensors as the overload with numbers does",
     "_scaled_mm": "takes 8-bit floats alone, which samples do not draw",
+    "_scaled_mm_v2": "calls _scaled_mm",
     "_scaled_grouped_mm": "takes 8-bit floats alone, which samples do not draw",
     "_int_mm": "takes 8-bit integers alone: the checks of products have it",
     "_grouped_mm": "has offsets that ascend and lines of whole vectors: the checks of products have it",

@@ -1,0 +1,107 @@
+"""Products of 8-bit floats whose scales have a recipe (ATen/native/cuda/ScaledBlas.cpp, `_scaled_mm_cuda_v2`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..generated import functions as ops
+
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import dtype as ScalarType
+    from ..tensor import Tensor
+
+TENSOR, ROW, BY_LINE, BY_BLOCK = 0, 1, 4, 5
+"""Values of `tt.nn.functional.ScalingType`: TensorWise, RowWise, BlockWise1x128, BlockWise128x128."""
+NAMES = ("TensorWise", "RowWise", "BlockWise1x16", "BlockWise1x32", "BlockWise1x128", "BlockWise128x128")
+TOGETHER = {(TENSOR, TENSOR), (ROW, ROW), (BY_LINE, BY_LINE), (BY_LINE, BY_BLOCK), (BY_BLOCK, BY_LINE)}
+BLOCK = 128
+
+
+def _scaled_mm_v2(
+    self: Tensor,
+    mat2: Tensor,
+    scale_a: Sequence[Tensor],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[Tensor],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Tensor | None,
+    out_dtype: ScalarType | None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """`_scaled_mm` of the scales as that one has them."""
+    if self.ndim != 2 or mat2.ndim != 2:
+        raise RuntimeError(
+            f"_scaled_mm_v2: expected two matrices, got {self.ndim}-D and {mat2.ndim}-D tensors"
+        )
+    check_contraction(self, mat2, contraction_dim)
+    recipes = (one_recipe("a", scale_a, recipe_a, swizzle_a), one_recipe("b", scale_b, recipe_b, swizzle_b))
+    if recipes not in TOGETHER:
+        raise ValueError(
+            f"Invalid scaling configuration: _scaled_mm_v2 has no products of {NAMES[recipes[0]]} and "
+            f"{NAMES[recipes[1]]} scales, but of (TensorWise, TensorWise), (RowWise, RowWise), "
+            "(BlockWise1x128, BlockWise1x128), (BlockWise1x128, BlockWise128x128) and "
+            "(BlockWise128x128, BlockWise1x128)"
+        )
+    (m, k), n = self.shape, mat2.shape[1]
+    a = as_v1("scale_a", scale_a[0], recipes[0], m, k)
+    b = as_v1("scale_b", scale_b[0], recipes[1], n, k)
+    if recipes[1] != TENSOR:
+        b = b.t()
+    return ops._scaled_mm(self, mat2, a, b, bias, None, out_dtype, use_fast_accum)
+
+
+def check_contraction(self: Tensor, mat2: Tensor, dims: Sequence[int]) -> None:
+    """Refuse sums over other dimensions than the last and the first."""
+    if not dims:
+        return
+    if len(dims) != 2:
+        raise ValueError(f"contraction_dim must have exactly 2 elements, got {len(dims)} (_scaled_mm_v2)")
+    if (dims[0] % self.ndim, dims[1] % mat2.ndim) != (1, 0):
+        raise ValueError(
+            f"_scaled_mm_v2 sums over dimension 1 of mat_a and 0 of mat_b, got contraction_dim={list(dims)}"
+        )
+
+
+def one_recipe(which: str, scales: Sequence[Tensor], recipe: Sequence[int], swizzle: Sequence[int]) -> int:
+    """The recipe of an operand, which has one level and no swizzle."""
+    if len(scales) != 1 or len(recipe) != 1:
+        raise ValueError(
+            f"Invalid scaling configuration: expected one scale_{which} and one recipe_{which}, got {len(scales)} and "
+            f"{len(recipe)} (_scaled_mm_v2)"
+        )
+    if not 0 <= recipe[0] < len(NAMES):
+        raise ValueError(f"recipe_{which} must be a ScalingType, got {recipe[0]} (_scaled_mm_v2)")
+    if any(swizzle):
+        raise ValueError(
+            f"scale_{which} of {NAMES[recipe[0]]} scaling cannot be swizzled, got {list(swizzle)}"
+        )
+    return recipe[0]
+
+
+def as_v1(which: str, scale: Tensor, recipe: int, lines: int, k: int) -> Tensor:
+    """A scale for each of the lines and their blocks along k, of a recipe's shape, as (lines, blocks)."""
+    blocks, padded = -(-k // BLOCK), -(-k // (4 * BLOCK)) * 4
+    if recipe == TENSOR:
+        expected: tuple[int, ...] | None = None
+        fits = scale.numel() == 1
+    elif recipe == ROW:
+        expected = (lines, 1) if which == "scale_a" else (1, lines)
+        fits = tuple(scale.shape) in (expected, (lines,))
+    else:
+        expected = (lines, blocks) if recipe == BY_LINE else (padded, -(-lines // BLOCK))
+        fits = tuple(scale.shape) == expected
+    if not fits or scale.dtype.name != "float32":
+        shape = "1 element" if expected is None else f"shape {list(expected)}"
+        raise ValueError(
+            f"{which} of {NAMES[recipe]} scaling must be of float32 and {shape}, got {scale.dtype} and shape "
+            f"{list(scale.shape)} (_scaled_mm_v2)"
+        )
+    if recipe == TENSOR:
+        return scale
+    if recipe == ROW:
+        return scale.reshape(lines, 1)
+    return scale if recipe == BY_LINE else scale[:blocks].t()

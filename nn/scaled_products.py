@@ -1,0 +1,140 @@
+"""Products with scales and in groups as `torch.nn.functional` has them; `nn.functional` re-exports this."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ..dispatch.core.tensor_function import overridable
+from ..dispatch.generated import functions as ops
+from ..runtime.scalar_type import bfloat16
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+    from ..runtime.scalar_type import dtype as ScalarType
+
+__all__ = ["ScalingType", "SwizzleType", "grouped_mm", "scaled_mm"]
+
+
+class ScalingType(Enum):
+    """How many elements of an operand share a scale (`torch.nn.functional.ScalingType`).
+
+    Products are there for TensorWise, RowWise, BlockWise1x128 and BlockWise128x128.
+    """
+
+    TensorWise = 0
+    RowWise = 1
+    BlockWise1x16 = 2
+    BlockWise1x32 = 3
+    BlockWise1x128 = 4
+    BlockWise128x128 = 5
+
+
+class SwizzleType(Enum):
+    """In which order scales lie in memory (`torch.nn.functional.SwizzleType`)."""
+
+    NO_SWIZZLE = 0
+    SWIZZLE_32_4_4 = 1
+
+
+@overridable
+def scaled_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Tensor | list[Tensor],
+    scale_recipe_a: ScalingType | list[ScalingType],
+    scale_b: Tensor | list[Tensor],
+    scale_recipe_b: ScalingType | list[ScalingType],
+    swizzle_a: SwizzleType | list[SwizzleType] | None = None,
+    swizzle_b: SwizzleType | list[SwizzleType] | None = None,
+    bias: Tensor | None = None,
+    output_dtype: ScalarType | None = bfloat16,
+    contraction_dim: list[int] | tuple[int, ...] = (),
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """The product of two matrices of 8-bit floats with their scales (`torch.nn.functional.scaled_mm`).
+
+    Args:
+        mat_a: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2.
+        mat_b: The second matrix, of shape (K, N) and one of these dtypes.
+        scale_a: The scales of `mat_a`, float32, by its recipe: one number; (M, 1) by rows; (M, K / 128) by blocks of
+            1x128; (L, M / 128) by blocks of 128x128, L being K / 128 rounded up to a multiple of 4.
+        scale_recipe_a: The recipe.
+        scale_b: The scales of `mat_b`, float32: one number; (1, N); (N, K / 128); (L, N / 128).
+        scale_recipe_b: The recipe. Both are TensorWise, or RowWise, or by blocks, not both by blocks of 128x128.
+        swizzle_a: None or NO_SWIZZLE.
+        swizzle_b: None or NO_SWIZZLE.
+        bias: One number for each column of the result, of shape (N,).
+        output_dtype: The dtype of the result; None for that of `mat_a`.
+        contraction_dim: Empty, or the dimensions that are summed over.
+        use_fast_accum: Whether tensor cores of compute capability 9.0 may add up products in the bits that they keep.
+
+    Returns:
+        A tensor of shape (M, N) and dtype `output_dtype`.
+
+    Raises:
+        ValueError: The recipes do not go together, or scales have other shapes than theirs.
+        RuntimeError: The matrices' shapes do not fit; see `tt._scaled_mm`.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.functional import ScalingType, scaled_mm
+        >>> x = tt.eye(16).to(tt.float8_e4m3fn)
+        >>> rows = tt.arange(16.0)[:, None]
+        >>> row_wise = ScalingType.RowWise
+        >>> scaled_mm(x, x.t(), rows, row_wise, tt.ones(1, 16), row_wise).diagonal()[:3]
+        tensor([0., 1., 2.], dtype=triten.bfloat16)
+    """
+    return ops._scaled_mm_v2(
+        mat_a,
+        mat_b,
+        in_list(scale_a),
+        [one.value for one in in_list(scale_recipe_a)],
+        [one.value for one in in_list(swizzle_a or [])],
+        in_list(scale_b),
+        [one.value for one in in_list(scale_recipe_b)],
+        [one.value for one in in_list(swizzle_b or [])],
+        bias,
+        output_dtype,
+        contraction_dim,
+        use_fast_accum,
+    )
+
+
+@overridable
+def grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: ScalarType | None = None,
+) -> Tensor:
+    """Products of groups of rows or columns, each with a matrix of its own (`torch.nn.functional.grouped_mm`).
+
+    Args:
+        mat_a: The left matrices, of shape (G, M, K), or one matrix that groups share rows or columns of.
+        mat_b: The right matrices, of shape (G, K, N), or one matrix.
+        offs: Where each group ends along the dimension that groups share, int32, of shape (G,) and ascending.
+        bias: Has to be None.
+        out_dtype: None or the dtype of the operands.
+
+    Returns:
+        What `tt._grouped_mm` gives, which has all rules.
+
+    Raises:
+        RuntimeError: Dtypes, sizes, strides or offsets do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> tokens, experts = tt.ones(3, 8), tt.stack([tt.eye(8), 2 * tt.eye(8)])
+        >>> offs = tt.tensor([1, 3], dtype=tt.int32)
+        >>> tt.nn.functional.grouped_mm(tokens, experts, offs=offs)[:, 0]
+        tensor([1., 2., 2.])
+    """
+    return ops._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
+
+
+def in_list(given: Any) -> list[Any]:
+    """The elements of a list, or the one that is given."""
+    return list(given) if isinstance(given, list | tuple) else [given]
