@@ -248,7 +248,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[Row] | None = outcome.rows
     if arguments.kernel:
         is_kept = is_kept and not outcome.faults
-        rows = with_rows_renewed(arguments.results, outcome.rows, outcome.triton)
+        rows = with_rows_renewed(arguments.results, outcome.rows, outcome.triton) if is_kept else None
     if is_kept and rows is not None:
         for path in write_results(arguments.results, rows, outcome.faults, outcome.triton):
             print(f"written to {path}")

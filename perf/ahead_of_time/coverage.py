@@ -160,7 +160,7 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
         aligned=aligned,
         loads=claimed(declaration.loads),
         stores=claimed(declaration.stores),
-        matrix=target.matrix[dtype] if exact and (rounded or dtype in declaration.tensor_cores) else None,
+        matrix=target.matrix.get(dtype) if exact and (rounded or dtype in declaration.tensor_cores) else None,
         exact=dtype in declaration.exact and not rounded,
         bulk=[
             opcode

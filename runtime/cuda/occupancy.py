@@ -100,16 +100,18 @@ TARGETS: dict[int, Target] = {
 }
 """The targets that kernels are compiled for ahead of time."""
 
-WARP_MATRIX = {**TARGETS[80].matrix, **dict.fromkeys(EIGHT_BITS, "QMMA")}
-"""What ``mma.sync`` is from sm_89 on, where it takes 8-bit floats too."""
+CARD_MATRIX = dict.fromkeys(SINGLES, "HMMA")
+"""What ``mma.sync`` is on cards, whose float64 the compiler leaves to DFMA."""
+CARD_MATRIX_OF_8_BITS = CARD_MATRIX | dict.fromkeys(EIGHT_BITS, "QMMA")
+"""The same from sm_89 on."""
 
 RELATIVES: dict[int, Target] = {
     target.capability: target
     for target in (
-        Target(86, "RTX A6000", 84, 100 * KIB, 99 * KIB, TARGETS[80].matrix, warps=48, blocks=16),
-        Target(89, "L40S", 142, 100 * KIB, 99 * KIB, WARP_MATRIX, warps=48, blocks=24),
+        Target(86, "RTX A6000", 84, 100 * KIB, 99 * KIB, CARD_MATRIX, warps=48, blocks=16),
+        Target(89, "L40S", 142, 100 * KIB, 99 * KIB, CARD_MATRIX_OF_8_BITS, warps=48, blocks=24),
         Target(103, "B300", 148, 228 * KIB, 227 * KIB, TARGETS[100].matrix, tensor_memory=512),
-        Target(120, "RTX 5090", 170, 100 * KIB, 99 * KIB, WARP_MATRIX, warps=48, blocks=24),
+        Target(120, "RTX 5090", 170, 100 * KIB, 99 * KIB, CARD_MATRIX_OF_8_BITS, warps=48, blocks=24),
     )
 }
 """Devices that take the kernels of one of `TARGETS` (`Target.design`), with less room or other places."""

@@ -28,7 +28,7 @@ def test_relatives_are_like_a_target() -> None:
     for capability, device in RELATIVES.items():
         assert capability not in TARGETS
         like = TARGETS[design_of(capability)]
-        assert device.matrix.items() >= like.matrix.items()
+        assert {(t, name) for t, name in like.matrix.items() if t != "fp64"} <= set(device.matrix.items())
         assert device.registers == like.registers
         assert device.shared_per_block <= like.shared_per_block
         assert device.tensor_memory == like.tensor_memory
