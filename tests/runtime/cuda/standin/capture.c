@@ -86,7 +86,14 @@ EXPORT int cuStreamEndCapture(Handle *stream, Handle **graph) {
     CALL("cuStreamEndCapture", "stream=%p", (void *)stream);
     *graph = NULL;
     if (!is_live(stream, STREAM) || !stream->stream.graph) return INVALID_VALUE;
-    if (stream->stream.origin != stream) return CAPTURE_UNMATCHED;
+    if (stream->stream.origin != stream) {
+        stream->stream.origin->stream.invalidated = 1;
+        return CAPTURE_UNMATCHED;
+    }
+    for (int i = 0; i < capture_count; i++)
+        if (captures[i].stream == stream && stream->stream.mode != RELAXED &&
+            !pthread_equal(captures[i].thread, pthread_self()))
+            return CAPTURE_WRONG_THREAD;
     int invalidated = stream->stream.invalidated;
     Handle *made = stream->stream.graph;
     each_stream(leave, stream);
@@ -103,7 +110,7 @@ EXPORT int cuStreamEndCapture(Handle *stream, Handle **graph) {
 
 static int status_of(const Handle *stream) {
     if (!stream || !stream->stream.graph) return 0;
-    return stream->stream.invalidated ? 2 : 1;
+    return stream->stream.invalidated || stream->stream.origin->stream.invalidated ? 2 : 1;
 }
 
 EXPORT int cuStreamIsCapturing(Handle *stream, int *status) {
@@ -176,7 +183,8 @@ EXPORT int cuGraphDebugDotPrint(Handle *graph, const char *path, unsigned flags)
     fprintf(file, "digraph dot {\n");
     int i = 0;
     for (Node *node = graph->graph.first; node; node = node->next)
-        fprintf(file, "  node%d [label=\"%s\"];\n", i++, types[node->type]);
+        fprintf(file, "  node%d [label=\"%s %s\"];\n", i++, types[node->type],
+                node->type == KERNEL_NODE ? ((const Handle *)node->source)->function.name : "");
     fprintf(file, "}\n");
     return fclose(file) ? INVALID_VALUE : SUCCESS;
 }

@@ -55,7 +55,7 @@ static const struct { int code; const char *name, *runtime_name, *text; } ERRORS
      "capturing stream has unjoined work"},
     {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "cudaErrorStreamCaptureIsolation",
      "dependency created on uncaptured work in another stream"},
-    {908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "cudaErrorStreamCaptureWrongThread",
+    {CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "cudaErrorStreamCaptureWrongThread",
      "attempt to terminate a thread-local capture sequence from another thread"},
     {401, "CUDA_ERROR_ILLEGAL_STATE", "cudaErrorIllegalState",
      "the operation cannot be performed in the present state"},
@@ -73,6 +73,8 @@ static const struct { int code; const char *name, *runtime_name, *text; } ERRORS
      "operation not permitted on an event last recorded in a capturing stream"},
     {35, "CUDA_ERROR_STUB_LIBRARY", "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
+    {NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
     {712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "cudaErrorHostMemoryAlreadyRegistered",
      "part or all of the requested memory range is already mapped"},
 };

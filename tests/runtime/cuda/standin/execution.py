@@ -30,7 +30,9 @@ from triten.tests.runtime.cuda.standin.loaded_images import (
 
 SUCCESS, INVALID_IMAGE, NOT_FOUND, NOT_READY = 0, 200, 500, 600
 PAGEABLE, PINNED, ON_DEVICE, REGISTERED = range(4)
-CAPTURE_CODES = {
+REFUSALS = {
+    "invalid argument": 1,
+    "invalid resource handle": 400,
     capture.UNSUPPORTED: 900,
     capture.INVALIDATED: 901,
     capture.MERGE: 902,
@@ -42,6 +44,7 @@ CAPTURE_CODES = {
     capture.WRONG_THREAD: 908,
     capture.ILLEGAL_STATE: 401,
 }
+"""What the simulated driver says of a call that it refuses, and CUDA's code of it."""
 HANDLE = c_void_p
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "load": (HANDLE, c_int, c_void_p, c_size_t),
@@ -136,9 +139,7 @@ class Execution:
             return INVALID_IMAGE
         except Exception as error:
             if not devices.lost:
-                code = next(
-                    (c for text, c in CAPTURE_CODES.items() if f"CUDA error: {text}" in str(error)), 0
-                )
+                code = next((c for text, c in REFUSALS.items() if f"CUDA error: {text}" in str(error)), 0)
                 if code:
                     return code
                 devices.lose(error)

@@ -130,7 +130,8 @@ EXPORT int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags) {
 
 EXPORT int cuMemHostUnregister(void *address) {
     CALL("cuMemHostUnregister", "address=%p", address);
-    return give_back((uint64_t)address, REGISTERED);
+    int wrong = give_back((uint64_t)address, REGISTERED);
+    return wrong == INVALID_VALUE ? NOT_REGISTERED : wrong;
 }
 
 EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *found, void *address, unsigned flags) {

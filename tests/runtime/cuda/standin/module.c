@@ -383,7 +383,7 @@ static int launch(const char *name, const Configuration *c, Handle *function, vo
         return INVALID_VALUE;
     wrong = executor ? check_attributes(c, !strcmp(name, "cuLaunchCooperativeKernel"), function) : SUCCESS;
     if (wrong) return wrong;
-    if (stream && stream->stream.graph) add_node(stream, KERNEL_NODE, NULL, NULL, 0, 0);
+    if (stream && stream->stream.graph) add_node(stream, KERNEL_NODE, NULL, function, 0, 0);
     return executor ? execute(c, function, stream, parameters) : SUCCESS;
 }
 

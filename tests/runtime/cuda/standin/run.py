@@ -20,8 +20,8 @@ READY = "STANDIN_READY"
 
 def main() -> None:
     if os.environ.pop(READY, "") != "1":
-        for name in ("TRITEN_CUDA", "TRITON_INTERPRET"):
-            os.environ.pop(name, None)
+        os.environ.pop("TRITON_INTERPRET", None)
+        os.environ["TRITEN_CUDA"] = "cupy"
         with tempfile.TemporaryDirectory(prefix="standin-") as folder:
             prepare(Path(folder))
             os.environ[READY] = "1"

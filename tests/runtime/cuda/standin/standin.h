@@ -34,6 +34,7 @@ enum {
     LAUNCH_OUT_OF_RESOURCES = 701,
     PEER_ACCESS_ALREADY_ENABLED = 704,
     ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713,
     LAUNCH_FAILED = 719,
     COOPERATIVE_TOO_LARGE = 720,
     NOT_SUPPORTED = 801,
@@ -41,7 +42,8 @@ enum {
     CAPTURE_INVALIDATED = 901,
     CAPTURE_UNMATCHED = 903,
     CAPTURE_IMPLICIT = 906,
-    CAPTURED_EVENT = 907
+    CAPTURED_EVENT = 907,
+    CAPTURE_WRONG_THREAD = 908
 };
 
 typedef enum { FREED = 0, CONTEXT, MODULE, FUNCTION, STREAM, EVENT, GRAPH, EXECUTABLE } Kind;
@@ -53,7 +55,7 @@ typedef struct Node {
     struct Node *next;
     NodeType type;
     void *target;       /* of a copy or a fill */
-    const void *source; /* of a copy */
+    const void *source; /* of a copy; of a kernel its function */
     size_t bytes;
     int value;
 } Node;

@@ -194,7 +194,12 @@ EXPORT int cuStreamWaitEvent(Handle *stream, Handle *event, unsigned flags) {
         stream->stream.graph = origin->stream.graph;
         stream->stream.origin = origin;
     }
-    return executor ? executor->wait(stream, current_context->device, event) : SUCCESS;
+    if (!executor) return SUCCESS;
+    wrong = executor->wait(stream, current_context->device, event);
+    /* A wait that a capture forbids is the end of it. */
+    if (wrong && stream && stream->stream.origin) stream->stream.origin->stream.invalidated = 1;
+    if (wrong && origin && origin->stream.graph) origin->stream.invalidated = 1;
+    return wrong;
 }
 
 static int ask(Handle *event, int wait) {
