@@ -159,8 +159,8 @@ class Products:
             with_sums = warp_group.added(product, sums.values, d_type, saturates)
             found = np.where(adds[:, :1, None], with_sums, warp_group.added(product, None, d_type, saturates))
         sums.put(found)
-        lanes = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
-        sums.issued[lanes] = np.repeat(self.committed, WARP)[lanes]
+        threads = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
+        sums.issued[threads] = np.repeat(self.committed, WARP)[threads]
 
     def _sums(self, registers: list[Any], targets: tuple[int, ...], groups: Array, packed: bool) -> Sums:
         """The accumulators of some groups, in flight from here on."""
