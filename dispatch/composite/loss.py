@@ -15,7 +15,7 @@ from ...runtime.dispatch_key import (
     functionality_bit,
 )
 from ...runtime.local_dispatch_key_set import effective
-from ...runtime.scalar_type import float32, int64, uint8
+from ...runtime.scalar_type import bfloat16, float16, float32, int64, uint8
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -103,14 +103,21 @@ _FUSED_BITS = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_B
 def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
     """One operator on a GPU: for what is seldom asked for, and for errors, None, which leaves it to the composite.
 
-    Traces, transforms and autocast see the composite's operators.
+    Traces and transforms see the composite's operators. Autocast makes those give float32; so does this one, which
+    reads narrow scores as they are.
     """
     self, target, weight, reduction, ignore_index, _ = args
     spec, of_target = self._spec, target._spec
-    if spec.device.type != "cuda" or key_set & ~_FUSED_BITS or not spec.ndim or not spec.numel:
+    if (
+        spec.device.type != "cuda"
+        or key_set & ~(_FUSED_BITS | AUTOCAST_BIT)
+        or not spec.ndim
+        or not spec.numel
+    ):
         return None
     if reduction not in (NONE, MEAN, SUM) or not spec.dtype.is_floating_point:
         return None
+    widens = bool(key_set & AUTOCAST_BIT) and spec.dtype in (float16, bfloat16)
     samples = spec.sizes[:0] if spec.ndim == 1 else (spec.sizes[0], *spec.sizes[2:])
     if of_target.sizes == spec.sizes:
         fits = of_target.dtype is spec.dtype and ignore_index < 0
@@ -119,10 +126,11 @@ def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
     others = [of_target] if weight is None else [of_target, weight._spec]
     if weight is not None:
         classes = spec.sizes[0 if spec.ndim == 1 else 1]
-        fits = fits and weight._spec.sizes == (classes,) and weight._spec.dtype is spec.dtype
+        fits = fits and weight._spec.sizes == (classes,)
+        fits = fits and weight._spec.dtype is (float32 if widens else spec.dtype)
     if not fits or any(other.device is not spec.device or other.requires_grad for other in others):
         return None
-    loss = plan_of_part(op, key_set, args, "aten::_cross_entropy_forward", (*args, False))
+    loss = plan_of_part(op, key_set, args, "aten::_cross_entropy_forward", (*args, widens))
     if loss is None:
         return None
     composed, fused = op.rebind(cross_entropy_loss, args), first_of(loss)
