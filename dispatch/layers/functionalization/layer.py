@@ -418,6 +418,8 @@ class Layer:
             else:
                 results = functional.call(*arguments)
             outs = results if isinstance(results, list | tuple) else (results,)
+            if len(targets) == 1 and len(functional.schema.returns) == 1:
+                outs = (results,)  # a list in the place of a tensor is the one result too
             # Results of its own come before what it writes.
             own = len(outs) - len(targets) if schema.returns and schema.returns[0].alias_info is None else 0
             outs, plain = outs[own:], outs[:own]

@@ -20,6 +20,10 @@ FIRST_IS_A_LIST = {
     "_fused_adam_",
     "_fused_adamw_",
     "_fused_sgd_",
+    "_multi_tensor_norm",
+    "_multi_tensor_pointwise",
+    "_multi_tensor_pointwise_",
+    "_multi_tensor_total_norm",
     "_linalg_check_errors",
 }
 """Functions of lists, and one that has a keyword without a default."""
