@@ -20,8 +20,8 @@ from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..normalization.operands import resident_programs
 from ..normalization.softmax import cut_of, row_tile
 from ..normalization.vectors import Cut
-from ..reduction.last_program import counters_of
 from ..reduction.sides import Sides, Tile, plan_sides
+from ..reduction.stream_counters import counters_of
 from .cross_entropy_kernels import cross_entropy, cross_entropy_backward
 from .nll_loss import (
     check_losses,

@@ -13,8 +13,8 @@ from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
 from ..normalization.vectors import edge_columns, first_vector, inside, largest_of, room_after, sum_of_all
 from ..reduction.joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
-from ..reduction.last_program import is_last, sum_in_order
-from ..reduction.reduction_kernels import largest, largest_across, offset_of, sum_across
+from ..reduction.last_program import is_last
+from ..reduction.reduction_kernels import largest, largest_across, offset_of, sum_across, sum_in_order
 from .loss_kernels import class_and_weight
 
 

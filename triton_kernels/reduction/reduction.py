@@ -2,14 +2,13 @@
 
 The input is seen as [outer, reduced], each side with up to four coalesced dimensions of any stride. A program
 has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree combines
-the lanes. Few outputs with much to reduce are split: partial results first, their reduction second. No
-atomics, so the order depends on sizes, strides and the device only.
+the lanes. Few outputs with much to reduce are split among programs, the last of which reduces the partial
+results of its block of outputs in their order: one launch. No atomics touch a result, so the order depends on
+sizes, strides and the device only.
 
-That second launch could be the work of whichever program ends last, in the same fixed order. It would need a counter
-that is zero before every launch, an addition to it with release and acquire by each program, and each output's partial
-results read again by one program, behind the slowest one, where the second launch has a program for each tile of
-outputs; and a kernel that a stream runs beside itself would need a counter for each stream. A launch in the stream's
-order needs none of this, and costs the gap between two launches, which a graph makes small.
+A launch for the partial results alone would have a program for each block of outputs too, and would read them as this
+one does; what it costs is the gap between two launches, and what it saves are a counter for each block and an
+addition to it by each program. In a graph the counters are cleared by a node of their own.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from typing import Any
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
-from ..geometry import Geometry
-from ..launch import ALIGNMENT, launch_nothing
+from ..launch import ALIGNMENT, launch_nothing, next_power_of_2
 from .reduction_kernels import (
     and_across,
     identity,
@@ -52,7 +51,8 @@ from .reduction_kernels import (
     sum_across,
     sum_of,
 )
-from .sides import Sides, Tile, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, Tile, asking, plan_sides, sides_of, through_contiguous, tile_for
+from .stream_counters import counters_of
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,10 @@ def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
     return tl.int1
 
 
+UNSPLIT: dict[str, object] = {"parts": None, "counters": None, "BLOCK_P": 1}
+"""The constants of `reduce` where each program writes its own results."""
+
+
 def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[StructuredCall], PlannedKernel]:
     """The kernel factory of a reduction over ``call.extra["dims"]``; `of_truth` is for a boolean output."""
 
@@ -140,19 +144,18 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
             "FINISH": row.finish,
             "START": row.start(accumulator),
             "ACCUMULATOR": accumulator,
+            "VECTOR": vector_of(spec, sides),
         }
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         if tile.splits == 1:
             chosen(
                 "one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n
             )
-            launch, grid, numbers = plan_sides(
-                call, reduce, sides, pointers, {**constexprs, "VECTOR": vector_of(spec, sides)}, tile
-            )
+            launch, grid, numbers = plan_sides(call, reduce, sides, pointers, {**constexprs, **UNSPLIT}, tile)
             return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
         why = "{} results of {} elements each are too few programs, or too long sums"
-        chosen(f"{tile.splits} parts, then their reduction", why, sides.n_out, sides.n)
-        return split_reduction(call, row, sides, tile, pointers, constexprs, accumulator)
+        chosen(f"{tile.splits} parts in one launch, then their reduction", why, sides.n_out, sides.n)
+        return split_reduction(call, sides, tile, pointers, constexprs, accumulator)
 
     return factory
 
@@ -177,50 +180,30 @@ def vector_of(spec: TensorSpec, sides: Sides) -> int:
 
 def split_reduction(
     call: StructuredCall,
-    row: Reduction,
     sides: Sides,
     tile: Tile,
     pointers: dict[str, str],
     constexprs: dict[str, object],
     accumulator: tl.dtype,
 ) -> PlannedKernel:
-    """Two launches: partial results as [splits, outputs], then their reduction."""
+    """One launch whose last programs reduce partial results, which lie as [splits, outputs]."""
     n_out, splits = sides.n_out, tile.splits
-    name = f"*{type_name(accumulator)}"
-    parts = gapless_strides(sides.kept.sizes, 1)
-    first, first_grid, first_numbers = plan_sides(
+    launch, grid, numbers = plan_sides(
         call,
         reduce,
-        Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced),
-        {"x": pointers["x"], "out": name},
-        {**constexprs, "FINISH": result_of, "VECTOR": vector_of(call.args["self"], sides)},
+        sides,
+        {**pointers, "parts": f"*{type_name(accumulator)}", "counters": "*i32"},
+        {**constexprs, "BLOCK_P": min(next_power_of_2(splits), tile.reduced)},
         tile,
         n_out,
     )
-    together = Sides(
-        Geometry(sides.kept.sizes, (parts, sides.kept.strides[1])), Geometry((splits,), ((n_out,),))
-    )
-    itemsize = max(4, accumulator.primitive_bitwidth // 8)
-    second_tile = tile_for(n_out, splits, n_out == 1, False, itemsize=itemsize)
-    second, second_grid, second_numbers = plan_sides(
-        call,
-        reduce,
-        together,
-        {"x": name, "out": pointers["out"]},
-        {**constexprs, "LOAD": identity, "VECTOR": 0},
-        second_tile,
-    )
-    order = [n for n in reduce.arg_names if n in ("n_out", "n", "count", "chunk")]
-    numbers = list(second_numbers)
-    numbers[order.index("count")] = sides.n
-    allocate = get_allocator("cuda").allocate
+    allocate, device = get_allocator("cuda").allocate, call.device
     nbytes = n_out * splits * max(accumulator.primitive_bitwidth // 8, 1)
-    device = call.device
+    blocks, counters = grid[0], counters_of(driver(), device)
 
     def into(to: Any, x: Any, *_: Any) -> None:
-        parts = allocate(nbytes, device)
-        first(first_grid, x.address, parts.address, *first_numbers)
-        second(second_grid, parts.address, to.address, *numbers)
+        parts, counted = allocate(nbytes, device), counters.current(blocks)
+        launch(grid, x.address, to.address, parts.address, counted.address, *numbers)
 
     return PlannedKernel(into)
 

@@ -5,6 +5,7 @@ from typing import Any
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import INTEGERS, STREAMING, Configuration, declare
 from ..conversion import convert
+from .last_program import is_last
 
 
 @triton.jit
@@ -25,6 +26,16 @@ def sum_of(a, b):
 @triton.jit
 def sum_across(tile):
     return tl.reduce(tile, 1, sum_of)
+
+
+@triton.jit
+def sum_in_order(parts, programs, BLOCK: tl.constexpr):
+    """The sum of the parts that all programs left, one after another."""
+    lane = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), parts.dtype.element_ty)
+    for base in range(0, programs, BLOCK):
+        total += tl.load(parts + base + lane, mask=base + lane < programs, other=0)
+    return tl.reduce(total, 0, sum_of)
 
 
 @triton.jit
@@ -150,6 +161,8 @@ def edge_positions(start, end, V: tl.constexpr, INDEX: tl.constexpr):
 def reduce(
     x,
     out,
+    parts,
+    counters,
     n_out,
     n,
     count,
@@ -185,8 +198,12 @@ def reduce(
     VECTOR: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    BLOCK_P: tl.constexpr,
 ):
-    """Reduce each part of each line.
+    """Reduce each line, or each part of it.
+
+    With `parts`, which are [parts, n_out], the last program of a block of outputs reduces those of its lines, BLOCK_P
+    at a time; `counters` has one for each block. Without, `out` has a result for each part, `part_stride` apart.
 
     Whole tiles are not masked along a line; what remains is. With VECTOR the reduced elements are runs of memory
     that may begin and end within a vector of that many: whole vectors are loaded as such, the elements at both ends
@@ -229,9 +246,23 @@ def reduce(
             value = convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR)
             total = COMBINE(total, tl.where(mask, value, start))
         result = ACROSS(total)
-    result = FINISH(result, count)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
-    tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    if parts is None:
+        result = convert(FINISH(result, count), out.dtype.element_ty)
+        tl.store(out + to + part * part_stride, result, mask=wanted)
+    else:
+        own = parts + o
+        tl.store(own + part * part_stride, convert(result, parts.dtype.element_ty), mask=wanted)
+        splits = tl.num_programs(1)
+        if is_last(counters + tl.program_id(0), splits):
+            together = tl.full((BLOCK_O, BLOCK_P), START, ACCUMULATOR)
+            for base in range(0, splits, BLOCK_P):
+                p = (base + tl.arange(0, BLOCK_P)).to(INDEX)[None, :]
+                mask = wanted[:, None] & (p < splits)
+                value = convert(tl.load(own[:, None] + p * part_stride, mask=mask, other=0), ACCUMULATOR)
+                together = COMBINE(together, tl.where(mask, value, start))
+            final = convert(FINISH(ACROSS(together), count), out.dtype.element_ty)
+            tl.store(out + to, final, mask=wanted)
 
 
 def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:

@@ -33,6 +33,7 @@ from ..launch import launch_nothing
 from .joint_reduction import JointReduction, one_pass, pairs_starting
 from .joint_reduction_kernels import add_rounded, as_one, multiply_pairs, rounded_across, unrounded
 from .pair_scan import PairScan, plan_pair_scan
+from .reduction import UNSPLIT
 from .reduction_kernels import identity, product, product_across, reduce, result_of, sum_across, sum_of
 from .scan_kernels import (
     add_exponents,
@@ -243,6 +244,7 @@ def plan_totals(
             "START": row.start,
             "ACCUMULATOR": type_,
             "VECTOR": 0,
+            **UNSPLIT,
         },
         tile,
         1,

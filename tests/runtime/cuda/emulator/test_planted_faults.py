@@ -44,6 +44,7 @@ def test_planted_faults_are_found() -> None:
         ("address that is not aligned", "misaligned address"),
         ("memory of no block", "illegal memory access"),
         ("wait for too few copies 0", "asynchronous copy is done"),
+        ("atomic operation without an order 0", "in no order"),
     ):
         assert any(row["fault"] == fault and what in row["found"] for row in rows), fault
 

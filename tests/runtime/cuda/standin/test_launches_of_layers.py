@@ -65,7 +65,7 @@ PROGRAMS = {
     [
         ("layer_norm", 1, 2),
         ("rms_norm", 1, 2),
-        ("linear", 1, 4),
+        ("linear", 1, 3),
         ("cross_entropy", 1, 1),
         ("cross_entropy smoothed", 1, 1),
         ("cross_entropy each", 1, 1),

@@ -34,9 +34,13 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
     "cat of three": (lambda: joins(lambda t: tt.cat(t[:3]), (4, 3)), 1),
     "stack": (lambda: joins(tt.stack, (4, 3)), 1),
     "hstack": (lambda: joins(tt.hstack, (4, 3), (4, 5)), 1),
-    "sum": (lambda: on_many(lambda x: x.sum()), 2),
-    "largest": (lambda: on_many(lambda x: x.max()), 2),
-    "whether any": (lambda: on_many(lambda x: x.any()), 2),
+    "sum": (lambda: on_many(lambda x: x.sum()), 1),
+    "mean": (lambda: on_many(lambda x: x.mean()), 1),
+    "norm": (lambda: on_many(lambda x: x.norm()), 1),
+    "sum of columns": (lambda: on_many(lambda x: x.view(-1, 64).sum(0)), 1),
+    "sum of few long rows": (lambda: on_many(lambda x: x.view(4, -1).sum(1)), 1),
+    "largest": (lambda: on_many(lambda x: x.max()), 1),
+    "whether any": (lambda: on_many(lambda x: x.any()), 1),
     "cat of transposed ones": (lambda: joins(lambda t: tt.cat([x.t() for x in t]), (4, 3)), 1),
 }
 """Each with its launches."""
