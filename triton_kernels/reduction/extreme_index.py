@@ -1,7 +1,7 @@
 """Extremes and where they stand: the first of equals, NaN before any number.
 
-Few outputs with much to reduce are split: the extreme of each part and its index first, then theirs. No atomics, and
-no rounding: the result does not depend on the tile.
+Few outputs with much to reduce are split: the extreme of each part and its index first, then theirs, by the program
+that ends last. No rounding: the result does not depend on the tile.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
-from ..geometry import Geometry
 from ..launch import INT32_MAX, launch_nothing
 from .extreme_index_kernels import extreme_with_index
-from .reduction import highest, itemsize_of, lowest, vector_of
-from .sides import Sides, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .reduction import UNSPLIT, highest, itemsize_of, lowest, vector_of
+from .sides import Sides, asking, plan_sides, sides_of, through_contiguous, tile_for
+from .stream_counters import counters_of
 
 
 def comparable_type(dtype: ScalarType) -> tl.dtype:
@@ -77,51 +78,39 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
         itemsize=max(itemsize_of(spec, type_), 4),
         ask=asking(extreme_with_index, call, spec.dtype),
     )
-    vector = vector_of(spec, sides)
+    constexprs |= {**absent, "VECTOR": vector_of(spec, sides)}
     if tile.splits == 1:
-        chosen("one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n)
+        chosen("one launch", "{} results of {} elements each leave nothing to split", n_out, sides.n)
+        absent_parts: dict[str, object] = {"at_parts": None, **UNSPLIT}
         launch, grid, numbers = plan_sides(
-            call,
-            extreme_with_index,
-            sides,
-            {**source, **results},
-            {**constexprs, **absent, "at_x": None, "VECTOR": vector},
-            tile,
+            call, extreme_with_index, sides, {**source, **results}, {**constexprs, **absent_parts}, tile
         )
         if wants_values:
             return lambda x, to, where: launch(grid, x, to, where, *numbers)
         return lambda x, _, where: launch(grid, x, where, *numbers)
     why = "{} results of {} elements leave units idle"
-    chosen(f"{tile.splits} parts, then their extremes", why, sides.n_out, sides.n)
-    value_name, index_name = f"*{type_name(type_)}", f"*{type_name(position)}"
-    parts = gapless_strides(sides.kept.sizes, 1)
-    first, first_grid, first_numbers = plan_sides(
+    chosen(f"{tile.splits} parts in one launch, then their extremes", why, n_out, sides.n)
+    parts = {"parts": f"*{type_name(type_)}", "at_parts": f"*{type_name(position)}", "counters": "*i32"}
+    launch, grid, numbers = plan_sides(
         call,
         extreme_with_index,
-        Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced),
-        {**source, "out": value_name, "at_out": index_name},
-        {**constexprs, "at_x": None, "VECTOR": vector},
+        sides,
+        {**source, **results, **parts},
+        {**constexprs, "BLOCK_P": tile.parts},
         tile,
         n_out,
     )
-    splits = tile.splits
-    second, second_grid, second_numbers = plan_sides(
-        call,
-        extreme_with_index,
-        Sides(Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))),
-        {"x": value_name, "at_x": index_name, **results},
-        {**constexprs, **absent, "VECTOR": 0},
-        tile_for(n_out, splits, n_out == 1, False, itemsize=max(4, type_.primitive_bitwidth // 8)),
+    allocate, device = get_allocator("cuda").allocate, call.device
+    value_bytes, index_bytes = (
+        n_out * tile.splits * one.primitive_bitwidth // 8 for one in (type_, position)
     )
-    allocate = get_allocator("cuda").allocate
-    value_bytes, index_bytes = (n_out * splits * one.primitive_bitwidth // 8 for one in (type_, position))
-    device = call.device
+    blocks, counters = grid[0], counters_of(driver(), device)
 
     def run(x: int, to: int, where: int) -> None:
         values, indices = allocate(value_bytes, device), allocate(index_bytes, device)
-        first(first_grid, x, values.address, indices.address, *first_numbers)
+        counted = counters.current(blocks).address
         outs = (to, where) if wants_values else (where,)
-        second(second_grid, values.address, indices.address, *outs, *second_numbers)
+        launch(grid, x, *outs, values.address, indices.address, counted, *numbers)
 
     return run
 

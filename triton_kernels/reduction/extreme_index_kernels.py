@@ -7,6 +7,7 @@ stays. The indices are compared once, at the end, among the lanes that hold the 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
+from .last_program import is_last
 from .reduction_kernels import edge_positions, largest, largest_across, offset_of, smallest, smallest_across
 
 
@@ -44,9 +45,11 @@ def first_index(best, extreme, index, NONE: tl.constexpr):
 @triton.jit
 def extreme_with_index(
     x,
-    at_x,
     out,
     at_out,
+    parts,
+    at_parts,
+    counters,
     n_out,
     n,
     chunk,
@@ -80,8 +83,11 @@ def extreme_with_index(
     VECTOR: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    BLOCK_P: tl.constexpr,
 ):
-    """Of each part of each line; `at_x` are the indices of elements that earlier programs left, or None.
+    """Of each line. With `parts` and `at_parts`, the extremes of parts of lines first, then theirs.
+
+    The last program of a block of outputs does that, as in `reduce`.
 
     With VECTOR the reduced elements are runs of memory, as `reduce` has them.
     """
@@ -129,31 +135,43 @@ def extreme_with_index(
             value = convert(tl.load(x + at, mask=wanted[:, None], other=0), TYPE)
             better = beats(value, best, LARGEST)
             best = tl.where(better, value, best)
-            if at_x is not None:
-                where = tl.where(
-                    better | (base == first), tl.load(at_x + at, mask=wanted[:, None], other=0), where
-                )
-            else:
-                where = tl.where(better, (base - first).to(POSITION), where)
+            where = tl.where(better, (base - first).to(POSITION), where)
         if whole < last:
             mask = wanted[:, None] & (whole + lane < last)
             at = rows[:, None] + offset_of(whole + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
             value = convert(tl.load(x + at, mask=mask, other=0), TYPE)
             better = beats(value, best, LARGEST) & mask
             best = tl.where(better, value, best)
-            if at_x is not None:
-                better = better | (mask & (whole == first))
-                where = tl.where(better, tl.load(at_x + at, mask=mask, other=0), where)
-            else:
-                where = tl.where(better, (whole - first).to(POSITION), where)
+            where = tl.where(better, (whole - first).to(POSITION), where)
         extreme = extreme_across(best, LARGEST)
-        if at_x is None:
-            where += start.to(POSITION)
+        where += start.to(POSITION)
         index = first_index(best, extreme, tl.where(held, where, NONE), NONE)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
-    if out is not None:
-        tl.store(out + to, convert(extreme, out.dtype.element_ty), mask=wanted)
-    tl.store(at_out + to, index.to(at_out.dtype.element_ty), mask=wanted)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    if parts is None:
+        if out is not None:
+            tl.store(out + to, convert(extreme, out.dtype.element_ty), mask=wanted)
+        tl.store(at_out + to, index.to(at_out.dtype.element_ty), mask=wanted)
+    else:
+        own = o + part * part_stride
+        tl.store(parts + own, convert(extreme, parts.dtype.element_ty), mask=wanted)
+        tl.store(at_parts + own, index, mask=wanted)
+        splits = tl.num_programs(1)
+        if is_last(counters + tl.program_id(0), splits):
+            best_part = tl.full((BLOCK_O, BLOCK_P), START, TYPE)
+            its_index = tl.full((BLOCK_O, BLOCK_P), NONE, POSITION)
+            for base_part in range(0, splits, BLOCK_P):
+                p = (base_part + tl.arange(0, BLOCK_P)).to(INDEX)[None, :]
+                inside = wanted[:, None] & (p < splits)
+                from_part = o[:, None] + p * part_stride
+                value = convert(tl.load(parts + from_part, mask=inside, other=0), TYPE)
+                better = (beats(value, best_part, LARGEST) | (base_part == 0)) & inside
+                best_part = tl.where(better, value, best_part)
+                its_index = tl.where(better, tl.load(at_parts + from_part, mask=inside, other=0), its_index)
+            final = extreme_across(best_part, LARGEST)
+            final_index = first_index(best_part, final, its_index, NONE)
+            if out is not None:
+                tl.store(out + to, convert(final, out.dtype.element_ty), mask=wanted)
+            tl.store(at_out + to, final_index.to(at_out.dtype.element_ty), mask=wanted)
 
 
 ROWS, COLUMNS = Configuration((1, 4096), 8, all_registers=True), Configuration((64, 32), all_registers=True)

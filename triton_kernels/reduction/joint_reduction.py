@@ -1,7 +1,7 @@
 """Reductions with several accumulators, a line for each: both extremes, logsumexp, losses.
 
-As in `reduction.py` few outputs with much to reduce are split: the accumulators of each part first, then
-their combination. No atomics, so the order depends on sizes, strides and the device only.
+As in `reduction.py` few outputs with much to reduce are split: the accumulators of each part first, then their
+combination by the program that ends last. The order depends on sizes, strides and the device only.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Any
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import dtype as ScalarType
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
 from ..geometry import Geometry
-from ..launch import cdiv, launch_nothing
+from ..launch import Launch, cdiv, launch_nothing
 from . import joint_reduction_kernels as k
 from .reduction import highest, lowest
-from .sides import Sides, Tile, asking, gapless_strides, plan_sides, sides_of, through_contiguous, tile_for
+from .sides import Sides, Tile, asking, plan_sides, sides_of, through_contiguous, tile_for
+from .stream_counters import counters_of
 
 Accumulator = tuple[tl.dtype, int | float]
 """The type of an accumulator, and its value where nothing was seen."""
@@ -132,8 +134,8 @@ def plan_joint(
         chosen("one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n)
         return one_pass(call, row, sides, tile, accumulators, sources, results)
     why = "{} results of {} elements leave units idle"
-    chosen(f"{tile.splits} parts, then their reduction", why, sides.n_out, sides.n)
-    return two_passes(call, row, sides, tile, accumulators, sources, results)
+    chosen(f"{tile.splits} parts in one launch, then their reduction", why, sides.n_out, sides.n)
+    return in_parts(call, row, sides, tile, accumulators, sources, results)
 
 
 def words_of(accumulators: Sequence[Accumulator]) -> int:
@@ -149,22 +151,42 @@ def one_pass(
     accumulators: Sequence[Accumulator],
     sources: Sequence[str],
     results: Sequence[str],
-    *,
-    from_parts: bool = False,
-    to_parts: bool = False,
     part_stride: int = 0,
 ) -> Run:
-    """One launch: over inputs or over accumulators, to outputs or to accumulators."""
-    pointers: dict[str, str] = {}
+    """One launch in which each program writes its own results."""
+    launch, grid, numbers = plan_jointly(
+        call, row, sides, tile, accumulators, sources, results, (), part_stride
+    )
+    return lambda ins, outs, number: launch(grid, *ins, *outs, number, *numbers)
+
+
+def plan_jointly(
+    call: StructuredCall,
+    row: JointReduction,
+    sides: Sides,
+    tile: Tile,
+    accumulators: Sequence[Accumulator],
+    sources: Sequence[str],
+    results: Sequence[str],
+    parts: Sequence[str],
+    part_stride: int,
+) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
+    """The launch; `parts` are the types of the accumulators of parts, where the last program combines these."""
     constexprs: dict[str, object] = {
         "COMBINE": row.combine,
         "ACROSS": row.across,
         "ELEMENT": row.element,
-        "FINISH": k.all_of if to_parts else row.finish,
-        "PARTS": from_parts,
+        "FINISH": row.finish,
         "ARITY": len(accumulators),
+        "BLOCK_P": tile.parts if parts else 1,
     }
-    for names, types in ((("a", "b", "c"), sources), (("out0", "out1", "out2"), results)):
+    pointers: dict[str, str] = {}
+    for names, types in (
+        (("a", "b"), sources),
+        (("out0", "out1"), results),
+        (("part0", "part1", "part2"), parts),
+        (("counters",), ("*i32",) if parts else ()),
+    ):
         for i, name in enumerate(names):
             if i < len(types):
                 pointers[name] = types[i]
@@ -179,7 +201,7 @@ def one_pass(
     pointers["number"] = "fp64"
     x = sides.reduced.strides[0]
     reduced = Geometry(sides.reduced.sizes, (x, sides.reduced.strides[-1]))
-    launch, grid, numbers = plan_sides(
+    return plan_sides(
         call,
         k.reduce_jointly,
         Sides(sides.kept, reduced),
@@ -189,7 +211,6 @@ def one_pass(
         part_stride,
         reduced_names=("xr", "yr"),
     )
-    return lambda ins, outs, number: launch(grid, *ins, *outs, number, *numbers)
 
 
 def whole(reduced: Geometry) -> Sides:
@@ -197,7 +218,7 @@ def whole(reduced: Geometry) -> Sides:
     return Sides(Geometry((), ((), ())), reduced)
 
 
-def two_passes(
+def in_parts(
     call: StructuredCall,
     row: JointReduction,
     sides: Sides,
@@ -206,27 +227,18 @@ def two_passes(
     sources: Sequence[str],
     results: Sequence[str],
 ) -> Run:
-    """The accumulators of each part, as [splits, outputs]; then their combination."""
-    n_out, splits = sides.n_out, tile.splits
-    parts = gapless_strides(sides.kept.sizes, 1)
+    """One launch: the accumulators of each part, as [splits, outputs]; then their combination."""
+    n_out = sides.n_out
     types = [f"*{type_name(type_)}" for type_, _ in accumulators]
-    partly = Sides(Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)), sides.reduced)
-    first = one_pass(call, row, partly, tile, accumulators, sources, types, to_parts=True, part_stride=n_out)
-    together = Sides(
-        Geometry(sides.kept.sizes, (parts, sides.kept.strides[-1])), Geometry((splits,), ((n_out,),))
-    )
-    itemsize = max(4, *(type_.primitive_bitwidth // 8 for type_, _ in accumulators))
-    second_tile = tile_for(n_out, splits, n_out == 1, False, words_of(accumulators), itemsize)
-    second = one_pass(call, row, together, second_tile, accumulators, types, results, from_parts=True)
-    sizes = [n_out * splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
-    allocate = get_allocator("cuda").allocate
-    device = call.device
+    launch, grid, numbers = plan_jointly(call, row, sides, tile, accumulators, sources, results, types, n_out)
+    sizes = [n_out * tile.splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
+    allocate, device = get_allocator("cuda").allocate, call.device
+    blocks, counters = grid[0], counters_of(driver(), device)
 
     def run(ins: list[int], outs: list[int], number: float) -> None:
         buffers = [allocate(nbytes, device) for nbytes in sizes]
-        addresses = [buffer.address for buffer in buffers]
-        first(ins, addresses, number)
-        second(addresses, outs, number)
+        counted = counters.current(blocks).address
+        launch(grid, *ins, *outs, *[buffer.address for buffer in buffers], counted, number, *numbers)
 
     return run
 

@@ -7,6 +7,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
+from .last_program import is_last
 from .reduction_kernels import largest, offset_of, smallest, sum_of
 
 
@@ -223,13 +224,23 @@ def where_each(ARITY: tl.constexpr, mask, a, b):
 
 
 @triton.jit
+def store_each(values, first, second, at, mask):
+    """Store one value, or the first two."""
+    tl.store(first + at, convert(values[0], first.dtype.element_ty), mask=mask)
+    if second is not None:
+        tl.store(second + at, convert(values[1], second.dtype.element_ty), mask=mask)
+
+
+@triton.jit
 def reduce_jointly(
     a,
     b,
-    c,
     out0,
     out1,
-    out2,
+    part0,
+    part1,
+    part2,
+    counters,
     number,
     n_out,
     n,
@@ -261,7 +272,6 @@ def reduce_jointly(
     ACROSS: tl.constexpr,
     ELEMENT: tl.constexpr,
     FINISH: tl.constexpr,
-    PARTS: tl.constexpr,
     ARITY: tl.constexpr,
     START0: tl.constexpr,
     START1: tl.constexpr,
@@ -275,8 +285,9 @@ def reduce_jointly(
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    BLOCK_P: tl.constexpr,
 ):
-    """`a` and `b` are inputs; with PARTS `a`, `b` and `c` are accumulators that earlier programs left."""
+    """Reduce lines of `a` and `b`. With `part0` accumulators are those of parts first, then of all, as in `reduce`."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
     wanted = o < n_out
@@ -289,31 +300,40 @@ def reduce_jointly(
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
         mask = wanted[:, None] & (r < last)[None, :]
         at = rows + offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
-        value = convert(tl.load(a + at, mask=mask, other=0), TYPE0 if PARTS else LOADED)
-        if PARTS:
-            if ARITY == 1:
-                value = (value,)
-            elif ARITY == 2:
-                value = (value, convert(tl.load(b + at, mask=mask, other=0), TYPE1))
-            else:
-                second = convert(tl.load(b + at, mask=mask, other=0), TYPE1)
-                value = (value, second, convert(tl.load(c + at, mask=mask, other=0), TYPE2))
+        value = convert(tl.load(a + at, mask=mask, other=0), LOADED)
+        if b is not None:
+            at_b = rows + offset_of(r, r0, r1, r2, yr0, yr1, yr2, yr3, REDUCED)[None, :]
+            second = convert(tl.load(b + at_b, mask=mask, other=0), LOADED)
         else:
-            if b is not None:
-                at_b = rows + offset_of(r, r0, r1, r2, yr0, yr1, yr2, yr3, REDUCED)[None, :]
-                second = convert(tl.load(b + at_b, mask=mask, other=0), LOADED)
-            else:
-                second = value
-            value = ELEMENT(value, second)
+            second = value
+        value = ELEMENT(value, second)
         total = combined(COMBINE, ARITY, total, where_each(ARITY, mask, value, nothing))
     total = ACROSS(total)
-    result = FINISH(total, number)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
-    tl.store(out0 + to, convert(result[0], out0.dtype.element_ty), mask=wanted)
-    if out1 is not None:
-        tl.store(out1 + to, convert(result[1], out1.dtype.element_ty), mask=wanted)
-    if out2 is not None:
-        tl.store(out2 + to, convert(result[2], out2.dtype.element_ty), mask=wanted)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    if part0 is None:
+        store_each(FINISH(total, number), out0, out1, to + part * part_stride, wanted)
+    else:
+        own = o + part * part_stride
+        store_each(total, part0, part1, own, wanted)
+        if part2 is not None:
+            tl.store(part2 + own, convert(total[2], part2.dtype.element_ty), mask=wanted)
+        splits = tl.num_programs(1)
+        if is_last(counters + tl.program_id(0), splits):
+            together = starting(BLOCK_O, BLOCK_P, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
+            for base_part in range(0, splits, BLOCK_P):
+                p = (base_part + tl.arange(0, BLOCK_P)).to(INDEX)[None, :]
+                inside = wanted[:, None] & (p < splits)
+                from_part = o[:, None] + p * part_stride
+                left = convert(tl.load(part0 + from_part, mask=inside, other=0), TYPE0)
+                if ARITY == 1:
+                    each = (left,)
+                elif ARITY == 2:
+                    each = (left, convert(tl.load(part1 + from_part, mask=inside, other=0), TYPE1))
+                else:
+                    middle = convert(tl.load(part1 + from_part, mask=inside, other=0), TYPE1)
+                    each = (left, middle, convert(tl.load(part2 + from_part, mask=inside, other=0), TYPE2))
+                together = combined(COMBINE, ARITY, together, where_each(ARITY, inside, each, nothing))
+            store_each(FINISH(ACROSS(together), number), out0, out1, to, wanted)
 
 
 ROWS, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (

@@ -28,7 +28,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, type_name
 from ..elementwise.elementwise import check_dtypes
-from ..launch import ALIGNMENT, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, launch_nothing
 from .reduction_kernels import (
     and_across,
     identity,
@@ -193,7 +193,7 @@ def split_reduction(
         reduce,
         sides,
         {**pointers, "parts": f"*{type_name(accumulator)}", "counters": "*i32"},
-        {**constexprs, "BLOCK_P": min(next_power_of_2(splits), tile.reduced)},
+        {**constexprs, "BLOCK_P": tile.parts},
         tile,
         n_out,
     )

@@ -55,6 +55,13 @@ class Tile:
     chunk: int
     warps: int
 
+    @property
+    def parts(self) -> int:
+        """How many parts of each line the last program reads at a time: 16 elements for a lane, or fewer."""
+        return min(
+            next_power_of_2(self.splits), self.reduced, max(16 * LANES * self.warps // self.outputs, 1)
+        )
+
 
 def asking(kernel: LazyKernel, call: StructuredCall, dtype: ScalarType) -> Ask:
     """What was measured for a kernel over elements of this dtype, as `tile_for` asks it."""

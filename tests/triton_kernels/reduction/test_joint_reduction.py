@@ -58,12 +58,12 @@ def test_extremes_along_one_dimension(random, same, name, dtype):
 
 
 @pytest.mark.parametrize("name", ONE_DIMENSION)
-def test_extremes_of_long_lines_take_two_passes(random, same, launches, name):
+def test_extremes_of_long_lines_are_one_launch(random, same, launches, name):
     a = random((200_000,), tt.int8)
     x = a.to("cuda")
     before = launches.count
     got = ONE_DIMENSION[name](x, 0)
-    assert launches.count - before == 2
+    assert launches.count - before == 1
     for left, right in zip(got, ONE_DIMENSION[name](a, 0), strict=True):
         same(left, right)
 
@@ -74,7 +74,7 @@ def test_long_lines_are_accurate_and_reproducible(random, launches, name):
     x = a.to("cuda")
     before = launches.count
     first = FUNCTIONS[name](x, (0,), False)
-    assert launches.count - before == 2
+    assert launches.count - before == (2 if "var" in name or "std" in name else 1)
     exact = FUNCTIONS[name](a.to(tt.float64), (0,), False)
     for got, expected, again in zip(first, exact, FUNCTIONS[name](x, (0,), False), strict=True):
         assert got.item() == again.item()

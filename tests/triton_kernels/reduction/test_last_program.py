@@ -13,7 +13,7 @@ from triten.dispatch.structured.stub import StructuredCall
 from triten.runtime.cuda.driver import driver
 from triten.runtime.tensor_spec import TensorSpec
 from triten.triton_kernels.geometry import Geometry
-from triten.triton_kernels.launch import cdiv, next_power_of_2
+from triten.triton_kernels.launch import cdiv
 from triten.triton_kernels.reduction.reduction import REDUCTIONS, UNSPLIT
 from triten.triton_kernels.reduction.reduction_kernels import identity, reduce, result_of
 from triten.triton_kernels.reduction.sides import Sides, Tile, gapless_strides, plan_sides, sides_of, tile_for
@@ -53,7 +53,7 @@ def in_two_launches(x: tt.Tensor, dims: tuple[int, ...]) -> tt.Tensor:
     second = Sides(
         Geometry(kept.sizes, (of_parts, kept.strides[1])), Geometry((tile.splits,), ((sides.n_out,),))
     )
-    reduced = min(next_power_of_2(tile.splits), tile.reduced)
+    reduced = tile.parts
     chunk = cdiv(tile.splits, reduced) * reduced
     again = Tile(tile.outputs, reduced, 1, chunk, tile.warps)
     launch, grid, numbers = plan_sides(call, reduce, second, pointers, constants, again)
