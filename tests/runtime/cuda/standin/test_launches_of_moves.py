@@ -41,6 +41,12 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
     "sum of few long rows": (lambda: on_many(lambda x: x.view(4, -1).sum(1)), 1),
     "largest": (lambda: on_many(lambda x: x.max()), 1),
     "whether any": (lambda: on_many(lambda x: x.any()), 1),
+    "where the largest is": (lambda: on_many(lambda x: x.argmax()), 1),
+    "largest of columns": (lambda: on_many(lambda x: x.view(-1, 64).max(0)), 1),
+    "both extremes": (lambda: on_many(lambda x: tt.aminmax(x)), 1),
+    "logsumexp": (lambda: on_many(lambda x: x.logsumexp(0)), 1),
+    "mse_loss": (lambda: on_many(lambda x: tt.nn.functional.mse_loss(x, x)), 1),
+    "var": (lambda: on_many(lambda x: x.var()), 2),
     "cat of transposed ones": (lambda: joins(lambda t: tt.cat([x.t() for x in t]), (4, 3)), 1),
 }
 """Each with its launches."""
