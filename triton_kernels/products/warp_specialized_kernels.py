@@ -136,7 +136,9 @@ def compute(
                 hopper.mbarrier.arrive(begun)
         total = hopper.warpgroup_mma_wait(0, (total,))
         done += count
-        hopper.mbarrier.arrive(free.index((done - 1) % STAGES))
+        # There are steps: the branch keeps ptxas from computing the epilogue before it frees the place.
+        if count > 0:
+            hopper.mbarrier.arrive(free.index((done - 1) % STAGES))
         row, column = tile_m * BLOCK_M + GROUP * ROWS, tile_n * BLOCK_N
         even, odd = out_all.index(2 * GROUP), out_all.index(2 * GROUP + 1)
         left, right = columns_in_two(total, ROWS, BLOCK_N)

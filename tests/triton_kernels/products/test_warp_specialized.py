@@ -196,16 +196,18 @@ from triten.runtime.cuda.triton.compile import compile_kernel
 from triten.runtime.cuda.triton.lazy_gluon import shared_descriptor
 from triten.triton_kernels.products.warp_specialized_kernels import SPECIALIZED, matmul_warp_specialized
 
-one = SPECIALIZED[int(sys.argv[1])]
+one, transposed, addend = SPECIALIZED[int(sys.argv[1])], sys.argv[2] == "True", sys.argv[3] == "True"
 m, n, k = one.tile
-types = {"a": shared_descriptor("bf16", 1, m // 2, k), "b": shared_descriptor("bf16", 1, n, k)}
-types |= {"addend": "*bf16", "out": shared_descriptor("bf16", 1, m // 2, 64)}
-types |= dict.fromkeys(("m", "n", "k", "batches"), "i32")
-constants = {"sz": 0, "sn": 1, "alpha": None, "beta": None, "ADDEND": True, "ACTIVATION": "gelu"}
-constants |= {"A_BATCHED": False, "B_BATCHED": False, "A_TRANSPOSED": False, "B_TRANSPOSED": True}
+rows = (k, m // 2) if transposed else (m // 2, k)
+types = {"a": shared_descriptor("bf16", 1, *rows), "b": shared_descriptor("bf16", 1, n, k)}
+types |= {"addend": "*bf16"} if addend else {}
+types |= {"out": shared_descriptor("bf16", 1, m // 2, 64)} | dict.fromkeys(("m", "n", "k", "batches"), "i32")
+constants = {} if addend else {"addend": None}
+constants |= {"sz": 0, "sn": 1, "alpha": None, "beta": None, "ADDEND": addend, "ACTIVATION": "gelu"}
+constants |= {"A_BATCHED": False, "B_BATCHED": False, "A_TRANSPOSED": transposed, "B_TRANSPOSED": True}
 constants |= {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "STAGES": one.stages}
 binary = compile_kernel(
-    matmul_warp_specialized, types, constants, frozenset(("addend",)), 90,
+    matmul_warp_specialized, types, constants, frozenset(("addend",) if addend else ()), 90,
     {"num_warps": 4, "num_stages": one.stages, "enable_fp_fusion": False, "enable_reflect_ftz": False},
 )
 sass, usage = disassemble(binary.cubin, Path(triton.__file__).parent / "backends" / "nvidia" / "bin")
@@ -214,10 +216,10 @@ print(json.dumps({"sass": sass, "warps": binary.num_warps, "columns": n}))
 
 
 @needs_gluon
-@pytest.mark.parametrize("which", [0, 1])
-def test_a_step_is_issued_before_the_one_before_is_done(which: int) -> None:
+@pytest.mark.parametrize(("which", "transposed", "addend"), [(0, False, True), (1, True, False)])
+def test_a_step_is_issued_before_the_one_before_is_done(which: int, transposed: bool, addend: bool) -> None:
     """The loops in SASS: nothing waits for what a step has just issued but the end of a tile, and its stores follow."""
-    found = run(COMPILING, str(which))
+    found = run(COMPILING, str(which), str(transposed), str(addend))
     assert found["warps"] == 12
     sass, columns = str(found["sass"]), int(found["columns"])
     assert not re.search(r"\b(LDL|STL)\b", sass), "registers are spilled"
@@ -227,6 +229,9 @@ def test_a_step_is_issued_before_the_one_before_is_done(which: int) -> None:
     part = ["STSM"] * 4 + ["UTMASTG"]
     group = [*step, "gsb0, 0x0", *part * (columns // 64)]
     assert order == group * 2, "a loop for each group of warps, and its stores"
+    # A tile's last place in the ring is free before its epilogue is computed.
+    for behind in sass.split("gsb0, 0x0")[1:]:
+        assert len(re.findall(r"\b(?:FMUL|FFMA)\b", behind.partition("SYNCS.ARRIVE")[0])) == 0
     # Copies are a loop of their own, which waits for nothing but a free place.
     copies = sass.rpartition("UTMASTG")[2]
     assert copies.count("UTMALDG") == 3 and "HGMMA" not in copies
