@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ...runtime.cuda.device_properties import design_of
+from ...runtime.cuda.driver import driver
+from ...triton_kernels.tuning.choice import make_plans_anew
 from .sample import FLOATING, Sample, empty, tt
 
 NARROW = ("bfloat16", "float16")
+WIDE = ("matmul_persistent", "matmul_warp_specialized", "add_parts")
 
 
 def products(capability: int) -> Iterator[Sample]:
-    wide = ("matmul_persistent", "add_parts") if design_of(capability) >= 90 else ("matmul", "add_parts")
+    wide = WIDE if design_of(capability) >= 90 else ("matmul", "add_parts")
     for dtype in ("bfloat16", "float32", "float16", "float64", "int32", "int64", "int8", "int16", "uint8"):
         for n in (4096, 512):
             m = empty(n, n, dtype=dtype)
@@ -60,7 +63,7 @@ def products(capability: int) -> Iterator[Sample]:
 
 def bulk_products(capability: int) -> Iterator[Sample]:
     """Every way through tensor descriptors, and every tile of it."""
-    wide = ("matmul_persistent", "add_parts") if design_of(capability) >= 90 else ("matmul", "add_parts")
+    wide = WIDE if design_of(capability) >= 90 else ("matmul", "add_parts")
     for dtype in NARROW:
         for m, n, k in (
             (33792, 128, 4096),
@@ -89,8 +92,43 @@ def bulk_products(capability: int) -> Iterator[Sample]:
     for dtype in (*NARROW, "float32"):
         a, b = empty(64, 8192, dtype=dtype), empty(128, 8192, dtype=dtype)
         yield Sample(f"mm {dtype} of a narrow result", partial(tt.mm, a, b.t()))
+    if capability == 90:
+        yield from gluon_products()
     yield from tf32_products(capability)
     yield from scaled_products(capability)
+
+
+def without_gluon(call: Callable[[], object]) -> None:
+    """Products in Triton's own language, as they are under a Triton whose Gluon is an older one."""
+    owner = driver()
+    owner.has_gluon = False
+    make_plans_anew()
+    call()
+    owner.has_gluon = True
+    make_plans_anew()
+
+
+def gluon_products() -> Iterator[Sample]:
+    """Those that are warp-specialised on sm_90, with each epilogue, and those that it takes without Gluon."""
+    for dtype in NARROW:
+        a = empty(4096, 4096, dtype=dtype)
+        tall, narrow = empty(67584, 4096, dtype=dtype), empty(128, 4096, dtype=dtype)
+        for label, left, right in (
+            ("mm", a, a),
+            ("mm of transposed", a.t(), a.t()),
+            ("mm of a narrow result", tall, narrow.t()),
+        ):
+            call = partial(tt.mm, left, right)
+            yield Sample(f"{label} {dtype}, many tiles", call, ("matmul_warp_specialized",))
+            yield Sample(
+                f"{label} {dtype}, without Gluon", partial(without_gluon, call), ("matmul_persistent",)
+            )
+        for gelu in (False, True):
+            yield Sample(
+                f"addmm {dtype} and {'gelu' if gelu else 'relu'}, many tiles",
+                partial(tt.ops.aten._addmm_activation, a[0], a, a, use_gelu=gelu),
+                ("matmul_warp_specialized",),
+            )
 
 
 def tf32_products(capability: int) -> Iterator[Sample]:

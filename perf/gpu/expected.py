@@ -29,7 +29,7 @@ from .workloads import Workload, all_workloads
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = "triten.perf.ahead_of_time.samples"
-PERSISTENT = ("matmul_persistent", "convolve_bulk")
+PERSISTENT = ("matmul_persistent", "matmul_warp_specialized", "convolve_bulk")
 """Kernels whose blocks go from tile to tile."""
 
 

@@ -48,6 +48,7 @@ SPECIALIZED = (
     "attention_warp_specialized",
     "attention_backward_keys_warp_specialized",
     "attention_backward_queries_warp_specialized",
+    "matmul_warp_specialized",
 )
 
 

@@ -129,7 +129,7 @@ def test_rows_are_recorded_compiled_and_modelled(tmp_path):
     )[::-1]
     assert (clone.name, clone.term) == ("clone bfloat16", "bandwidth")
     assert 0.8 < clone.share < 0.9
-    assert (product.limit, product.kernels) == ("bfloat16", ["matmul_persistent"])
+    assert (product.limit, product.kernels) == ("bfloat16", ["matmul_warp_specialized"])
     assert 0.5 < product.share < 0.8
     assert product.waves == round(64 * 32 / 132 / product.resident, 2)
     assert product.of_best == pytest.approx(product.share / (685 / 835.5), abs=0.001)

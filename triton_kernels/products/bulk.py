@@ -13,6 +13,7 @@ from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
+from . import warp_specialized
 from .last_wave import best_cut, in_two
 from .persistent import (
     EIGHT_BITS,
@@ -166,13 +167,15 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         tuple(one for one in table if one.is_for(properties.design)) for table in tables_for(problem)
     )
     candidates = large if plain else crowded
+    # A tile of the addend has no place beside that kernel's ring.
+    specialized = warp_specialized.tile_of(problem, cost) if plain else None
     if interpreted():
         chosen = for_interpreter(problem)
     else:
         chosen = min(
             candidates, key=lambda one: cost(one, tiles_in(one, problem) * problem.batch, problem.k, places)
         )
-        if plain:
+        if plain and specialized is None:
             name = problem.left.dtype.triton_name
             assert name is not None
             asked = configuration(matmul_persistent, problem.device, name, problem.shape, chosen)
@@ -186,6 +189,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             which, count = ("rows", "columns")[cut.side - 1], problem.out.sizes[cut.side] - cut.start
             choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
             return halved
+    if specialized is not None and out is not None:
+        return warp_specialized.plan_specialized(problem, specialized, left, right, out)
     m, n, k, batch = problem.shape
     tiles = tiles_in(chosen, problem) * batch
     small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]

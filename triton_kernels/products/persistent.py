@@ -176,7 +176,8 @@ def matmul_persistent(
 #   flattened loop: compiles to 256 threads, that is, nothing is specialised.
 # - sm_100, 128x256x64, eight warps, three or four stages, flattened or not, the second operand either way: 384 threads,
 #   168 registers, 512 columns of tensor memory, no spills; four warps: 255 registers.
-# So on sm_90 there is nothing to choose, and sm_100's is not offered before it has been timed.
+# So on sm_90 there is nothing to choose (`warp_specialized_kernels` is in Gluon), and sm_100's is not offered before it
+# has been timed.
 
 LARGE = (
     # 128 registers of sums for each lane; the output is stored in halves, so that four stages fit beside it.

@@ -50,6 +50,7 @@ WITH_WARPGROUP_PRODUCTS = (
     "attention_warp_specialized",
     "attention_backward_keys_warp_specialized",
     "attention_backward_queries_warp_specialized",
+    "matmul_warp_specialized",
 )
 """Kernels for devices of compute capability 9.0 alone."""
 

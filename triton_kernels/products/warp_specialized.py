@@ -1,0 +1,124 @@
+"""Which products the warp-specialised kernel serves, and how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...dispatch.structured import choices
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
+from ..budget import Configuration
+from ..launch import Launch, cdiv, integer_type
+from ..tuning.choice import configuration
+from .problem import Problem, multiprocessors
+from .product import stride_arguments
+from .warp_specialized_kernels import SPECIALIZED, matmul_warp_specialized
+
+if TYPE_CHECKING:
+    from .bulk import Description
+
+DESIGN = 90
+"""The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
+LEAST_WAVES = 2
+"""As many tiles as this for each multiprocessor: of fewer there is no next tile to load, or to multiply, meanwhile."""
+
+
+def tiles_in(one: Configuration, problem: Problem) -> int:
+    """Tiles that cover the results of all batches."""
+    return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1]) * problem.batch
+
+
+def refused(why: str, *values: object) -> None:
+    """Tell why a product is not warp-specialised."""
+    choices.chosen("not warp-specialised", why, *values)
+
+
+def tile_of(problem: Problem, cost: Callable[[Configuration, int, int, int], float]) -> Configuration | None:
+    """Its tile for a product whose operands and output tensor maps describe; None where it does not serve it.
+
+    `cost` is that of a configuration for so many tiles, inner products and places, as `bulk.cost` has it.
+    """
+    own = driver()
+    if not own.has_gluon or own.properties(problem.device.resolved_index).design != DESIGN:
+        return refused("the device or the driver has not what it is written in")
+    if not is_supported():
+        return refused("this Triton's Gluon is an older one")
+    if problem.left.dtype.itemsize != 2 or problem.out.dtype.itemsize != 2:
+        return refused("operands and result do not both have 16 bits")
+    places = multiprocessors(problem.device)
+    served = [one for one in SPECIALIZED if tiles_in(one, problem) >= LEAST_WAVES * places]
+    if not served:
+        return refused("{} tiles are no two waves", tiles_in(SPECIALIZED[-1], problem))
+    chosen = min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
+    name = problem.left.dtype.triton_name
+    assert name is not None
+    return configuration(matmul_warp_specialized, problem.device, name, problem.shape, chosen)
+
+
+def plan_specialized(
+    problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
+) -> Callable[..., None]:
+    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row."""
+    choices.chosen(
+        "warp-specialised", "there are {} tiles, and the device has wgmma", tiles_in(chosen, problem)
+    )
+    block_m, block_n, block_k = chosen.tile
+    element, out_element = problem.left.dtype.triton_name, problem.out.dtype.triton_name
+    assert element is not None and out_element is not None
+    rows = block_m // 2
+    blocks = {
+        "a": (block_k, rows) if left.transposed else (rows, block_k),
+        "b": (block_n, block_k) if right.transposed else (block_k, block_n),
+    }
+    addend = problem.epilogue.addend
+    strides = {"sz": 0, "sn": 0} if addend is None else {"sz": addend.strides[0], "sn": addend.strides[2]}
+    reach = (problem.n + block_n) * strides["sn"]
+    signature, constants, values, divisible = stride_arguments(
+        strides, integer_type(2 * reach, *strides.values())
+    )
+    passed, fixed = problem.epilogue.signature()
+    sizes = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batch}
+    every = {
+        **{name: shared_descriptor(element, 1, *block) for name, block in blocks.items()},
+        "out": shared_descriptor(out_element, 1, rows, 64),
+        **dict.fromkeys(sizes, "i32"),
+        **signature,
+        **passed,
+    }
+    if addend is None:
+        constants["addend"] = None
+    else:
+        every["addend"] = f"*{addend.dtype.triton_name}"
+    launch = Launch(
+        problem.device,
+        matmul_warp_specialized,
+        {name: every[name] for name in matmul_warp_specialized.arg_names if name in every},
+        {
+            **constants,
+            **fixed,
+            "ADDEND": addend is not None,
+            "A_BATCHED": left.batched,
+            "B_BATCHED": right.batched,
+            "A_TRANSPOSED": left.transposed,
+            "B_TRANSPOSED": right.transposed,
+            "ACTIVATION": problem.epilogue.activation,
+            "BLOCK_M": block_m,
+            "BLOCK_N": block_n,
+            "BLOCK_K": block_k,
+            "STAGES": chosen.stages,
+        },
+        divisible=divisible,
+        tensors=[left.tensor, right.tensor, out.tensor],
+        num_warps=chosen.warps,
+        num_stages=chosen.stages,
+    )
+    grid = (min(tiles_in(chosen, problem), multiprocessors(problem.device)), 1, 1)
+    given = {**sizes, **values}
+    numbers = tuple(given[name] for name in matmul_warp_specialized.arg_names if name in given)
+    pointers = 3 + problem.epilogue.pointers
+
+    def run(*arguments: int | float) -> None:
+        launch(grid, *arguments[:pointers], *numbers, *arguments[pointers:])
+
+    return run
