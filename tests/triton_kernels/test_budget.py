@@ -75,6 +75,19 @@ def test_occupancy_follows_from_warps_or_from_blocks():
     assert declared.blocks(small, 90, aligned=False) == 2, "the same"
 
 
+def test_a_card_may_take_what_the_design_that_it_is_like_does_not():
+    declared = DECLARATIONS["triten.triton_kernels.products.matmul:matmul"]
+    (narrow,) = declared.configurations["fp8e4nv"]
+    asked = (75, 80, 86, 89, 90, 100, 103, 120)
+    assert [narrow.is_for(one) for one in asked] == [False] * 3 + [True] * 5
+    assert [declared.blocks(narrow, one) for one in (89, 90, 103, 120)] == [2] * 4
+    assert declared.covering("fp8e4nv", narrow, 89) is narrow
+    assert declared.covering("fp8e4nv", narrow, 86) is None
+    own = Configuration((64, 64, 64), blocks={80: 3, 120: 1, 90: 2})
+    assert [declared.blocks(own, one) for one in (80, 89, 120, 90)] == [3, 3, 1, 2]
+    assert not own.is_for(100)
+
+
 def test_a_function_may_have_an_occupancy_of_its_own():
     dense = DECLARATIONS["triten.triton_kernels.elementwise.elementwise:dense"]
     (whole, *_) = dense.configurations["i32"]

@@ -103,13 +103,12 @@ def tiling(call: StructuredCall, groups: Groups, precision: str) -> Tiling:
     if interpreted():
         inner = max(bounded(k, 128), 32 // groups.left.itemsize)
         return Tiling(bounded(m, 64), bounded(n, 128), inner, 4, 1)
-    design = driver().properties(call.device.resolved_index).design
+    capability = driver().properties(call.device.resolved_index).capability
     itemsize = groups.left.itemsize
     table = (
         EIGHT_BITS if itemsize == 1 else HALF if itemsize == 2 else TF32 if precision == "tf32" else SINGLE
     )
-    # Devices of capability 8.9 multiply 8-bit floats too, and are otherwise of 8.0's design.
-    large, small = (one for one in table if one.is_for(max(design, 90) if itemsize == 1 else design))
+    large, small = (one for one in table if one.is_for(capability))
     rows = cdiv(m, max(groups.count, 1)) if groups.shared == "rows" else m
     tiles = groups.count * cdiv(rows, large.tile[0]) * cdiv(n, large.tile[1])
     fits = 2 * rows > large.tile[0] and tiles >= multiprocessors(call.device)
