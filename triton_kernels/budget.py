@@ -88,6 +88,11 @@ class Configuration:
         return self.warps if self.resident is None else self.resident
 
     @property
+    def groups(self) -> int:
+        """Groups of warps that compute, each for itself: a warp-specialised block has one more, which copies."""
+        return 1 if self.resident is None else self.resident // self.warps - 1
+
+    @property
     def elements(self) -> int:
         """How many a tile has."""
         return math.prod(self.tile)
@@ -113,7 +118,8 @@ class Declaration:
         exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it; unless the kernel's
             constant PRECISION is "tf32", which asks for one.
         functions: resident warps where a constant of the kernel is the function of this name, and why.
-        local: bytes that such a function may keep in local memory, and why.
+        local: bytes that such a function, or a flag among the constants where it is set, may keep in local memory, and
+            why.
     """
 
     kernel: Any

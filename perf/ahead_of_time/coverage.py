@@ -136,7 +136,8 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
     """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
     declaration, dtype, configuration, exact = launched
     blocks, warps = residency(launched, target, request)[0], configuration.warps_of_a_block
-    names = (name.rpartition(":")[2] for name in functions_in(request.constants))
+    names = [name.rpartition(":")[2] for name in functions_in(request.constants)]
+    names += [name for name, value in request.constants.items() if value is True]
     local = [declaration.local[name][0] for name in names if name in declaration.local]
     bits = {name: element_bits(type_) for name, type_ in request.signature.items() if type_.startswith("*")}
     lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
