@@ -7,7 +7,7 @@ import warnings
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
-from ..runtime.cuda.faults import may_read_values
+from ..runtime.cuda.value_reading import may_read_values
 from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import bool_, int64
 

@@ -26,6 +26,7 @@ from typing import Any
 from ..runtime.cuda.occupancy import KNOWN, RELATIVES, TARGETS
 from .ahead_of_time.checks import Expectation, faults_of
 from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
+from .ahead_of_time.coverage import kernels_in
 from .ahead_of_time.report import Row, print_table, rows_of, with_rows_renewed, write_results
 from .ahead_of_time.request import Request, load_module
 from .refusal import RefusalError, require_positive, require_writable_folder
@@ -248,7 +249,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[Row] | None = outcome.rows
     if arguments.kernel:
         is_kept = is_kept and not outcome.faults
-        rows = with_rows_renewed(arguments.results, outcome.rows, outcome.triton) if is_kept else None
+        rows = None
+        if is_kept:
+            names = {name.rpartition(":")[2] for name in kernels_in(load_module(SAMPLES).kernel_files())}
+            rows = with_rows_renewed(arguments.results, outcome.rows, outcome.triton, names)
     if is_kept and rows is not None:
         for path in write_results(arguments.results, rows, outcome.faults, outcome.triton):
             print(f"written to {path}")

@@ -102,8 +102,9 @@ print(*sorted(name for name in sys.modules if name.startswith("triten.runtime.cu
     run = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    # The choice of the driver is registered, and has chosen nothing.
-    assert run.stdout.split() == ["triten.runtime.cuda.choose", "triten.runtime.cuda.provider"]
+    # The choice of the driver is registered, and has chosen nothing; composites know of the question that they ask.
+    own = ["choose", "provider", "value_reading"]
+    assert run.stdout.split() == [f"triten.runtime.cuda.{name}" for name in own]
 
 
 SHARED_NAMES = sorted(

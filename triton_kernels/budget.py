@@ -7,7 +7,7 @@ targets have (`runtime/cuda/occupancy.py`). `python -m triten.perf aot` compiles
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -36,6 +36,12 @@ STREAMING = (
 Blocks = int | Mapping[int, int]
 
 
+def _named(capabilities: Iterable[int], capability: int) -> int | None:
+    """The last capability of the device's design that is not above its own."""
+    alike = [each for each in capabilities if each <= capability and design_of(each) == design_of(capability)]
+    return max(alike, default=None)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A tile with its warps and stages.
@@ -43,8 +49,9 @@ class Configuration:
     Args:
         tile: the constants that `Declaration.tile` names, in that order.
         warps, stages: as Triton's ``num_warps`` and ``num_stages``.
-        blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ: those
-            that are not named do not take it. None for as many as make `Declaration.warps`.
+        blocks: how many such blocks a multiprocessor is to have at a time, by capability where targets differ: devices
+            take what is said of the last capability of their design that is not above theirs, and those of which
+            nothing is said do not take it. None for as many as make `Declaration.warps`.
         unaligned: how many where an operand that is to be accessed in vectors is not aligned; None for as many.
         all_registers: whether the compiler is told that a thread may take all registers that these blocks leave
             (``.maxnreg``). Left alone it may spill a few, where that makes one block more resident.
@@ -65,13 +72,25 @@ class Configuration:
         return f"{tile} w{self.warps} s{self.stages}".strip()
 
     def is_for(self, capability: int) -> bool:
-        """Whether a target takes it."""
-        return not isinstance(self.blocks, Mapping) or capability in self.blocks
+        """Whether a device takes it.
+
+        Example:
+            >>> from triten.triton_kernels.budget import Configuration
+            >>> one = Configuration((64, 64, 64), blocks={89: 2, 90: 3})
+            >>> [one.is_for(capability) for capability in (80, 89, 90, 100, 120)]
+            [False, True, True, False, True]
+        """
+        return not isinstance(self.blocks, Mapping) or _named(self.blocks, capability) is not None
 
     @property
     def warps_of_a_block(self) -> int:
         """How many warps are launched."""
         return self.warps if self.resident is None else self.resident
+
+    @property
+    def groups(self) -> int:
+        """Groups of warps that compute, each for itself: a warp-specialised block has one more, which copies."""
+        return 1 if self.resident is None else self.resident // self.warps - 1
 
     @property
     def elements(self) -> int:
@@ -99,7 +118,8 @@ class Declaration:
         exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it; unless the kernel's
             constant PRECISION is "tf32", which asks for one.
         functions: resident warps where a constant of the kernel is the function of this name, and why.
-        local: bytes that such a function may keep in local memory, and why.
+        local: bytes that such a function, or a flag among the constants where it is set, may keep in local memory, and
+            why.
     """
 
     kernel: Any
@@ -133,7 +153,7 @@ class Declaration:
         blocks = configuration.blocks
         if blocks is None or warps is not None:
             return max((self.warps if warps is None else warps) // configuration.warps, 1)
-        return blocks if isinstance(blocks, int) else blocks[capability]
+        return blocks if isinstance(blocks, int) else blocks[_named(blocks, capability) or capability]
 
     def dtype_of(self, signature: Mapping[str, str]) -> str:
         """The kernel's dtype in a launch of this signature."""
@@ -196,15 +216,15 @@ def register_limit(
     declaration = DECLARATIONS.get(name_of(kernel))
     if declaration is None:
         return None
-    design = design_of(capability)
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, warps, stages)  # type: ignore[arg-type]
-    meant = declaration.covering(declaration.dtype_of(signature), found, design)
+    meant = declaration.covering(declaration.dtype_of(signature), found, capability)
     if meant is None or not meant.all_registers:
         return None
     functions = [value.fn.__name__ for value in constants.values() if hasattr(value, "fn")]
     aligned = declaration.is_aligned(signature, divisible)
-    return register_budget(TARGETS[design], declaration.blocks(meant, design, aligned, functions), warps)
+    blocks = declaration.blocks(meant, capability, aligned, functions)
+    return register_budget(TARGETS[design_of(capability)], blocks, warps)
 
 
 def declare(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...runtime.cuda.faults import may_read_values
+from ...runtime.cuda.value_reading import may_read_values
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..structured.meta.fractional_pooling import SIDES, check_images

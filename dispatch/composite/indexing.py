@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.cuda.faults import may_read_values
+from ...runtime.cuda.value_reading import may_read_values
 from ...runtime.device import CPU
 from ...runtime.dimname import position_of
 from ...runtime.memory_format import contiguous_format

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.cuda.faults import may_read_values
+from ...runtime.cuda.value_reading import may_read_values
 from ...runtime.memory_format import channels_last
 from ...runtime.scalar_type import int64
 from ..core.kernel_function import Plan, Planner

@@ -84,7 +84,7 @@ def seen_through_declaration(
     dtype = declaration.dtype_of(signature)
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, options["num_warps"], options["num_stages"])
-    covering = declaration.covering(dtype, found, target.design)
+    covering = declaration.covering(dtype, found, target.capability)
     if covering is None:
         return f"{dtype} at {found} is launched, but not declared"
     return Launched(declaration, dtype, covering, covering.tile == tile)
@@ -121,8 +121,8 @@ def residency(launched: Launched, target: Target, request: Request) -> tuple[int
     aligned = declaration.is_aligned(request.signature, request.divisible)
     functions = [name.rpartition(":")[2] for name in functions_in(request.constants)]
     places = min(target.warps // rounded_up(configuration.warps, WARP_UNIT), target.blocks)
-    usual = declaration.blocks(configuration, target.design)
-    blocks = declaration.blocks(configuration, target.design, aligned, functions)
+    usual = declaration.blocks(configuration, target.capability)
+    blocks = declaration.blocks(configuration, target.capability, aligned, functions)
     if target.capability in RELATIVES:
         usual, blocks = min(usual, places), min(blocks, places)
     if blocks == usual:
@@ -136,7 +136,8 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
     """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
     declaration, dtype, configuration, exact = launched
     blocks, warps = residency(launched, target, request)[0], configuration.warps_of_a_block
-    names = (name.rpartition(":")[2] for name in functions_in(request.constants))
+    names = [name.rpartition(":")[2] for name in functions_in(request.constants)]
+    names += [name for name, value in request.constants.items() if value is True]
     local = [declaration.local[name][0] for name in names if name in declaration.local]
     bits = {name: element_bits(type_) for name, type_ in request.signature.items() if type_.startswith("*")}
     lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
@@ -197,10 +198,11 @@ def gaps(
             for one in configurations:
                 if (
                     target.capability not in RELATIVES
-                    and one.is_for(target.design)
+                    and one.is_for(target.capability)
                     and (name, dtype, one.tile, one.warps, one.stages) not in reached
                 ):
                     yield f"{name}: {dtype} at {one} is declared, but no sample reaches it"
-        taken = any(one.is_for(target.design) for each in declaration.configurations.values() for one in each)
+        every = (one for each in declaration.configurations.values() for one in each)
+        taken = any(one.is_for(target.capability) for one in every)
         if taken and (declaration.loads or declaration.stores) and name not in wide:
             yield f"{name}: claims wide accesses, but no sample shows them"

@@ -21,11 +21,12 @@ def joins(capability: int) -> Iterator[Sample]:
         deep = [empty(8, 9, 10, dtype=dtype).permute(2, 0, 1) for _ in range(3)]
         yield Sample(f"cat of {dtype} permuted", lambda t=deep: tt.cat(t, 1))
     for dtype in (*FLOATING, "int32", "int64", "int8", "int16", "uint8"):
-        truths = [empty(4096, dtype="bool") for _ in range(2)]
-        yield Sample(
-            f"cat of bool and {dtype}",
-            lambda t=truths, d=dtype: tt.cat([*t, empty(4096, dtype=d)]),
-        )
+        for size in (4096, 4095):
+            truths = [empty(size, dtype="bool") for _ in range(2)]
+            yield Sample(
+                f"cat of bool and {dtype}, {size} each",
+                lambda t=truths, d=dtype, n=size: tt.cat([*t, empty(n, dtype=d)]),
+            )
     for source, to in (
         ("bfloat16", "float32"),
         ("float16", "float64"),

@@ -131,16 +131,17 @@ def gluon_products() -> Iterator[Sample]:
             )
 
 
+def allowing_tf32(call: Callable[[], object]) -> None:
+    """Call with float32 rounded on its way to the tensor cores."""
+    tt.backends.cuda.matmul.allow_tf32 = True
+    try:
+        call()
+    finally:
+        tt.backends.cuda.matmul.allow_tf32 = False
+
+
 def tf32_products(capability: int) -> Iterator[Sample]:
     """float32 rounded on its way to the tensor cores."""
-
-    def allowed(call: Callable[[], object]) -> None:
-        tt.backends.cuda.matmul.allow_tf32 = True
-        try:
-            call()
-        finally:
-            tt.backends.cuda.matmul.allow_tf32 = False
-
     wide = ("matmul_persistent",) if design_of(capability) >= 90 else ("matmul",)
     large, medium, small = empty(8192, 4096), empty(1024, 1024), empty(512, 512)
     column, unaligned = empty(4096, 1), empty(4096, 4096, offset=1)
@@ -156,7 +157,7 @@ def tf32_products(capability: int) -> Iterator[Sample]:
         ("mm tf32 unaligned, few tiles", partial(tt.mm, unaligned[:512, :512], small), ()),
         ("mm tf32 unaligned", partial(tt.mm, unaligned, large[:4096].t()), ()),
     ):
-        yield Sample(label, partial(allowed, call), held)
+        yield Sample(label, partial(allowing_tf32, call), held)
 
 
 def scaled_products(capability: int) -> Iterator[Sample]:
@@ -229,6 +230,9 @@ def grouped_products(capability: int) -> Iterator[Sample]:
             )
             unaligned = empty(total, 2048, dtype=dtype, offset=1)
             yield Sample(f"{label}, unaligned", partial(tt._grouped_mm, unaligned, weights.mT, ends))
+            if dtype == "float32":
+                call = partial(tt._grouped_mm, rows, weights.mT, ends)
+                yield Sample(f"{label}, tf32", partial(allowing_tf32, call))
     refused = capability < 89
     held = () if refused else ("grouped_matmul_bulk",)
     for total, groups in ((16384, 8), (512, 128)):
@@ -242,6 +246,9 @@ def grouped_products(capability: int) -> Iterator[Sample]:
                 held,
                 refused,
             )
+        unaligned = empty(total, 2048, dtype="float8_e4m3fn", offset=1)
+        call = partial(tt._scaled_grouped_mm, unaligned, weights, by_row, by_column, ends)
+        yield Sample(f"_scaled_grouped_mm, {groups} groups, unaligned", call, (), refused)
         left, right = empty(1024, total, dtype="float8_e4m3fn"), empty(2048, total, dtype="float8_e4m3fn").t()
         yield Sample(
             f"_scaled_grouped_mm, {groups} groups along the inner side",

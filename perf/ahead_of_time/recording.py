@@ -299,6 +299,7 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
         "configuration": f"{launched.configuration} {note}".strip(),
         "blocks": blocks,
         "warps": launched.configuration.warps_of_a_block,
+        "groups": launched.configuration.groups,
         "reuses": bool(launched.declaration.tensor_cores or launched.declaration.exact),
         "expected": asdict(expectation(launched, target, request, entry.wide)),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -160,10 +160,13 @@ published figures, with what forbids more (`perf/planning/launch_time.py`). Noth
 """
 
 
-def with_rows_renewed(folder: Path, rows: Sequence[Row], triton: str) -> list[Row] | None:
+def with_rows_renewed(
+    folder: Path, rows: Sequence[Row], triton: str, kernels: Collection[str]
+) -> list[Row] | None:
     """The table that is kept for this version of Triton, with `rows` for all that it has of their kernels.
 
-    None where no table is kept, or one with faults, of which a part tells nothing.
+    Rows of what is not among the `kernels` that there are leave it. None where no table is kept, or one with faults,
+    of which a part tells nothing.
     """
     path = folder / f"aot-{triton}.json"
     if not path.exists():
@@ -172,7 +175,8 @@ def with_rows_renewed(folder: Path, rows: Sequence[Row], triton: str) -> list[Ro
     if kept["faults"]:
         return None
     renewed = {row.kernel for row in rows}
-    every = [*rows, *(row for row in (Row(**fields) for fields in kept["rows"]) if row.kernel not in renewed)]
+    left = (row for row in (Row(**fields) for fields in kept["rows"]) if row.kernel in kernels)
+    every = [*rows, *(row for row in left if row.kernel not in renewed)]
     order = [target.name for target in TARGETS.values()]
     return sorted(
         every, key=lambda row: (row.kernel, row.configuration, order.index(row.target), -row.blocks)

@@ -169,7 +169,7 @@ def cross_entropies(capability: int) -> Iterator[Sample]:
             f"cross_entropy {dtype} smoothed long rows",
             lambda x=x, t=target, w=weight: gradients(lambda y: loss(y, t, w, label_smoothing=0.1), x),
         )
-        for length in (512, 128):
+        for length in (512, 256, 128):
             x, target = empty(16, length, 64, 64, dtype=dtype), empty(16, 64, 64, dtype="int64")
             yield Sample(
                 f"cross_entropy {dtype} columns of {length}",

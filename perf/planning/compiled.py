@@ -35,6 +35,7 @@ def code_of(launch: Mapping[str, Any]) -> Code:
         request["options"]["num_stages"],
         FORMATS.get(dtype, "float32") if schedule.matrix else PLAIN.get(dtype, "float32"),
         launch["reuses"],
+        launch.get("groups", 1),
     )
 
 

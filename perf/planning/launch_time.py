@@ -47,6 +47,7 @@ class Code:
         stages: of a loop whose copies run ahead.
         number: the format of its products, as `DataSheet.peaks` names it.
         reuses: whether blocks read what others read too, as those of a product do: their bytes are in the L2 cache.
+        groups: groups of warps that compute, each for itself; where there are several, one more group copies.
     """
 
     schedule: Schedule
@@ -57,6 +58,12 @@ class Code:
     stages: int = 1
     number: str = "float32"
     reuses: bool = False
+    groups: int = 1
+
+    @property
+    def computing(self) -> int:
+        """Warps of a block that go the main way."""
+        return self.warps if self.groups == 1 else self.warps // (self.groups + 1) * self.groups
 
     @property
     def threads(self) -> int:
@@ -76,7 +83,7 @@ class Code:
         """Operations of a block's products, once through its main way: of matrix instructions, or else of FFMA."""
         own = self.schedule
         if own.matrix:
-            return self.warps * own.matrix_operations
+            return self.computing * own.matrix_operations
         pipe = "double" if self.number == "float64" else "fma"
         return 2.0 * self.threads * own.pipes.get(pipe, 0)
 
@@ -141,7 +148,7 @@ def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None
     `moved` are the bytes of a block that cross the memory's bus, where more is known of them than that it is all that
     the block accesses: what others have read is in a cache, and of some sectors a part is used.
     """
-    own, warps = code.schedule, blocks * code.warps
+    own, warps, groups = code.schedule, blocks * code.computing, blocks * code.groups
     busiest, busy = "", warps * own.instructions / SCHEDULERS
     for pipe, count in own.pipes.items():
         cycles = warps * count / place.warps_per_cycle(pipe)
@@ -158,10 +165,10 @@ def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None
     if code.reuses:
         multiplying = blocks * code.block_operations / place.operations_per_cycle(_peak_of(code))
         found[TENSOR if own.matrix else code.number] = multiplying / OF_TENSOR
-        # Where exponentials stand between two products, a block waits for the one and then for the other.
-        alone = max(alone, busy / blocks)
+        # Where exponentials stand between two products, a group waits for the one and then for the other.
+        alone = max(alone, busy / groups)
         alternates = own.matrix and own.pipes.get("special", 0)
-        found[LATENCY] = max(alone + multiplying / blocks, waiting) if alternates else max(alone, waiting)
+        found[LATENCY] = max(alone + multiplying / groups, waiting) if alternates else max(alone, waiting)
     else:
         crossing = code.block_bytes if moved is None else moved
         found[BANDWIDTH] = blocks * crossing / (OF_BANDWIDTH * place.bytes_per_cycle)

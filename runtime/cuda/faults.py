@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from ..device import device as Device
 from .driver import Driver, current_driver, driver, is_simulated
 from .graph_capture import captures_of
 
@@ -250,14 +249,6 @@ def raise_faults(cuda: Driver, device: int) -> None:
     found = cuda.faults.get(device)
     if found is not None:
         found.check()
-
-
-def may_read_values(device: Device) -> bool:
-    """Whether a composite may look at a tensor's values to refuse them: not on a CUDA device, where that is a wait.
-
-    There the kernels that it calls report what is wrong; under launch blocking it looks, as on the CPU.
-    """
-    return device.type != "cuda" or driver().launch_blocking
 
 
 def _forget_devices() -> None:

@@ -100,7 +100,7 @@ TARGETS: dict[int, Target] = {
 }
 """The targets that kernels are compiled for ahead of time."""
 
-CARD_MATRIX = dict.fromkeys(SINGLES, "HMMA")
+CARD_MATRIX = dict.fromkeys(SINGLES, "HMMA") | {"i8": "IMMA"}
 """What ``mma.sync`` is on cards, whose float64 the compiler leaves to DFMA."""
 CARD_MATRIX_OF_8_BITS = CARD_MATRIX | dict.fromkeys(EIGHT_BITS, "QMMA")
 """The same from sm_89 on."""

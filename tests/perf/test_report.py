@@ -107,25 +107,29 @@ def test_results_are_written_as_json_and_as_a_table(tmp_path):
     assert "- sm_90: one" in (tmp_path / "aot-3.9.0.md").read_text()
 
 
-def test_some_kernels_take_their_rows_in_the_table_that_is_kept(tmp_path):
+KEPT = ("addmm", "matmul", "matvec")
+
+
+def test_some_kernels_take_their_rows_in_the_table_that_is_kept_and_others_leave_it(tmp_path):
     def of(kernel, registers, target=90):
         made = launch(registers, target=target)
         made["request"]["kernel"] = f"triten.triton_kernels.products.products:{kernel}"
         return made
 
+    gone = rows_of([of("outer", 40)])
     both = [of("matvec", 40), of("matmul", 90), of("matmul", 90, target=100)]
     new = rows_of([of("matmul", 70), of("addmm", 50)])
-    assert with_rows_renewed(tmp_path, new, "3.9.0") is None
-    write_results(tmp_path, rows_of(both), [], "3.9.0")
-    renewed = with_rows_renewed(tmp_path, new, "3.9.0")
+    assert with_rows_renewed(tmp_path, new, "3.9.0", KEPT) is None
+    write_results(tmp_path, rows_of(both) + gone, [], "3.9.0")
+    renewed = with_rows_renewed(tmp_path, new, "3.9.0", KEPT)
     assert [(row.kernel, row.target, row.registers) for row in renewed] == [
         ("addmm", "sm_90", 50),
         ("matmul", "sm_90", 70),
         ("matvec", "sm_90", 40),
     ]
-    assert with_rows_renewed(tmp_path, rows_of(both), "3.9.0") == rows_of(both)
+    assert with_rows_renewed(tmp_path, rows_of(both), "3.9.0", KEPT) == rows_of(both)
     write_results(tmp_path, rows_of(both), ["sm_90: one"], "3.9.0")
-    assert with_rows_renewed(tmp_path, new, "3.9.0") is None
+    assert with_rows_renewed(tmp_path, new, "3.9.0", KEPT) is None
 
 
 def test_the_table_is_drawn_on_a_terminal(capsys, monkeypatch):

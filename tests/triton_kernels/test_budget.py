@@ -6,7 +6,8 @@ import pytest
 
 import triten as tt
 from triten.dispatch.structured.kernel_packages import KernelPackage
-from triten.perf.ahead_of_time.coverage import element_bits, kernels_in, kernels_of
+from triten.perf.ahead_of_time.coverage import Launched, element_bits, expectation, kernels_in, kernels_of
+from triten.perf.ahead_of_time.request import Request
 from triten.perf.ahead_of_time.samples import kernel_files
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.occupancy import TARGETS, register_budget, shared_budget
@@ -75,11 +76,36 @@ def test_occupancy_follows_from_warps_or_from_blocks():
     assert declared.blocks(small, 90, aligned=False) == 2, "the same"
 
 
+def test_a_card_may_take_what_the_design_that_it_is_like_does_not():
+    declared = DECLARATIONS["triten.triton_kernels.products.matmul:matmul"]
+    (narrow,) = declared.configurations["fp8e4nv"]
+    asked = (75, 80, 86, 89, 90, 100, 103, 120)
+    assert [narrow.is_for(one) for one in asked] == [False] * 3 + [True] * 5
+    assert [declared.blocks(narrow, one) for one in (89, 90, 103, 120)] == [2] * 4
+    assert declared.covering("fp8e4nv", narrow, 89) is narrow
+    assert declared.covering("fp8e4nv", narrow, 86) is None
+    own = Configuration((64, 64, 64), blocks={80: 3, 120: 1, 90: 2})
+    assert [declared.blocks(own, one) for one in (80, 89, 120, 90)] == [3, 3, 1, 2]
+    assert not own.is_for(100)
+
+
 def test_a_function_may_have_an_occupancy_of_its_own():
     dense = DECLARATIONS["triten.triton_kernels.elementwise.elementwise:dense"]
     (whole, *_) = dense.configurations["i32"]
     assert (dense.blocks(whole, 90), dense.blocks(whole, 90, functions=["add"])) == (8, 8)
     assert dense.blocks(whole, 90, functions=["pow"]) == 6
+
+
+def test_local_memory_may_be_justified_by_a_flag_of_the_kernel():
+    name = "triten.triton_kernels.attention.backward_warp_specialized_kernels:attention_backward_keys_warp_specialized"
+    declared = DECLARATIONS[name]
+    launched = Launched(declared, "bf16", declared.configurations["bf16"][1], True)
+
+    def justified(causal):
+        request = Request(name, 90, {}, {"CAUSAL": causal, "BLOCK_M": 1}, [], {}, "0" * 64)
+        return expectation(launched, TARGETS[90], request, wide=False).local
+
+    assert (justified(True), justified(False)) == (declared.local["CAUSAL"][0], 0)
 
 
 def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():

@@ -456,9 +456,15 @@ def attention_backward_queries_warp_specialized(
     )  # fmt: skip
 
 
-for kernel, configurations, products, outputs in (
-    (attention_backward_keys_warp_specialized, KEYS_SPECIALIZED, 4, ("grad_k", "grad_v")),
-    (attention_backward_queries_warp_specialized, QUERIES_SPECIALIZED, 3, ("grad_q",)),
+PUT_BY = (
+    48,
+    "of a head of 128, sums, scores and their changes have 192 of a thread's 240 registers, and weights, logarithms "
+    "and places of queries the rest: up to 12 numbers wait in local memory while a tile is masked",
+)
+
+for kernel, configurations, products, outputs, local in (
+    (attention_backward_keys_warp_specialized, KEYS_SPECIALIZED, 4, ("grad_k", "grad_v"), {"CAUSAL": PUT_BY}),
+    (attention_backward_queries_warp_specialized, QUERIES_SPECIALIZED, 3, ("grad_q",), {}),
 ):
     declare(
         kernel,
@@ -471,4 +477,5 @@ for kernel, configurations, products, outputs in (
         loads=("q", "k", "v", "grad"),
         stores=outputs,
         tensor_cores=("bf16", "fp16"),
+        local=local,
     )

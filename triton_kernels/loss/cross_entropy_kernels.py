@@ -418,6 +418,13 @@ declare(
     operations="4 n_out n, an exponential counted as one",
     traffic="n_out (n itemsize + 8 + 12); twice that of smoothed rows that are longer than a tile",
     loads=("x",),
+    local={
+        "EDGES": (
+            24,
+            "of smoothed rows the compiler for sm_100 keeps to 64 registers, so that two blocks are resident, and puts "
+            "six numbers by",
+        )
+    },
 )
 declare(
     cross_entropy_backward,

@@ -97,34 +97,35 @@ def exchanged(spec: TensorSpec) -> TensorSpec:
     )
 
 
-def tiling(call: StructuredCall, groups: Groups, precision: str) -> Tiling:
-    """The tile: the large one where there is one of it for each multiprocessor, if groups are of one size."""
+def tiling(call: StructuredCall, groups: Groups, precision: str, by_bytes: bool) -> Tiling:
+    """The tile: the large one where there is one of it for each multiprocessor, if groups are of one size.
+
+    `by_bytes` says that elements of 8 bits have an address and a mask each, which leave a large tile no registers.
+    """
     m, n, k = groups.sizes
     if interpreted():
         inner = max(bounded(k, 128), 32 // groups.left.itemsize)
         return Tiling(bounded(m, 64), bounded(n, 128), inner, 4, 1)
-    design = driver().properties(call.device.resolved_index).design
+    capability = driver().properties(call.device.resolved_index).capability
     itemsize = groups.left.itemsize
     table = (
         EIGHT_BITS if itemsize == 1 else HALF if itemsize == 2 else TF32 if precision == "tf32" else SINGLE
     )
-    # Devices of capability 8.9 multiply 8-bit floats too, and are otherwise of 8.0's design.
-    large, small = (one for one in table if one.is_for(max(design, 90) if itemsize == 1 else design))
+    *larger, small = (one for one in table if one.is_for(capability))
+    large = larger[0] if larger else small
     rows = cdiv(m, max(groups.count, 1)) if groups.shared == "rows" else m
     tiles = groups.count * cdiv(rows, large.tile[0]) * cdiv(n, large.tile[1])
     fits = 2 * rows > large.tile[0] and tiles >= multiprocessors(call.device)
-    # A group begins anywhere along the inner side: bytes that lie along it have an address and a mask each.
-    fits = fits and not (itemsize == 1 and groups.shared == "inner")
-    one = large if fits else small
+    one = large if fits and not (itemsize == 1 and by_bytes) else small
     return Tiling(*one.tile, one.warps, one.stages)
 
 
 def plan_groups(
-    call: StructuredCall, groups: Groups, precision: str, imprecise: int | None
+    call: StructuredCall, groups: Groups, precision: str, imprecise: int | None, by_bytes: bool
 ) -> Callable[..., None]:
     """``launch(a, b, out, [offs,] [scale of rows, scale of columns])`` over addresses."""
     m, n, k = groups.sizes
-    tile = tiling(call, groups, precision)
+    tile = tiling(call, groups, precision, by_bytes)
     strides = groups.strides()
     reach = max(
         (m + tile.m) * max(abs(strides["am"]), abs(strides["om"])) + (k + tile.k) * abs(strides["ak"]),
@@ -251,14 +252,19 @@ def plan_bulk_groups(
 def runner(call: StructuredCall, groups: Groups, precision: str, imprecise: int | None) -> PlannedKernel:
     """The kernel over the call's tensors."""
     run = plan_bulk_groups(call, groups, precision, imprecise)
+    is_bulk = run is not None
     if run is None:
         chosen(
             "tiled, through pointers", "no tensor descriptors serve groups of {}", groups.shared or "batches"
         )
-        run = plan_groups(call, groups, precision, imprecise)
+        # A group begins anywhere along the inner side.
+        along = groups.shared != "inner"
+        whole = along and all(Matrices.of(one).has_whole_vectors for one in (groups.left, groups.right))
+        run = plan_groups(call, groups, precision, imprecise, by_bytes=not whole)
     else:
         chosen("by tensor descriptors", "groups share rows, and lines are multiples of 16 bytes apart")
-        run = where_aligned(run, 2, lambda: plan_groups(call, groups, precision, imprecise))
+    if is_bulk or groups.left.itemsize == 1:
+        run = where_aligned(run, 2, lambda: plan_groups(call, groups, precision, imprecise, by_bytes=True))
     names = list(call.runtime)
     operands, scales = ["self", "mat2"], ["scale_a", "scale_b"] if groups.scales is not None else []
     if groups.swapped:

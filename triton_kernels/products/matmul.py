@@ -112,7 +112,7 @@ TF32 = (
     Configuration((128, 128, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}, all_registers=True),
 )
-EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {90: 2, 100: 2})
+EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {89: 2, 90: 2, 100: 2})
 """Where a tensor map cannot describe the operands, and before sm_90: the sums are scaled by a launch of its own."""
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.

@@ -76,7 +76,7 @@ declare(
     tile=("BLOCK_M", "BLOCK_N"),
     dtypes={
         ("fp32", "fp16", "bf16"): (Configuration((1, 512)), Configuration((8, 64))),
-        ("fp8e4nv", "fp8e5"): (Configuration((1, 512), blocks={90: 8, 100: 8}),),
+        ("fp8e4nv", "fp8e5"): (Configuration((1, 512), blocks={89: 8, 90: 8, 100: 8}),),
     },
     smaller=True,
     operations="m n parts",

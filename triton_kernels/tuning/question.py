@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ...runtime.cuda.device_properties import design_of
 from ...runtime.cuda.driver import driver
 from ...runtime.device import device as Device
 from ..budget import Configuration, declaration_of
@@ -64,7 +63,7 @@ def declared(kernel: str, dtype: str, capability: int) -> tuple[Configuration, .
     """The configurations that may be chosen; none for a kernel or a dtype that is not declared."""
     declaration = declaration_of(kernel)
     every = () if declaration is None else declaration.configurations.get(dtype, ())
-    return tuple(each for each in every if each.is_for(design_of(capability)))
+    return tuple(each for each in every if each.is_for(capability))
 
 
 def candidates(question: Question, default: Configuration) -> tuple[Configuration, ...]:

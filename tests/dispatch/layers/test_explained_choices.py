@@ -100,9 +100,9 @@ ROWS = {
     "grid_sample of many": (SAMPLE, [LARGE, floats(4, 64, 64, 2)], "sample by sample", "places by channels"),
     "contiguous": (lambda x: x.contiguous(), [floats(8, 4, turned=True)], "NumPy's copyto", "rows"),
     "cast": (lambda x: x.to(tt.float64), [floats(8)], "a cast", "dense"),
-    "cat": (lambda x, y: tt.cat([x, y]), [floats(2), floats(3)], "joined as they lie", "dense"),
+    "cat": (lambda x, y: tt.cat([x, y]), [floats(2), floats(3)], "joined as they lie", "one launch"),
     "cat of views": (
-        lambda x, y: tt.cat([x, y]), [floats(2, 3), floats(3, 2, turned=True)], "joined with casts or gaps", "rows",
+        lambda x, y: tt.cat([x, y]), [floats(2, 3), floats(3, 2, turned=True)], "joined with casts or gaps", "one launch",
     ),
     "gelu of many": (F.gelu, [floats(100_000)], "a chain of polynomials, in blocks", "dense"),
     "linear algebra of a batch": (

@@ -115,6 +115,16 @@ def test_exponentials_between_products_are_waited_for_unless_another_block_multi
     assert steady(H100, beside).share > 1.3 * steady(H100, alone).share
 
 
+def test_groups_of_warps_that_compute_hide_what_each_waits_for_as_blocks_of_their_own_do():
+    exponentials = dataclasses.replace(PRODUCT.schedule, pipes={**PRODUCT.schedule.pipes, "special": 32})
+    own = dataclasses.replace(PRODUCT, schedule=exponentials, warps=4)
+    block = dataclasses.replace(own, warps=12, groups=2)
+    assert block.computing == 8
+    assert block.block_operations == 2 * own.block_operations
+    assert times_of(H100, block, 1) == times_of(H100, own, 2)
+    assert steady(H100, block).resident == 1
+
+
 def test_a_small_launch_is_bound_by_the_launch():
     found = launch(H100, COPY, 1, nbytes=16384)
     assert found.term == "launch"
