@@ -102,7 +102,9 @@ def test_one_sequence_is_attention_of_one_length() -> None:
         *(x.transpose(0, 1) for x in (q, k, v)), is_causal=True
     )
     packed = attention(q, k, v, bounds, bounds, -1, 0)[0]
-    np.testing.assert_allclose(packed.transpose(0, 1).cpu().numpy(), fused.cpu().numpy(), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(
+        packed.transpose(0, 1).cpu().numpy(), fused.cpu().numpy(), rtol=2e-3, atol=2e-3
+    )
 
 
 def test_what_another_sequence_holds_does_not_matter() -> None:
