@@ -54,5 +54,6 @@ FAMILIES = (
     "statistics",
     "storage",
     "upsampling",
+    "varlen_attention",
     "views",
 )

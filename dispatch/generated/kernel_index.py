@@ -466,6 +466,8 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "upsample_trilinear3d_stub": ("resampling.line_maps", "resampling.line_maps"),
     "var_mean_stub": ("reduction.reduction", "reduction.moments"),
     "var_stub": ("reduction.reduction", "reduction.moments"),
+    "varlen_attn_backward_stub": ("attention.varlen", "attention.varlen"),
+    "varlen_attn_stub": ("attention.varlen", "attention.varlen"),
     "vdot_stub": ("products.products", "products.matvec"),
     "where_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "xlogy_stub": ("special.special", "special.special"),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...autograd import no_grad
 from ...dispatch.generated import functions as _ops
 from ...runtime.grad_mode import is_grad_enabled
-from ...runtime.scalar_type import bfloat16, float16, float32, int32
-from . import flex_attention as _flex
+from ...runtime.scalar_type import bfloat16, float16, int32
 
 if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
@@ -45,15 +44,16 @@ def varlen_attn(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attention of each sequence's queries to its own keys (`torch.nn.attention.varlen.varlen_attn`).
 
-    CUDA only, in float16 and bfloat16, as in PyTorch. The scores of a query and another sequence's keys are not
-    computed, but for those in a block of 128 by 128 that a border goes through.
+    In float16 and bfloat16, as in PyTorch, whose kernels are CUDA's alone. On a GPU one launch serves all sequences:
+    bounds are read there, so that nothing waits for them, and tiles of scores outside of the window are left out.
 
     Args:
         query: of shape (T_q, H_q, D), the sequences one after another.
         key, value: of shape (T_k, H_kv, D); with a `block_table` (pages, page size, H_kv, D).
-        cu_seq_q, cu_seq_k: where each sequence begins, and where the last one ends: int32 of shape (N + 1,). With a
-            `block_table` `cu_seq_k` is not looked at.
-        max_q, max_k: the greatest lengths. More keys than `max_k` of a sequence are not looked for in its pages.
+        cu_seq_q, cu_seq_k: where each sequence begins, 0 first, and where the last one ends: int32 of shape (N + 1,).
+            With a `block_table` `cu_seq_k` is not looked at.
+        max_q, max_k: the greatest lengths. Kernels need neither; more keys than `max_k` of a sequence are not looked
+            for in its pages.
         return_aux: what is returned beside the output.
         scale: if None ``1 / sqrt(D)``.
         window_size: how many keys before and after its own place a query attends to, -1 for all: (-1, 0) is causal. The
@@ -69,10 +69,10 @@ def varlen_attn(
         key gives zeros.
 
     Raises:
-        NotImplementedError: on the CPU.
         ValueError: for numbers of heads that do not belong together, and a window of other than two numbers.
-        RuntimeError: for other dtypes, for `seqused_k` or `block_table` where gradients are wanted, and without
-            `cu_seq_k` or `block_table`.
+        RuntimeError: for other dtypes, shapes that do not belong together, bounds that descend or that lie outside
+            (which a kernel on a GPU reports later, without reaching them), for `seqused_k` or `block_table` where
+            gradients are wanted, and without `cu_seq_k` or `block_table`.
 
     Example:
         >>> import triten as tt
@@ -97,27 +97,16 @@ def varlen_attn(
         raise ValueError(f"window_size must have length 2, got {len(window_size)}")
     _check(query, key, value, cu_seq_q, cu_seq_k, seqused_k, block_table)
     wants_sums = return_aux is not None and return_aux.lse
-    if query.is_meta:
-        sums = _ops.empty((heads, query.size(0)), dtype=float32, device="meta")
-        return (_ops.empty_like(query), sums) if wants_sums else _ops.empty_like(query)
     if block_table is not None:
         key, value = (_pages_in_order(one, block_table, max_k) for one in (key, value))
         length = key.size(0) // block_table.size(0)
         cu_seq_k = _ops.arange(block_table.size(0) + 1, dtype=int32, device=key.device) * length
     assert cu_seq_k is not None
-    mask = _mask(query.size(0), key.size(0), cu_seq_q, cu_seq_k, seqused_k, window_size)
-    q, k, v = (one.transpose(0, 1).unsqueeze(0) for one in (query, key, value))
-    output, aux = _flex.flex_attention(
-        q,
-        k,
-        v,
-        block_mask=mask,
-        scale=scale,
-        enable_gqa=enable_gqa,
-        return_aux=_flex.AuxRequest(lse=wants_sums),
+    left, right = window_size
+    output, sums = _ops._varlen_attn(
+        query, key, value, cu_seq_q, cu_seq_k, left, right, scale=scale, seqused_k=seqused_k
     )
-    output = output.squeeze(0).transpose(0, 1)
-    return output if aux.lse is None else (output, aux.lse.squeeze(0))
+    return (output, sums) if wants_sums else output
 
 
 def varlen_attn_out(
@@ -188,8 +177,6 @@ def _check(
     block_table: Tensor | None,
 ) -> None:
     """Raises for what PyTorch's kernels refuse."""
-    if query.device.type not in ("cuda", "meta"):
-        raise NotImplementedError(f"varlen_attn: expected tensors on CUDA, got query on {query.device}")
     given = query.dtype, key.dtype, value.dtype
     if query.dtype not in (float16, bfloat16) or len(set(given)) > 1:
         names = ", ".join(map(str, given))
@@ -217,39 +204,3 @@ def _pages_in_order(pool: Tensor, block_table: Tensor, most: int) -> Tensor:
     # Entries behind a sequence's last page may be anything.
     chosen = block_table[:, :pages].long().clamp(0, pool.size(0) - 1)
     return pool[chosen].flatten(0, 2)
-
-
-def _mask(
-    queries: int,
-    keys: int,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor,
-    seqused_k: Tensor | None,
-    window_size: tuple[int, int],
-) -> _flex.BlockMask:
-    """The scores of a query and the keys of its own sequence, in its window."""
-    device = cu_seq_q.device
-    sequence_of_q, sequence_of_k = (
-        _ops.bucketize(_ops.arange(count, device=device), starts[1:], right=True)
-        for count, starts in ((queries, cu_seq_q), (keys, cu_seq_k))
-    )
-    used = cu_seq_k.diff() if seqused_k is None else seqused_k
-    # What lies behind the last sequence belongs to none.
-    none = used.new_zeros(1)
-    first_key, used = _ops.cat([cu_seq_k[:-1], none]), _ops.cat([used, none])
-    # The key at the place of a sequence's query 0, of which there may be none.
-    aligned = used - _ops.cat([cu_seq_q.diff(), none]) - _ops.cat([cu_seq_q[:-1], none])
-    left, right = window_size
-
-    def counts(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        sequence = sequence_of_q[q]
-        place = kv - first_key[sequence]
-        allowed = (sequence == sequence_of_k[kv]) & (place < used[sequence])
-        own = q + aligned[sequence]
-        if left >= 0:
-            allowed = allowed & (place >= own - left)
-        if right >= 0:
-            allowed = allowed & (place <= own + right)
-        return allowed
-
-    return _flex.create_block_mask(counts, None, None, queries, keys, device=device)

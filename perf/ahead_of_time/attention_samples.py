@@ -18,6 +18,7 @@ BACKWARD = (
     "attention_backward_queries_warp_specialized",
     "row_products",
 )
+VARLEN = ("varlen_attention", "varlen_backward_keys", "varlen_backward_queries")
 
 
 def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int | None = None) -> list[Any]:
@@ -121,4 +122,36 @@ def attention(capability: int) -> Iterator[Sample]:
                 lambda e=head, c=causal: attend(
                     *(empty(1, 16, 2047, e, dtype="bfloat16", offset=1) for _ in range(3)), is_causal=c
                 ),
+            )
+
+
+def _packed(dtype: str, head: int, left: int, right: int, *, counts: bool = False) -> None:
+    """Two sequences, with the gradients; with counts of the keys that are used the forward pass alone."""
+    starts = empty(3, dtype="int32")
+    used = {"seqused_k": empty(2, dtype="int32")} if counts else {}
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return tt.ops.aten._varlen_attn(q, k, v, starts, starts, left, right, **used)[0]
+
+    operands = [empty(4096, 16, head, dtype=dtype) for _ in range(3)]
+    if counts:
+        attend(*operands)
+    else:
+        gradients(attend, *operands)
+
+
+def packed_sequences(capability: int) -> Iterator[Sample]:
+    """Attention of variable lengths: heads, and the edges that a window may have."""
+    for dtype in HALF:
+        for head in (64, 128, 256):
+            for left, right in ((-1, -1), (-1, 0), (1024, 0), (1024, -1)):
+                yield Sample(
+                    f"packed attention {dtype} head {head}, window ({left}, {right})",
+                    lambda d=dtype, e=head, a=left, b=right: _packed(d, e, a, b),
+                    (*VARLEN, "row_products"),
+                )
+            yield Sample(
+                f"packed attention {dtype} head {head}, counted keys",
+                lambda d=dtype, e=head: _packed(d, e, -1, 0, counts=True),
+                VARLEN[:1],
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dispatch.structured.stub import load_kernels
-from .attention_samples import attention
+from .attention_samples import attention, packed_sequences
 from .complex_samples import complex_numbers
 from .complex_samples import functions as complex_functions
 from .convolution_samples import convolutions
@@ -81,6 +81,7 @@ def samples(capability: int) -> Iterator[Sample]:
         sequences,
         products,
         attention,
+        packed_sequences,
         convolutions,
         pools,
         resampling,

@@ -45,7 +45,9 @@ class Backward:
         self.operands = [with_unit_stride(call.args[name]) for name in names]
         self.wants_queries = call.extra["wanted"][0] and sizes.lines > 0
         self.wants_keys = any(call.extra["wanted"][1:]) and sizes.batch * sizes.heads_k * sizes.length_k > 0
-        self.relative = self._row_products() if sizes.lines else None
+        self.relative = None
+        if sizes.lines:
+            self.relative = row_products_of(call, sizes, self.operands[3][0], self.operands[4][0])
         grads = call.outputs
         lines = zip(
             ("qm", "kn", "vn", "gm", "xm", "yn", "zn"),
@@ -107,33 +109,6 @@ class Backward:
             numbers += [*threshold(1.0 - p), single(scale_for(p))]
         for run, made in runs:
             run(addresses, [grads[i].address for i in made], numbers)
-
-    def _row_products(self) -> Run:
-        sizes = self.sizes
-        (grad, _), (out, _) = self.operands[3:]
-        wide = padded(sizes.width_v)
-        block = min(64 if interpreted() else max(2048 // wide, 1), next_power_of_2(sizes.lines))
-        arguments = Arguments(self.call, sizes, (("gm", grad), ("om", out)), None)
-        every = {
-            "grad": f"*{grad.dtype.triton_name}",
-            "out": f"*{out.dtype.triton_name}",
-            "delta": "*fp32",
-            "n_lines": "i64",
-            **arguments.types,
-        }
-        names = [name for name in row_products.arg_names if name in every]
-        known = {**arguments.constants, "BLOCK_M": block}
-        launch = Launch(
-            self.call.device,
-            row_products,
-            {name: every[name] for name in names},
-            {name: known[name] for name in row_products.arg_names if name not in every},
-            divisible=[name for name in arguments.divisible if name in names],
-        )
-        grid = (cdiv(sizes.lines, block), 1, 1)
-        values = {**arguments.values, "n_lines": sizes.lines}
-        passed = [values[name] for name in names if name in values]
-        return lambda grad, out, delta: launch(grid, grad.address, out.address, delta.address, *passed)
 
     def _keys(self, drops: bool, beside: bool, in_bulk: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
         """The launches by keys, with the gradients that each makes: both at once, of large heads one by one."""
@@ -227,6 +202,33 @@ class Backward:
             launch(grid, *read, *made, *passed, *numbers)
 
         return run
+
+
+def row_products_of(call: StructuredCall, sizes: Sizes, grad: TensorSpec, out: TensorSpec) -> Run:
+    """``run(grad, out, delta)``: the launch of `row_products`."""
+    wide = padded(sizes.width_v)
+    block = min(64 if interpreted() else max(2048 // wide, 1), next_power_of_2(sizes.lines))
+    arguments = Arguments(call, sizes, (("gm", grad), ("om", out)), None)
+    every = {
+        "grad": f"*{grad.dtype.triton_name}",
+        "out": f"*{out.dtype.triton_name}",
+        "delta": "*fp32",
+        "n_lines": "i64",
+        **arguments.types,
+    }
+    names = [name for name in row_products.arg_names if name in every]
+    known = {**arguments.constants, "BLOCK_M": block}
+    launch = Launch(
+        call.device,
+        row_products,
+        {name: every[name] for name in names},
+        {name: known[name] for name in row_products.arg_names if name not in every},
+        divisible=[name for name in arguments.divisible if name in names],
+    )
+    grid = (cdiv(sizes.lines, block), 1, 1)
+    values = {**arguments.values, "n_lines": sizes.lines}
+    passed = [values[name] for name in names if name in values]
+    return lambda grad, out, delta: launch(grid, grad.address, out.address, delta.address, *passed)
 
 
 register_stub("efficient_attention_backward_stub", "cuda", efficient_attention_backward)

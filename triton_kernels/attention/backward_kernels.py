@@ -57,7 +57,9 @@ def keys_from_queries(
     logsumexp,
     delta,
     line,
+    n_lines,
     key,
+    latest,
     low,
     high,
     length_q,
@@ -78,6 +80,7 @@ def keys_from_queries(
     kept_scale,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
+    WINDOW: tl.constexpr,
     CAUSAL: tl.constexpr,
     DROPOUT: tl.constexpr,
     D: tl.constexpr,
@@ -91,7 +94,9 @@ def keys_from_queries(
 
     Tiles are (keys, queries), so that weights are an operand from registers. Queries that do not exist have an infinite
     logarithm of the sum, and so no weights. Heads and queries are one loop: in two, one in the other, the compiler
-    moves the sums between layouts, and spills them.
+    moves the sums between layouts, and spills them. A head has `n_lines` of the statistics. If CAUSAL a key is seen
+    from the query `key` on, and up to the query `latest` where one is given. A WINDOW leaves queries without a key,
+    whose logarithm is minus infinity.
     """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     count = tl.cdiv(high - low, BLOCK_M)
@@ -107,9 +112,13 @@ def keys_from_queries(
             )
         if CAUSAL:
             scores = tl.where(key[:, None] <= query[None, :], scores, float("-inf"))
+        if latest is not None:
+            scores = tl.where(query[None, :] <= latest[:, None], scores, float("-inf"))
         exists = query < length_q
-        own = line + head * length_q
+        own = line + head * n_lines
         lse = tl.load(logsumexp + own + query, mask=exists, other=float("inf"))
+        if WINDOW:
+            lse = tl.where(lse == float("-inf"), float("inf"), lse)
         weights = tl.exp2(scores - (lse * 1.4426950408889634)[None, :])
         g = load_tile(grad + head * gh, query[:, None], dv[None, :], gm, length_q, DV, BLOCK_DV, True)
         if KEYS:
@@ -223,15 +232,15 @@ def attention_backward_keys(
         # Beside Philox's rounds a comparison is nothing, and two loops with a generator in each spill its keys.
         masked = length_q if DROPOUT else middle
         keys, values = keys_from_queries(
-            keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, low, masked, length_q, length_k, group, qh,
-            qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, KEYS, VALUES, True, DROPOUT, D,
-            DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
+            keys, values, x, z, q, grad, bias, logsumexp, delta, line, length_q, key, None, low, masked, length_q,
+            length_k, group, qh, qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, KEYS, VALUES,
+            False, True, DROPOUT, D, DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
         )  # fmt: skip
     if not (CAUSAL and DROPOUT):
         keys, values = keys_from_queries(
-            keys, values, x, z, q, grad, bias, logsumexp, delta, line, key, middle, length_q, length_q, length_k, group,
-            qh, qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, KEYS, VALUES, False, DROPOUT,
-            D, DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
+            keys, values, x, z, q, grad, bias, logsumexp, delta, line, length_q, key, None, middle, length_q, length_q,
+            length_k, group, qh, qm, gh, gm, bh, bm, bn, scale, seed, first, limit, quads, kept_scale, KEYS, VALUES,
+            False, False, DROPOUT, D, DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
         )  # fmt: skip
     # Not `key < length_k`, since the predicates of the loads would be kept over the loops, and spilled there.
     inside = (key - length_k < 0)[:, None]
@@ -256,6 +265,7 @@ def queries_from_keys(
     delta,
     lines,
     query,
+    earliest,
     low,
     high,
     length_k,
@@ -291,6 +301,8 @@ def queries_from_keys(
             seen = (key < length_k)[None, :]
             if CAUSAL:
                 seen = seen & (key[None, :] <= query[:, None])
+            if earliest is not None:
+                seen = seen & (key[None, :] >= earliest[:, None])
             scores = tl.where(seen, scores, float("-inf"))
         weights = tl.exp2(scores - lse[:, None])
         z = load_tile(v, key[None, :], dv[:, None], vn, length_k, DV, BLOCK_DV, MASKED)
@@ -389,12 +401,12 @@ def attention_backward_queries(
         middle = 0
     else:
         total = queries_from_keys(
-            total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, 0, middle, length_k, kn, vn, bn,
-            scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+            total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, None, 0, middle, length_k, kn, vn,
+            bn, scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
         )  # fmt: skip
     total = queries_from_keys(
-        total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, middle, stop, length_k, kn, vn, bn,
-        scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, None, middle, stop, length_k, kn, vn,
+        bn, scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
     to = grad_q + batch * xb + head * xh + query[:, None] * xm + d[None, :]
     tl.store(to, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :])

@@ -32,6 +32,7 @@ def attend(
     bias,
     bias_rows,
     query,
+    earliest,
     lines,
     low,
     high,
@@ -56,7 +57,8 @@ def attend(
 ):
     """The running (sum of weighted values, maximum, sum of weights) after the keys from `low` to `high`.
 
-    Without MASKED all of them exist, and every query of the tile attends to them. RAW scores, and their maximum, are
+    Without MASKED all of them exist, and every query of the tile attends to them; with it a query does from the key
+    `earliest` on, where one is given, and if CAUSAL up to the key `query`. RAW scores, and their maximum, are
     scaled in the exponent alone, by one fused multiply-add: the scale is positive, and there is no mask to add.
     """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
@@ -74,6 +76,8 @@ def attend(
             seen = (key < length_k)[None, :]
             if CAUSAL:
                 seen = seen & (key[None, :] <= query[:, None])
+            if earliest is not None:
+                seen = seen & (key[None, :] >= earliest[:, None])
             scores = tl.where(seen, scores, float("-inf"))
         highest = tl.maximum(top, tl.max(scores, 1))
         # Where all scores so far are minus infinity, so are their differences to 0.
@@ -207,12 +211,12 @@ def attention(
     top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     sums = tl.zeros((BLOCK_M,), tl.float32)
     total, top, sums = attend(
-        total, top, sums, x, k, v, bias, bias_rows, query, lines, begin, middle, length_k, kn, vn, bn, scale, seed,
-        first, limit, quads, RAW, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, begin, middle, length_k, kn, vn, bn, scale,
+        seed, first, limit, quads, RAW, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
     total, top, sums = attend(
-        total, top, sums, x, k, v, bias, bias_rows, query, lines, middle, stop, length_k, kn, vn, bn, scale, seed,
-        first, limit, quads, RAW, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, middle, stop, length_k, kn, vn, bn, scale,
+        seed, first, limit, quads, RAW, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
     if RAW:
         top *= scale

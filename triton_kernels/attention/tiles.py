@@ -98,6 +98,11 @@ KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE_BESIDE, KEYS_SINGLE, KEYS_SINGLE
 QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE, QUERIES_WIDE, QUERIES_WIDE_BESIDE)
 QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE, QUERIES_SINGLE_WIDE)
 
+# Of variable lengths: the bounds of a sequence and a window's edges take registers, as what is beside scores does.
+VARLEN_FORWARD = (BESIDE_NARROW, BESIDE_HEAD, BESIDE_WIDE)
+VARLEN_KEYS = (KEYS_BESIDE, KEYS_WIDE_BESIDE)
+VARLEN_QUERIES = (QUERIES_NARROW, QUERIES_BESIDE, QUERIES_WIDE_BESIDE)
+
 
 def _interpreted(head: int, rows: int, columns: int) -> Configuration:
     block_m, block_n = (min(max(next_power_of_2(n), LEAST), INTERPRETED_TILE) for n in (rows, columns))
@@ -210,3 +215,10 @@ def queries_tile(
     if beside:
         return QUERIES_BESIDE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD
+
+
+def varlen_tile(candidates: tuple[Configuration, ...], head: int, rows: int, columns: int) -> Configuration:
+    """Of these the tile of the narrowest heads that hold `head`, padded."""
+    if interpreted():
+        return _interpreted(head, rows, columns)
+    return next(tile for tile in candidates if tile.tile[2] >= head)

@@ -40,6 +40,29 @@ def attention_mask_backward(
     return weights * (change - _row_sum(change * weights))
 
 
+def varlen_attention_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    left: int,
+    right: int,
+    scale: float | None,
+    seqused_k: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of packed sequences. Raises RuntimeError with `seqused_k`, which PyTorch has for inference only."""
+    if seqused_k is not None:
+        raise RuntimeError("varlen_attn: seqused_k is an inference-only parameter")
+    gradients: tuple[Tensor, Tensor, Tensor] = ops._varlen_attn_backward(
+        grad, query, key, value, output, logsumexp, cu_seq_q, cu_seq_k, left, right, scale=scale
+    )
+    return gradients
+
+
 def _scale(query: Tensor, scale: float | None) -> float:
     width = query.shape[3]
     return scale if scale is not None else 1.0 / math.sqrt(width) if width else 1.0

@@ -1015,6 +1015,10 @@ from .upsampling import (
     upsample_trilinear3d,
     upsample_trilinear3d_backward,
 )
+from .varlen_attention import (
+    _varlen_attn,
+    _varlen_attn_backward,
+)
 from .views import (
     _as_strided_backward,
     _basic_index_backward,
@@ -1180,6 +1184,8 @@ __all__ = [
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d",
     "_upsample_nearest_exact3d_backward",
+    "_varlen_attn",
+    "_varlen_attn_backward",
     "_vector_norm",
     "abs",
     "abs_",

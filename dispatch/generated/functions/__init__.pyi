@@ -31148,6 +31148,36 @@ def _upsample_bicubic2d_aa_backward(
 ) -> Tensor:
     """_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
 
+def _varlen_attn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    window_size_left: int = ...,
+    window_size_right: int = ...,
+    *,
+    scale: float | None = ...,
+    seqused_k: Tensor | None = ...,
+) -> tuple[Tensor, Tensor]:
+    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None) -> (Tensor output, Tensor logsumexp)"""
+
+def _varlen_attn_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    window_size_left: int = ...,
+    window_size_right: int = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_varlen_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+
 def _unsafe_view(input: Tensor, size: Sequence[int]) -> Tensor:
     """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
 
@@ -32247,6 +32277,8 @@ __all__ = [
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d",
     "_upsample_nearest_exact3d_backward",
+    "_varlen_attn",
+    "_varlen_attn_backward",
     "_vector_norm",
     "abs",
     "abs_",

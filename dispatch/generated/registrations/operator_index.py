@@ -1964,6 +1964,10 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_upsample_bicubic2d_aa_backward",
         "aten::_upsample_bicubic2d_aa_backward.grad_input",
     ),
+    "varlen_attention": (
+        "aten::_varlen_attn",
+        "aten::_varlen_attn_backward",
+    ),
     "views": (
         "aten::view",
         "aten::_unsafe_view",

@@ -76,6 +76,10 @@ LOOPED = {
         ("aten::segment_reduce", "aten::_segment_reduce_backward"),
         "reduces the last dimension of its lengths, which each example may have of its own",
     ),
+    **dict.fromkeys(
+        ("aten::_varlen_attn", "aten::_varlen_attn_backward"),
+        "has bounds of one batch among its arguments, which each example may have of its own",
+    ),
     "aten::_pack_padded_sequence": "has lengths of one batch among its arguments",
     "aten::embedding_renorm": "writes rows that repeat within an example",
     "aten::_copy_from": "is what a backend from outside copies by, below the mapped dimension",

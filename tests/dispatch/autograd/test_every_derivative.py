@@ -429,6 +429,11 @@ ELSEWHERE = {
         )[0]
     ),
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
+    "_varlen_attn": lambda x: tt.ops.aten._varlen_attn(
+        *(x.view(3, 2, 2), x.view(3, 2, 2).sin(), x.view(3, 2, 2)),
+        *(tt.tensor([0, 2, 3], dtype=tt.int32), tt.tensor([0, 1, 3], dtype=tt.int32)),
+        *(1, 0),
+    )[0],
     "native_layer_norm_backward": gradients_of_rows,
     "_cross_entropy_backward": gradients_of_scores,
     "_fused_rms_norm_backward": gradients_of_roots,
@@ -528,13 +533,14 @@ STRAIGHT_THROUGH = {
 
 UNDERIVABLE = {
     "geqrf", "embedding_renorm_", "_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive",
+    "_varlen_attn_backward",
 }  # fmt: skip
 """Rows that raise in backward."""
 
 NO_FLOAT64 = {"_grouped_mm"}
 """Rows that take float32 at most, in which differences tell little: the tests of their kernels have them."""
 
-REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce"}
+REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce", "_varlen_attn"}
 """Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""
 
 

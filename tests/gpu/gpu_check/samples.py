@@ -165,6 +165,8 @@ WITHOUT_SAMPLE = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": "is the CPU's alone",
     "_scaled_dot_product_efficient_attention": "is CUDA's alone: scaled_dot_product_attention calls it",
     "_scaled_dot_product_efficient_attention_backward": "is CUDA's alone: gradients of scaled_dot_product_attention",
+    "_varlen_attn": "has bounds that ascend, which samples do not draw: its tests hold it beside the CPU",
+    "_varlen_attn_backward": "has bounds that ascend, which samples do not draw: its tests hold it beside the CPU",
     **dict.fromkeys(
         [f"sym_{what}" for what in ("numel", "size", "storage_offset", "stride")],
         "asks about metadata, computes nothing",

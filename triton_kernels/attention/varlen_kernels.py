@@ -1,0 +1,373 @@
+"""The programs of attention in sequences of different lengths, with and without a window: forward, keys, queries.
+
+Tiles are those of `forward_kernels` and `backward_kernels`, whose loops these programs call, with the same numerics; a
+tile never has rows of two sequences. The last query of a sequence stands at the place of its last key: a query of
+place p sees the keys from p - left (where LEFT) to p + right (where RIGHT). Tiles of keys outside of that are not
+looked at, and those that an edge goes through are masked. A query that sees no key gives zeros, and minus infinity as
+the logarithm of its sum.
+"""
+
+from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ..budget import declare
+from ..conversion import convert
+from .backward_kernels import keys_from_queries, queries_from_keys
+from .forward_kernels import attend
+from .scores import load_tile
+from .sequences import bounds_of, other_bounds_of, report_bounds, report_counts, tile_of_sequences
+from .tiles import VARLEN_FORWARD, VARLEN_KEYS, VARLEN_QUERIES
+
+
+@triton.jit
+def keys_seen(
+    place, last, length_k, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """Of queries at the places from `place` to `last`: the keys (begin, inner, middle, stop).
+
+    They look at those from `begin` to `stop`; all of them see all from `inner` to `middle`. Tiles of BLOCK_N begin at
+    `begin`, and all but the last of each range are whole.
+    """
+    begin, inner, stop, all_stop = 0, 0, length_k, length_k
+    if RIGHT:
+        stop = tl.minimum(tl.maximum(last + right + 1, 0), length_k)
+        all_stop = tl.minimum(tl.maximum(place + right + 1, 0), length_k)
+    if LEFT:
+        begin = tl.minimum(tl.maximum(place - left, 0), stop) // BLOCK_N * BLOCK_N
+        all_begin = tl.maximum(last - left, 0)
+        inner = tl.minimum(tl.cdiv(all_begin, BLOCK_N) * BLOCK_N, stop)
+    middle = inner + tl.maximum(all_stop - inner, 0) // BLOCK_N * BLOCK_N
+    return begin, inner, middle, stop
+
+
+@triton.jit
+def varlen_attention(
+    q,
+    k,
+    v,
+    starts_q,
+    starts_k,
+    used,
+    out,
+    logsumexp,
+    flags,
+    length_q,
+    length_k,
+    heads,
+    group,
+    sequences,
+    left,
+    right,
+    qh,
+    qm,
+    kh,
+    kn,
+    vh,
+    vn,
+    oh,
+    om,
+    scale,
+    RAW: tl.constexpr,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """A block of a sequence's queries of one head. `length_q` and `length_k` are rows of all sequences.
+
+    Of `used` the first so many keys of each sequence count. The first program reports wrong bounds.
+    """
+    tiles = tl.num_programs(0) // heads
+    program = tl.program_id(0)
+    if program == 0:
+        report_bounds(flags, starts_q, sequences, length_q, CHUNK)
+        report_bounds(flags + 1, starts_k, sequences, length_k, CHUNK)
+        if used is not None:
+            report_counts(flags + 2, used, starts_k, sequences, CHUNK)
+    head = (program // tiles).to(tl.int64)
+    # The longest rows of a window without a left edge first.
+    tile = tiles - 1 - program % tiles
+    sequence, start = tile_of_sequences(starts_q, sequences, length_q, tile, BLOCK_M, CHUNK)
+    first_q, own_q = bounds_of(starts_q, sequence, sequences, length_q)
+    first_k, own_k = other_bounds_of(starts_k, sequence, sequences, length_k)
+    if used is not None:
+        count = tl.load(used + sequence, mask=sequence < sequences, other=0)
+        own_k = tl.minimum(tl.maximum(count, 0), own_k)
+    query = start + tl.arange(0, BLOCK_M)
+    wanted = query < own_q
+    q += head * qh + first_q.to(tl.int64) * qm
+    k += head // group * kh + first_k.to(tl.int64) * kn
+    v += head // group * vh + first_k.to(tl.int64) * vn
+    d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
+    x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
+    shift = own_k - own_q
+    begin, inner, middle, stop = keys_seen(
+        start + shift,
+        tl.minimum(start + BLOCK_M, own_q) - 1 + shift,
+        own_k,
+        left,
+        right,
+        LEFT,
+        RIGHT,
+        BLOCK_N,
+    )
+    latest = query
+    if RIGHT:
+        latest = query + (shift + right)
+    earliest = None
+    if LEFT:
+        earliest = query + (shift - left)
+    total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
+    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    sums = tl.zeros((BLOCK_M,), tl.float32)
+    if LEFT:
+        total, top, sums = attend(
+            total, top, sums, x, k, v, None, query, latest, earliest, query, begin, inner, own_k, kn, vn, 0, scale, 0,
+            0, 0, 0, RAW, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        )  # fmt: skip
+    total, top, sums = attend(
+        total, top, sums, x, k, v, None, query, latest, earliest, query, inner, middle, own_k, kn, vn, 0, scale, 0,
+        0, 0, 0, RAW, RIGHT, False, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+    total, top, sums = attend(
+        total, top, sums, x, k, v, None, query, latest, earliest, query, middle, stop, own_k, kn, vn, 0, scale, 0,
+        0, 0, 0, RAW, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+    if RAW:
+        top *= scale
+    empty = sums == 0
+    factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
+    to = out + head * oh + first_q.to(tl.int64) * om + query[:, None] * om + dv[None, :]
+    mask = wanted[:, None] & (dv < DV)[None, :]
+    tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+    value = tl.where(empty, float("-inf"), (top + tl.log2(sums)) * 0.6931471805599453)
+    tl.store(logsumexp + head * length_q + first_q + query, value, mask=wanted)
+
+
+@triton.jit
+def varlen_backward_keys(
+    q,
+    k,
+    v,
+    grad,
+    starts_q,
+    starts_k,
+    logsumexp,
+    delta,
+    grad_k,
+    grad_v,
+    length_q,
+    length_k,
+    heads,
+    group,
+    sequences,
+    left,
+    right,
+    qh,
+    qm,
+    kh,
+    kn,
+    vh,
+    vn,
+    gh,
+    gm,
+    yh,
+    yn,
+    zh,
+    zn,
+    scale,
+    factor,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """The gradients of a block of a sequence's keys and values; one that is None is not made."""
+    KEYS: tl.constexpr = grad_k is not None
+    VALUES: tl.constexpr = grad_v is not None
+    WINDOW: tl.constexpr = LEFT or RIGHT
+    tiles = tl.num_programs(0) // (heads // group)
+    program = tl.program_id(0)
+    head_k = (program // tiles).to(tl.int64)
+    sequence, start = tile_of_sequences(starts_k, sequences, length_k, program % tiles, BLOCK_N, CHUNK)
+    first_k, own_k = bounds_of(starts_k, sequence, sequences, length_k)
+    first_q, own_q = other_bounds_of(starts_q, sequence, sequences, length_q)
+    key = start + tl.arange(0, BLOCK_N)
+    d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
+    k += head_k * kh + first_k.to(tl.int64) * kn
+    x = load_tile(k, key[:, None], d[None, :], kn, own_k, D, BLOCK_D, True)
+    z = x
+    if KEYS:
+        v += head_k * vh + first_k.to(tl.int64) * vn
+        z = load_tile(v, key[:, None], dv[None, :], vn, own_k, DV, BLOCK_DV, True)
+    head = head_k * group
+    q += head * qh + first_q.to(tl.int64) * qm
+    grad += head * gh + first_q.to(tl.int64) * gm
+    shift = own_k - own_q
+    low, high = 0, own_q
+    earliest, latest = key, None
+    if RIGHT:
+        low = tl.minimum(tl.maximum(start - shift - right, 0), own_q) // BLOCK_M * BLOCK_M
+        earliest = key - (shift + right)
+    if LEFT:
+        last = tl.minimum(start + BLOCK_N, own_k) - 1
+        high = tl.minimum(tl.maximum(last - shift + left + 1, 0), own_q)
+        latest = key - (shift - left)
+    keys = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+    values = tl.zeros((BLOCK_N, BLOCK_DV), tl.float32)
+    keys, values = keys_from_queries(
+        keys, values, x, z, q, grad, None, logsumexp, delta, head * length_q + first_q, length_q, earliest, latest, low,
+        high, own_q, own_k, group, qh, qm, gh, gm, 0, 0, 0, scale, 0, 0, 0, 0, 1.0, KEYS, VALUES, WINDOW, RIGHT, False,
+        D, DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+    # Not `key < own_k`, since the predicates of the loads would be kept over the loop, and spilled there.
+    inside = (key - own_k < 0)[:, None]
+    if KEYS:
+        to = grad_k + head_k * yh + first_k.to(tl.int64) * yn + key[:, None] * yn + d[None, :]
+        tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
+    if VALUES:
+        to = grad_v + head_k * zh + first_k.to(tl.int64) * zn + key[:, None] * zn + dv[None, :]
+        tl.store(to, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
+
+
+@triton.jit
+def varlen_backward_queries(
+    q,
+    k,
+    v,
+    grad,
+    starts_q,
+    starts_k,
+    logsumexp,
+    delta,
+    grad_q,
+    length_q,
+    length_k,
+    heads,
+    group,
+    sequences,
+    left,
+    right,
+    qh,
+    qm,
+    kh,
+    kn,
+    vh,
+    vn,
+    gh,
+    gm,
+    xh,
+    xm,
+    scale,
+    factor,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """The gradients of a block of a sequence's queries of one head."""
+    tiles = tl.num_programs(0) // heads
+    program = tl.program_id(0)
+    head = (program // tiles).to(tl.int64)
+    tile = tiles - 1 - program % tiles
+    sequence, start = tile_of_sequences(starts_q, sequences, length_q, tile, BLOCK_M, CHUNK)
+    first_q, own_q = bounds_of(starts_q, sequence, sequences, length_q)
+    first_k, own_k = other_bounds_of(starts_k, sequence, sequences, length_k)
+    query = start + tl.arange(0, BLOCK_M)
+    exists = query < own_q
+    d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
+    q += head * qh + first_q.to(tl.int64) * qm
+    grad += head * gh + first_q.to(tl.int64) * gm
+    k += head // group * kh + first_k.to(tl.int64) * kn
+    v += head // group * vh + first_k.to(tl.int64) * vn
+    x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
+    g = load_tile(grad, query[:, None], dv[None, :], gm, own_q, DV, BLOCK_DV, True)
+    line = head * length_q + first_q
+    lse = tl.load(logsumexp + line + query, mask=exists, other=float("inf"))
+    lse = tl.where(lse == float("-inf"), float("inf"), lse) * 1.4426950408889634
+    relative = tl.load(delta + line + query, mask=exists, other=0)
+    shift = own_k - own_q
+    begin, _, middle, stop = keys_seen(
+        start + shift,
+        tl.minimum(start + BLOCK_M, own_q) - 1 + shift,
+        own_k,
+        left,
+        right,
+        LEFT,
+        RIGHT,
+        BLOCK_N,
+    )
+    latest = query
+    if RIGHT:
+        latest = query + (shift + right)
+    earliest = None
+    if LEFT:
+        earliest = query + (shift - left)
+    total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    if LEFT:
+        middle = begin
+    else:
+        total = queries_from_keys(
+            total, x, g, k, v, None, query, lse, relative, query, latest, earliest, begin, middle, own_k, kn, vn, 0,
+            scale, 0, 0, 0, 0, 1.0, RIGHT, False, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        )  # fmt: skip
+    total = queries_from_keys(
+        total, x, g, k, v, None, query, lse, relative, query, latest, earliest, middle, stop, own_k, kn, vn, 0,
+        scale, 0, 0, 0, 0, 1.0, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+    to = grad_q + head * xh + first_q.to(tl.int64) * xm + query[:, None] * xm + d[None, :]
+    tl.store(to, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :])
+
+
+declare(
+    varlen_attention,
+    why="see each configuration; bound by products and exponentials, a tile by the registers of its sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): VARLEN_FORWARD},
+    smaller=True,
+    operations="2 h l s (d + dv) for each sequence, of a window's keys alone, and as many exponentials as scores",
+    traffic="h l (d + dv) itemsize + 4 h l, and keys and values for every tile of queries that misses them in L2",
+    loads=("q", "k", "v"),
+    stores=("out",),
+    tensor_cores=("bf16", "fp16"),
+)
+declare(
+    varlen_backward_keys,
+    why="see each configuration; bound by products, a tile by the registers of its two sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): VARLEN_KEYS},
+    smaller=True,
+    operations="4 h l s (d + dv) for each sequence, of a window's queries alone",
+    traffic="2 g s (d + dv) itemsize, and queries and gradients for every tile of keys that does not find them in L2",
+    loads=("q", "k", "v", "grad"),
+    stores=("grad_k", "grad_v"),
+    tensor_cores=("bf16", "fp16"),
+)
+declare(
+    varlen_backward_queries,
+    why="see each configuration; bound by products, a tile by the registers of its sums",
+    operand="q",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV"),
+    dtypes={("bf16", "fp16"): VARLEN_QUERIES},
+    smaller=True,
+    operations="2 h l s (2 d + dv) for each sequence, of a window's keys alone",
+    traffic="h l (2 d + dv) itemsize, and keys and values for every tile of queries that does not find them in L2",
+    loads=("q", "k", "v", "grad"),
+    stores=("grad_q",),
+    tensor_cores=("bf16", "fp16"),
+)
