@@ -26,6 +26,7 @@ from .persistent import (
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
 from .split_k import in_parts
+from .warp_specialized_kernels import matmul_warp_specialized
 
 FIRST_DESIGN = 90
 """The first design of devices whose matrix instructions take what a tensor map loads (`DeviceProperties.design`)."""
@@ -175,12 +176,18 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         chosen = min(
             candidates, key=lambda one: cost(one, tiles_in(one, problem) * problem.batch, problem.k, places)
         )
-        if plain and specialized is None:
+        if plain:
             name = problem.left.dtype.triton_name
             assert name is not None
-            asked = configuration(matmul_persistent, problem.device, name, problem.shape, chosen)
-            cuts = cuts and asked == chosen
-            chosen = asked if asked in large else chosen
+            kernel, rule = matmul_persistent, chosen
+            if specialized is not None:
+                kernel, rule = matmul_warp_specialized, specialized
+            asked = configuration(kernel, problem.device, name, problem.shape, rule)
+            cuts = cuts and asked == rule
+            if specialized is not None:
+                specialized = asked
+            elif asked in large:
+                chosen = asked
     factors = problem.epilogue.factors
     if cuts and out is not None and (factors is None or not factors.row_wise):
         cut = best_cut(problem.out.sizes, problem.k, places, cut_tiles(problem, candidates), resident, cost)

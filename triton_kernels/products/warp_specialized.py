@@ -10,7 +10,6 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
 from ..budget import Configuration
 from ..launch import Launch, cdiv, integer_type
-from ..tuning.choice import configuration
 from .problem import Problem, multiprocessors
 from .product import stride_arguments
 from .warp_specialized_kernels import SPECIALIZED, matmul_warp_specialized
@@ -35,7 +34,7 @@ def refused(why: str, *values: object) -> None:
 
 
 def tile_of(problem: Problem, cost: Callable[[Configuration, int, int, int], float]) -> Configuration | None:
-    """Its tile for a product whose operands and output tensor maps describe; None where it does not serve it.
+    """Its tile by rule for a product whose operands and output tensor maps describe; None where it does not serve it.
 
     `cost` is that of a configuration for so many tiles, inner products and places, as `bulk.cost` has it.
     """
@@ -50,10 +49,7 @@ def tile_of(problem: Problem, cost: Callable[[Configuration, int, int, int], flo
     served = [one for one in SPECIALIZED if tiles_in(one, problem) >= LEAST_WAVES * places]
     if not served:
         return refused("{} tiles are no two waves", tiles_in(SPECIALIZED[-1], problem))
-    chosen = min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
-    name = problem.left.dtype.triton_name
-    assert name is not None
-    return configuration(matmul_warp_specialized, problem.device, name, problem.shape, chosen)
+    return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
 
 
 def plan_specialized(

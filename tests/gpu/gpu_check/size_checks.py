@@ -30,6 +30,11 @@ def pictures(*sizes: int) -> Any:
     return halves(*sizes).to(memory_format=tt.channels_last)
 
 
+def columns() -> int:
+    """As many as make a tile's width for each multiprocessor, and a few more."""
+    return 128 * tt.cuda.get_device_properties().multi_processor_count + 8
+
+
 def with_gradients(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     """A function that gives its result and the gradient of each argument."""
 
@@ -104,9 +109,19 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         lambda: (halves(100, 328), halves(328, 88)),
         0.5,
     ),
+    "a product of 16-bit floats in more than two tiles for each multiprocessor": (
+        lambda bias, a, b: tt.addmm(bias, a, b).float(),
+        lambda: (halves(columns()), halves(248, 200), halves(200, columns())),
+        0.5,
+    ),
     "attention of 16-bit floats": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True).float(),
         lambda: (halves(1, 2, 150, 64), halves(1, 2, 150, 64), halves(1, 2, 150, 64)),
+        5e-2,
+    ),
+    "attention of 16-bit floats with narrow heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True).float(),
+        lambda: (halves(1, 2, 150, 32), halves(1, 2, 150, 32), halves(1, 2, 150, 32)),
         5e-2,
     ),
     "a convolution of 16-bit floats": (

@@ -50,6 +50,20 @@ def launched(call):
 
 square = empty(4096, 4096)
 half = empty(4096, 4096, dtype="float16")
+if sys.argv[3:] == ["tuned"]:
+    from triten.triton_kernels.products.warp_specialized_kernels import SPECIALIZED
+    from triten.triton_kernels.tuning import choice
+
+    questions, columns = [], []
+    with choice.listening(lambda question, default: questions.append(question)):
+        launched(lambda: tt.mm(square, square))
+    for one in SPECIALIZED:
+        with choice.forced(questions[0], one):
+            choice.make_plans_anew()
+            names = launched(lambda: tt.mm(square, square))
+            columns.append([names, cuda._driver.launched[0]["constants"]["BLOCK_N"]])
+    print(json.dumps({"asked": [question.kernel for question in questions], "columns": columns}))
+    sys.exit()
 print(json.dumps({
     "mm": launched(lambda: tt.mm(square, square)),
     "mm, transposed": launched(lambda: tt.mm(half.t(), half.t())),
@@ -75,6 +89,14 @@ def test_which_calls_it_serves(capability: str, version: str) -> None:
     serves = (capability, version) == ("90", "3.9.0")
     for call, names in found.items():
         assert ("matmul_warp_specialized" in names) == (serves and call in SERVED), (call, names)
+
+
+def test_the_tuner_chooses_among_its_tiles() -> None:
+    found = run(PLANNING, "90", "3.9.0", "tuned")
+    assert found["asked"] == [
+        "triten.triton_kernels.products.warp_specialized_kernels:matmul_warp_specialized"
+    ]
+    assert found["columns"] == [[["matmul_warp_specialized"], 256], [["matmul_warp_specialized"], 128]]
 
 
 def test_the_interpreter_takes_tritons_form(kernels: list[str]) -> None:
