@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import inference_enabled, state
 from .node import AccumulateGrad, AutogradMeta
+from .views_together import join_nodes
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -87,8 +88,9 @@ def is_unrecorded(tensor: TensorImpl) -> bool:
     return base is not None and base._spec.requires_grad and _records_nothing(creation_of(tensor))
 
 
-def mark_several(views: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    """Mark the views that the operator `name` returned together."""
+def mark_several(views: tuple[Any, ...], name: str, dim: int) -> tuple[Any, ...]:
+    """Mark the views along a dimension that the operator `name` returned together; they have one node together."""
+    join_nodes(views, name, dim)
     for number, view in enumerate(views):
         if view._view_base is None:
             continue

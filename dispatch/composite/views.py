@@ -276,7 +276,7 @@ def ravel(self: Tensor) -> Tensor:
 
 def split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.split` into parts of one size, the last one smaller where it must be."""
-    return mark_several(unsafe_split(self, split_size, dim), "Split")
+    return mark_several(unsafe_split(self, split_size, dim), "Split", dim)
 
 
 def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
@@ -300,7 +300,7 @@ def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
 
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """`torch.split` into parts of the sizes given."""
-    return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes")
+    return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes", dim)
 
 
 def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
@@ -326,7 +326,7 @@ def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) 
 
 def chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
-    return mark_several(unsafe_chunk(self, chunks, dim), "Split")
+    return mark_several(unsafe_chunk(self, chunks, dim), "Split", dim)
 
 
 def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
@@ -398,8 +398,8 @@ def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
     if d == 0 and not modes:
-        return mark_several(tuple([self._select_first(i) for i in range(spec.sizes[0])]), "Unbind")
-    return mark_several(tuple([self.select(d, i) for i in range(spec.sizes[d])]), "Unbind")
+        return mark_several(tuple([self._select_first(i) for i in range(spec.sizes[0])]), "Unbind", 0)
+    return mark_several(tuple([self.select(d, i) for i in range(spec.sizes[d])]), "Unbind", d)
 
 
 transpose_by_name = dimnames.by_name("transpose.int")

@@ -28,6 +28,13 @@ def on_many(
     return lambda: program(tensor)
 
 
+def parts_backward(split: Callable[[tt.Tensor], tuple[tt.Tensor, ...]]) -> Callable[[], object]:
+    tensor = tt.ones(100, 64, device="cuda", requires_grad=True)
+    parts = split(tensor)
+    changes = [tt.ones_like(part) for part in parts]
+    return lambda: tt.autograd.grad(parts, tensor, changes, retain_graph=True)
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
     "cat": (lambda: joins(tt.cat, (4, 3), (7, 3)), 1),
     "cat of columns": (lambda: joins(lambda t: tt.cat(t, 1), (4, 3), (4, 8)), 1),
@@ -46,6 +53,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
     "both extremes": (lambda: on_many(lambda x: tt.aminmax(x)), 1),
     "logsumexp": (lambda: on_many(lambda x: x.logsumexp(0)), 1),
     "mse_loss": (lambda: on_many(lambda x: tt.nn.functional.mse_loss(x, x)), 1),
+    "gradient of chunks": (lambda: parts_backward(lambda x: x.chunk(20)), 1),
+    "gradient of unbind": (lambda: parts_backward(lambda x: x.unbind(1)), 1),
     "var": (lambda: on_many(lambda x: x.var()), 2),
     "cat of transposed ones": (lambda: joins(lambda t: tt.cat([x.t() for x in t]), (4, 3)), 1),
 }
