@@ -297,6 +297,23 @@ class Blocks(Schedule):
         """A parameter of the kernel."""
         return np.frombuffer(self.launch.parameters, dtype, 1, offset)[0]
 
+    def parameter_at(self, address: Any, dtype: Any, mask: Mask) -> Array:
+        """The parameter at each thread's address among all of them: which one, the thread has chosen."""
+        bank = np.frombuffer(self.launch.parameters, np.uint8)
+        chosen, size = self.some(mask), np.dtype(dtype).itemsize
+        places = self.full(address)[chosen].astype(np.int64)
+        outside = (places < 0) | (places > bank.size - size) | (places % size != 0)
+        if outside.any():
+            i = int(np.flatnonzero(outside)[0])
+            raise Fault(
+                f"{ILLEGAL}: load of {size} bytes at {int(places[i]):#x} of {bank.size} bytes of parameters",
+                int(chosen[i]),
+                ILLEGAL_ADDRESS,
+            )
+        found = np.zeros(self.n, dtype)
+        found[chosen] = bank[places[:, None] + np.arange(size)].reshape(-1).view(dtype)
+        return found
+
     def store_parameter(self, frame: Frame, key: tuple[str, int], value: Any, mask: Mask) -> None:
         """Set a parameter of a call, or a function's result."""
         if mask is not None and key in frame.parameters:

@@ -926,7 +926,12 @@ def _load(writer: Writer, each: Instruction) -> None:
 
 def _load_parameter(writer: Writer, each: Instruction, targets: Sequence[Operand], kind: Any) -> None:
     address = each.operands[1]
-    assert isinstance(address, Address) and isinstance(address.base, Symbol)
+    assert isinstance(address, Address)
+    if not isinstance(address.base, Symbol):
+        if not writer.translation.function.is_kernel or len(targets) > 1:
+            raise writer.unknown("(parameters of calls, and vectors, by addresses in registers)")
+        at = writer.address(address)
+        return writer.store(targets[0], f"s.parameter_at({at}, {_SHORT[kind]}, {writer.masked})", kind)
     name, size = address.base.name, np.dtype(kind).itemsize
     begin = writer.translation.parameters.get(name)
     for i, target in enumerate(targets):
@@ -936,6 +941,7 @@ def _load_parameter(writer: Writer, each: Instruction, targets: Sequence[Operand
         else:
             text = f"F.parameters[{name!r}, {offset}].astype(u{size}).view({_SHORT[kind]})"
         writer.store(target, text, kind)
+    return None
 
 
 @emits("st")

@@ -102,7 +102,8 @@ ROWS = {
     "cast": (lambda x: x.to(tt.float64), [floats(8)], "a cast", "dense"),
     "cat": (lambda x, y: tt.cat([x, y]), [floats(2), floats(3)], "joined as they lie", "one launch"),
     "cat of views": (
-        lambda x, y: tt.cat([x, y]), [floats(2, 3), floats(3, 2, turned=True)], "joined with casts or gaps", "one launch",
+        lambda x, y: tt.cat([x, y]), [floats(2, 3), floats(3, 2, turned=True)], "joined with casts or gaps",
+        "one launch",
     ),
     "gelu of many": (F.gelu, [floats(100_000)], "a chain of polynomials, in blocks", "dense"),
     "linear algebra of a batch": (

@@ -100,6 +100,31 @@ def over_lists() -> str:
     return f"{len(SIZES)} tensors in {', '.join(DTYPES)}"
 
 
+@check("optimizers: norms of lists, and clipping by them, agree with float64")
+def norms_of_lists() -> str:
+    for dtype in DTYPES:
+        (host,), (device,) = lists(1, dtype)
+        wide = [t.to(tt.float64).numpy() for t in host]
+        unit = float(tt.finfo(host[0].dtype).eps)
+        for order in (1.0, 2.0, float("inf")):
+            expected = [float(np.linalg.norm(t, order)) if t.size else 0.0 for t in wide]
+            got = [float(t.item()) for t in tt._foreach_norm(device, order)]
+            wrong = [i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if abs(a - b) > 2 * unit * b]
+            require(not wrong, f"norms of order {order} in {dtype}: tensors {wrong}: {got}, expected {expected}")
+        parameters = [tt.nn.Parameter(tt.zeros_like(t)) for t in device]
+        for parameter, gradient in zip(parameters, device, strict=True):
+            parameter.grad = gradient
+        total = float(np.sqrt(sum((t**2).sum() for t in wide)))
+        found = float(tt.nn.utils.clip_grad_norm_(parameters, 1.5).item())
+        require(abs(found - total) <= 2 * unit * total, f"total norm in {dtype}: {found}, expected {total}")
+        for place, (t, g) in enumerate(zip(wide, device, strict=True)):
+            apart = np.abs(g.cpu().to(tt.float64).numpy() - t * (1.5 / (total + 1e-6)))
+            require(
+                bool((apart <= 4 * unit * np.abs(t)).all()), f"clipped in {dtype}, tensor {place}: {apart.max()}"
+            )
+    return f"{len(SIZES)} tensors in {', '.join(DTYPES)}"
+
+
 @check("optimizers: a graph replays a step at a rate and with findings in memory")
 def in_a_graph() -> str:
     host, device = lists(3, "float32")

@@ -45,6 +45,19 @@ def test_an_exchange_says_whether_there_was_a_partner(machine: Any) -> None:
     assert found == [0] * 3 + [1] * 29
 
 
+def test_a_parameter_is_chosen_by_its_address(machine: Any) -> None:
+    body = """
+        mov.u32 %r0, %tid.x; mov.b32 %r2, kernel_param_1; mov.b32 %r3, kernel_param_2;
+        setp.lt.u32 %p1, %r0, 7; selp.b32 %r4, %r2, %r3, %p1; ld.param.b64 %d11, [%r4];
+        mad.wide.u32 %d10, %r0, 8, %d0; st.global.b64 [%d10], %d11;
+    """
+    out = machine.put(np.zeros(32, np.uint64))
+    machine.run(body, out, 5, 1 << 40)
+    assert machine.get(out, 32, np.uint64).tolist() == [5] * 7 + [1 << 40] * 25
+    with pytest.raises(EmulationError, match="load of 8 bytes at 0x18 of 24 bytes of parameters"):
+        machine.run("mov.b32 %r2, 24; ld.param.b64 %d11, [%r2];", out, 5, 6)
+
+
 def test_a_warp_reduces_and_votes(machine: Any) -> None:
     assert run_thread(machine, "redux.sync.add.s32 %r1, %r0, -1;", 64) == [496] * 32 + [496 + 1024] * 32
     assert run_thread(machine, "redux.sync.max.u32 %r1, %r0, -1;") == [31] * 32
