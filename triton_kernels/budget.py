@@ -24,6 +24,9 @@ NUMBERS = (*FLOATS, *INTEGERS, "i1")
 MOVED = ("i32", "i64", "i8", "i16")
 """Types as which elements are moved whose meaning does not matter."""
 
+CARDS = (86, 89, 120)
+"""Devices with 99 KiB of shared memory for a block that take the kernels of sm_80."""
+
 LEAST_CAPABILITY = {"fp8e4nv": 89}
 """Types that targets before these have no conversion for: PTX ISA, `cvt` of ``.e4m3x2``."""
 
@@ -54,7 +57,8 @@ class Configuration:
             nothing is said do not take it. None for as many as make `Declaration.warps`.
         unaligned: how many where an operand that is to be accessed in vectors is not aligned; None for as many.
         all_registers: whether the compiler is told that a thread may take all registers that these blocks leave
-            (``.maxnreg``). Left alone it may spill a few, where that makes one block more resident.
+            (``.maxnreg``), or the capabilities for which it is. Left alone it may spill a few, where that makes one
+            block more resident.
         resident: the warps that a block has in the end, where the kernel is warp-specialised and the compiler adds
             those that do not compute; None for `warps`.
     """
@@ -64,7 +68,7 @@ class Configuration:
     stages: int = 3
     blocks: Blocks | None = field(default=None, hash=False)
     unaligned: int | None = None
-    all_registers: bool = field(default=False, hash=False, compare=False)
+    all_registers: bool | Collection[int] = field(default=False, hash=False, compare=False)
     resident: int | None = field(default=None, hash=False, compare=False)
 
     def __str__(self) -> str:
@@ -81,6 +85,11 @@ class Configuration:
             [False, True, True, False, True]
         """
         return not isinstance(self.blocks, Mapping) or _named(self.blocks, capability) is not None
+
+    def takes_all_registers(self, capability: int) -> bool:
+        """Whether the compiler for a device is told to take what `blocks` leave."""
+        asked = self.all_registers
+        return asked if isinstance(asked, bool) else capability in asked
 
     @property
     def warps_of_a_block(self) -> int:
@@ -219,7 +228,7 @@ def register_limit(
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, warps, stages)  # type: ignore[arg-type]
     meant = declaration.covering(declaration.dtype_of(signature), found, capability)
-    if meant is None or not meant.all_registers:
+    if meant is None or not meant.takes_all_registers(capability):
         return None
     functions = [value.fn.__name__ for value in constants.values() if hasattr(value, "fn")]
     aligned = declaration.is_aligned(signature, divisible)

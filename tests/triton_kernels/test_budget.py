@@ -125,6 +125,19 @@ def test_a_launch_is_covered_by_its_configuration_or_by_a_larger_one():
     assert dense.covering("fp64", Configuration((128,)), 90) is None, "no smaller tiles"
 
 
+def test_a_configuration_may_take_all_registers_on_some_devices_alone():
+    declared = DECLARATIONS["triten.triton_kernels.products.matmul:matmul"]
+    large, small = declared.configurations["fp64"]
+
+    def limits(one):
+        constants = dict(zip(declared.tile, one.tile, strict=True))
+        asked = {"a": "*fp64"}, constants, {"a", "b", "out"}, one.warps, one.stages
+        return [register_limit(declared.kernel, *asked, capability) for capability in (80, 89, 90)]
+
+    assert limits(large) == [None, register_budget(TARGETS[80], 2, large.warps), None]
+    assert limits(small) == [None] * 3
+
+
 def test_a_configuration_may_take_all_registers_that_its_occupancy_leaves():
     extreme = DECLARATIONS["triten.triton_kernels.reduction.extreme_index_kernels:extreme_with_index"]
     rows, *_ = extreme.configurations["fp32"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...runtime.cuda.driver import driver
 from ...runtime.device import device as Device
-from ..budget import Configuration
+from ..budget import CARDS, Configuration
 from ..launch import interpreted, next_power_of_2
 from ..products.product import LEAST
 
@@ -64,6 +64,7 @@ KEYS_NARROW = Configuration((64, 128, 64, 64), 8, 2, {90: 1, 100: 1})
 KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
 KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
+KEYS_BESIDE_CARD = Configuration((16, 64, 64, 64), 8, 2, {86: 1})
 KEYS_WIDE = Configuration((32, 64, 256, 256), 8, 2, 1)
 KEYS_WIDE_BESIDE = Configuration((16, 64, 256, 256), 8, 2, 1)
 # Warp-specialised, sm_90.
@@ -77,7 +78,7 @@ KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
 KEYS_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
 QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
 QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
-QUERIES_BESIDE = Configuration((64, 32, 128, 128), 8, 2, 1)
+QUERIES_BESIDE = Configuration((64, 32, 128, 128), 8, 2, 1, all_registers=CARDS)
 QUERIES_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, {80: 1, 90: 1})
 QUERIES_SINGLE_NARROW = Configuration((16, 16, 64, 64), 8, 2, 1)
@@ -91,6 +92,7 @@ KEYS_HALF = (
     KEYS_NARROW_AMPERE,
     KEYS_HEAD,
     KEYS_BESIDE,
+    KEYS_BESIDE_CARD,
     KEYS_WIDE,
     KEYS_WIDE_BESIDE,
 )
@@ -194,7 +196,7 @@ def keys_tile(
     if head > 128:
         return KEYS_WIDE_BESIDE if beside or not _has_room(device) else KEYS_WIDE
     if beside:
-        return KEYS_BESIDE
+        return KEYS_BESIDE_CARD if head <= 64 and not _has_room(device) else KEYS_BESIDE
     if head > 64:
         return KEYS_HEAD
     return KEYS_NARROW if _design(device) >= 90 else KEYS_NARROW_AMPERE

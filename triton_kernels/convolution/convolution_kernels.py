@@ -8,7 +8,7 @@ there, and nothing is scattered.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import Configuration, declare
+from ..budget import CARDS, Configuration, declare
 from ..conversion import convert
 from ..products.product import tile_of
 
@@ -249,7 +249,7 @@ TF32 = tuple(
 )
 # FFMA: both operands lie in registers beside the sums.
 EXACT = (Configuration((64, 128, 16), 8, 3, 1), Configuration((64, 32, 16), 4, 3, 3))
-DOUBLE = (Configuration((64, 64, 16), 8, 3, 2), Configuration((32, 32, 16), 4, 3, 4))
+DOUBLE = (Configuration((64, 64, 16), 8, 3, 2), Configuration((32, 32, 16), 4, 3, 4, all_registers=CARDS))
 
 declare(
     convolve,

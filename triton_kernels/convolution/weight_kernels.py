@@ -5,7 +5,7 @@ few. The pixels are cut into parts of float32 (float64 for itself), which a seco
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import Configuration, declare
+from ..budget import CARDS, Configuration, declare
 from ..conversion import convert
 from ..products.product import tile_of
 
@@ -214,7 +214,7 @@ TF32 = (Configuration((128, 128, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3
 # FFMA: both operands lie in registers beside the sums. For sm_100 the compiler keeps eight warps of such a tile to 80
 # registers, and spills.
 EXACT = (Configuration((64, 64, 16), 4, 3, 3), Configuration((64, 32, 16), 4, 3, 3))
-DOUBLE = (Configuration((64, 64, 16), 8, 3, 2), Configuration((32, 32, 16), 4, 3, 4))
+DOUBLE = (Configuration((64, 64, 16), 8, 3, 2, all_registers=CARDS), Configuration((32, 32, 16), 4, 3, 4))
 
 declare(
     convolve_backward_weight,

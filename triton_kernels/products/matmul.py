@@ -12,7 +12,7 @@ from ...dispatch.structured.choices import chosen
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.scalar_type import BY_NAME
-from ..budget import Configuration, declare
+from ..budget import CARDS, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
 from .epilogue import activated, finish
@@ -121,7 +121,7 @@ SINGLE = (
 )
 DOUBLE = (
     # 32 registers of sums for each lane, and 16 warps for DMMA's latency.
-    Configuration((64, 64, 16), 8, 3, 2),
+    Configuration((64, 64, 16), 8, 3, 2, all_registers=CARDS),
     Configuration((32, 32, 16), 4, 3, 4),
 )
 WHOLE = (Configuration((16, 16, 16), 4, 2, 4),)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
@@ -84,7 +85,8 @@ def scaled_blocks_matmul(
 
 TILES = (
     # Sums are kept twice, and a step's scales stand beside them.
-    Configuration((128, 128, 128), 8, 3, {89: 1, 90: 1, 100: 1}),
+    Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
+    Configuration((128, 64, 128), 8, 3, {89: 1}),
     Configuration((64, 64, 128), 4, 3, {89: 2, 90: 2, 100: 2}),
 )
 UNALIGNED = Configuration((64, 32, 128), 8, 2, {89: 1, 90: 1, 100: 1})
@@ -111,7 +113,8 @@ def tiling(call: StructuredCall, m: int, n: int) -> Tiling:
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
     one = UNALIGNED
     if operands[0].strides[2] == 1 == operands[1].strides[1] and all(o.has_whole_vectors for o in operands):
-        large, small = TILES
+        capability = driver().properties(call.device.resolved_index).capability
+        large, small = (tile for tile in TILES if tile.is_for(capability))
         tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
         one = large if tiles >= multiprocessors(call.device) else small
     return Tiling(*one.tile, one.warps, one.stages)
