@@ -103,7 +103,8 @@ QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE, QUERIES_SINGLE_WIDE)
 # Of variable lengths: the bounds of a sequence and a window's edges take registers, as what is beside scores does.
 VARLEN_FORWARD = (BESIDE_NARROW, BESIDE_HEAD, BESIDE_WIDE)
 VARLEN_KEYS = (KEYS_BESIDE, KEYS_WIDE_BESIDE)
-VARLEN_QUERIES = (QUERIES_NARROW, QUERIES_BESIDE, QUERIES_WIDE_BESIDE)
+VARLEN_QUERIES_WIDE = Configuration((64, 32, 256, 256), 8, 2, {100: 1})
+VARLEN_QUERIES = (QUERIES_NARROW, QUERIES_BESIDE, QUERIES_WIDE_BESIDE, VARLEN_QUERIES_WIDE)
 
 
 def _interpreted(head: int, rows: int, columns: int) -> Configuration:
@@ -219,8 +220,12 @@ def queries_tile(
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD
 
 
-def varlen_tile(candidates: tuple[Configuration, ...], head: int, rows: int, columns: int) -> Configuration:
-    """Of these the tile of the narrowest heads that hold `head`, padded."""
+def varlen_tile(
+    device: Device, candidates: tuple[Configuration, ...], head: int, rows: int, columns: int
+) -> Configuration:
+    """The first of these that the device takes, and whose head holds `head`, padded."""
     if interpreted():
         return _interpreted(head, rows, columns)
-    return next(tile for tile in candidates if tile.tile[2] >= head)
+    # Targets without tiles of their own take those of the design that they share.
+    design = _design(device)
+    return next(tile for tile in candidates if tile.tile[2] >= head and tile.is_for(design))

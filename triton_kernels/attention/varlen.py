@@ -65,7 +65,7 @@ class Problem:
     ) -> Callable[..., None]:
         """``run(addresses, numbers)`` of a kernel over tiles of ``rows``: "q" or "k"."""
         sizes, left, right = self.sizes, *self.window
-        tile = varlen_tile(candidates, sizes.head, sizes.length_q, sizes.length_k)
+        tile = varlen_tile(self.call.device, candidates, sizes.head, sizes.length_q, sizes.length_k)
         arguments = Arguments(
             self.call, sizes, lines, None, sequences=self.sequences, left=max(left, 0), right=max(right, 0)
         )
@@ -171,9 +171,9 @@ def varlen_attention_backward(call: StructuredCall) -> PlannedKernel:
         for made in ((1,), (2,)) if sizes.head > LARGEST_HEAD_OF_TWO_SUMS else ((1, 2),):
             own = tuple((("yn", "zn")[i - 1], grads[i]) for i in made)
             to = {("grad_k", "grad_v")[i - 1]: half for i in made}
-            run = problem.launch(
-                varlen_backward_keys, VARLEN_KEYS, "k", sizes.heads_k, pointers | to, (*read, *own)
-            )
+            used = {name: type_ for name, type_ in pointers.items() if name != "v" or made != (2,)}
+            lines = (*(each for each in read if each[0] != "vn" or made != (2,)), *own)
+            run = problem.launch(varlen_backward_keys, VARLEN_KEYS, "k", sizes.heads_k, used | to, lines)
             runs.append((run, made))
     relative = None
     if sizes.lines:
@@ -214,7 +214,9 @@ def varlen_attention_backward(call: StructuredCall) -> PlannedKernel:
         results = (grad_query, grad_key, grad_value)
         numbers = [single(scale * LOG2_E), single(scale)]
         for run, made in runs:
-            run([*addresses, *(results[i].address for i in made)], numbers)
+            # The gradients of the values alone need no values.
+            given = addresses if made != (2,) else [*addresses[:2], *addresses[3:]]
+            run([*given, *(results[i].address for i in made)], numbers)
 
     return PlannedKernel(into)
 
