@@ -53,7 +53,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[[], object]], int]] = {
     "both extremes": (lambda: on_many(lambda x: tt.aminmax(x)), 1),
     "logsumexp": (lambda: on_many(lambda x: x.logsumexp(0)), 1),
     "mse_loss": (lambda: on_many(lambda x: tt.nn.functional.mse_loss(x, x)), 1),
-    "gradient of chunks": (lambda: parts_backward(lambda x: x.chunk(20)), 1),
+    "gradient of chunks": (lambda: parts_backward(lambda x: x.chunk(100)), 1),
     "gradient of unbind": (lambda: parts_backward(lambda x: x.unbind(1)), 1),
     "var": (lambda: on_many(lambda x: x.var()), 2),
     "cat of transposed ones": (lambda: joins(lambda t: tt.cat([x.t() for x in t]), (4, 3)), 1),
