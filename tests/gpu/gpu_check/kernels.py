@@ -23,6 +23,12 @@ def entry_kernels() -> dict[str, str]:
         for _, function in functions.values()
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    } | {
+        partition.elts[0].id
+        for _, function in functions.values()
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "gl.warp_specialize"
+        for partition in call.args[0].elts
     }
     return {
         name: file
