@@ -73,10 +73,11 @@ def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
     matrix = {row.kernel for row in outcome.rows if KNOWN[target].matrix["bf16"] in row.matrix}
     assert matrix == {
         *(
-            ("matmul_persistent", "attention_bulk", "convolve_bulk")
+            ("matmul_persistent", "grouped_matmul_bulk", "attention_bulk", "convolve_bulk")
             if design_of(target) >= 90
             else ("matmul",)
         ),
+        "grouped_matmul",
         "convolve",
         "convolve_backward_weight",
         "attention",

@@ -27,6 +27,7 @@ WIDE = Configuration((64, 64, 256, 256), 8, 2, 1)
 BESIDE_NARROW = Configuration((64, 64, 64, 64), 4, 3, 1)
 UNALIGNED_NARROW = Configuration((64, 32, 64, 64), 4, 3, 2)
 BESIDE_HEAD = Configuration((64, 32, 128, 128), 4, 2, 1)
+UNALIGNED_HEAD_CARD = Configuration((64, 32, 128, 128), 8, 2, {86: 1})
 BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 # Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
@@ -51,7 +52,7 @@ SINGLE_WIDE = Configuration((16, 16, 256, 256), 16, 1, 1)
 
 FORWARD_HALF = (
     NARROW, NARROW_LONG, HEAD, HEAD_LONG, HEAD_AMPERE, WIDE, BESIDE_NARROW, UNALIGNED_NARROW, BESIDE_HEAD,
-    BESIDE_WIDE, FEW_HEAD, FEW_AMPERE,
+    UNALIGNED_HEAD_CARD, BESIDE_WIDE, FEW_HEAD, FEW_AMPERE,
 )  # fmt: skip
 FORWARD_BULK = (
     BULK_NARROW, BULK_NARROW_LONG, BULK_HEAD, BULK_HEAD_LONG, BULK_WIDE, BULK_FEW_NARROW, BULK_FEW,
@@ -143,8 +144,10 @@ def forward_tile(
         return narrow if head <= 64 else SINGLE if head <= 128 else SINGLE_WIDE
     if beside and head <= 64:
         return BESIDE_NARROW if is_whole else UNALIGNED_NARROW
+    if beside and head <= 128:
+        return BESIDE_HEAD if is_whole or _has_room(device) else UNALIGNED_HEAD_CARD
     if beside:
-        return BESIDE_HEAD if head <= 128 else BESIDE_WIDE
+        return BESIDE_WIDE
     if head > 128:
         return WIDE if _has_room(device) else BESIDE_WIDE
     is_ampere = _design(device) < 90
