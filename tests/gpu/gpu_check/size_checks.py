@@ -52,6 +52,12 @@ def segments(data: Any) -> Any:
     return tt.segment_reduce(data, "mean", lengths=lengths)
 
 
+def packed(q: Any, k: Any, v: Any) -> Any:
+    """Attention in two sequences, of which the second one sees the past of a window."""
+    ends_q, ends_k = (tt.tensor([0, 70, each.shape[0]], dtype=tt.int32).to(q.device) for each in (q, k))
+    return tt.ops.aten._varlen_attn(q, k, v, ends_q, ends_k, 40, 0)[0].float()
+
+
 CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]] = {
     "sort of 20,000 keys": (
         lambda x: tt.sort(x, stable=True),
@@ -102,6 +108,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         F.scaled_dot_product_attention,
         lambda: (numbers(1, 2, 1, 32), numbers(1, 2, 3000, 32), numbers(1, 2, 3000, 32)),
         1e-4,
+    ),
+    "attention in packed sequences, and its gradients": (
+        with_gradients(packed),
+        lambda: (halves(200, 2, 64), halves(230, 2, 64), halves(230, 2, 64)),
+        5e-2,
     ),
     # What follows goes by tensor maps where the device has them.
     "a product of 16-bit floats": (
