@@ -84,6 +84,9 @@ def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
         *(SPECIALIZED if target == 90 else ()),
         "attention_backward_keys",
         "attention_backward_queries",
+        "varlen_attention",
+        "varlen_backward_keys",
+        "varlen_backward_queries",
     }
 
 

@@ -47,24 +47,29 @@ def tile_of_sequences(starts, sequences, total, tile, BLOCK: tl.constexpr, CHUNK
 
 
 @triton.jit
-def report_bounds(flag, starts, sequences, total, CHUNK: tl.constexpr):
-    """Raise the flag unless bounds begin with 0, do not descend, and end within `total`."""
+def has_wrong_bounds(starts, sequences, total, CHUNK: tl.constexpr):
+    """Whether bounds begin elsewhere than with 0, descend, or go beyond `total`."""
+    found = 0
     for first in range(0, sequences, CHUNK):
         i = first + tl.arange(0, CHUNK)
         exists = i < sequences
         low = tl.load(starts + i, mask=exists, other=0)
         high = tl.load(starts + i + 1, mask=exists, other=0)
         wrong = (low > high) | (high > total) | ((i == 0) & (low != 0))
-        tl.store(flag + tl.zeros_like(i), 1, mask=exists & wrong)
+        found = tl.maximum(found, tl.max((exists & wrong).to(tl.int32), 0))
+    return found > 0
 
 
 @triton.jit
-def report_counts(flag, counts, starts, sequences, CHUNK: tl.constexpr):
-    """Raise the flag unless each count is at least 0 and at most its sequence's length."""
+def has_wrong_counts(counts, starts, sequences, CHUNK: tl.constexpr):
+    """Whether a count is negative, or above its sequence's length."""
+    found = 0
     for first in range(0, sequences, CHUNK):
         i = first + tl.arange(0, CHUNK)
         exists = i < sequences
         low = tl.load(starts + i, mask=exists, other=0)
         high = tl.load(starts + i + 1, mask=exists, other=0)
         count = tl.load(counts + i, mask=exists, other=0)
-        tl.store(flag + tl.zeros_like(i), 1, mask=exists & ((count < 0) | (count > high - low)))
+        wrong = exists & ((count < 0) | (count > high - low))
+        found = tl.maximum(found, tl.max(wrong.to(tl.int32), 0))
+    return found > 0

@@ -13,7 +13,7 @@ from ..conversion import convert
 from .backward_kernels import keys_from_queries, queries_from_keys
 from .forward_kernels import attend
 from .scores import load_tile
-from .sequences import bounds_of, other_bounds_of, report_bounds, report_counts, tile_of_sequences
+from .sequences import bounds_of, has_wrong_bounds, has_wrong_counts, other_bounds_of, tile_of_sequences
 from .tiles import VARLEN_FORWARD, VARLEN_KEYS, VARLEN_QUERIES
 
 
@@ -83,10 +83,10 @@ def varlen_attention(
     tiles = tl.num_programs(0) // heads
     program = tl.program_id(0)
     if program == 0:
-        report_bounds(flags, starts_q, sequences, length_q, CHUNK)
-        report_bounds(flags + 1, starts_k, sequences, length_k, CHUNK)
+        tl.store(flags, 1, mask=has_wrong_bounds(starts_q, sequences, length_q, CHUNK))
+        tl.store(flags + 1, 1, mask=has_wrong_bounds(starts_k, sequences, length_k, CHUNK))
         if used is not None:
-            report_counts(flags + 2, used, starts_k, sequences, CHUNK)
+            tl.store(flags + 2, 1, mask=has_wrong_counts(used, starts_k, sequences, CHUNK))
     head = (program // tiles).to(tl.int64)
     # The longest rows of a window without a left edge first.
     tile = tiles - 1 - program % tiles

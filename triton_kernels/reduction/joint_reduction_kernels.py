@@ -358,7 +358,7 @@ declare(
         ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
         ("i8",): (ROWS, SHORT_ROWS),
-        ("i1",): (ROWS, Configuration((1024, 2))),
+        ("i1",): (ROWS,),
     },
     smaller=True,
     operations="n for each output, times the combining function's",
