@@ -11,6 +11,7 @@ if _typing.TYPE_CHECKING:
     # What is an operator, too, is a function of the module: mypy takes the first of two definitions.
     from .dispatch.functions.low_rank import *
     from .dispatch.functions.queries import *
+    from .dispatch.functions.sparse import *
     from .dispatch.functions.variadic import *
 
 from . import accelerator as accelerator
@@ -132,7 +133,10 @@ from .runtime.grad_mode import is_grad_enabled as is_grad_enabled
 from .runtime.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from .runtime.layout import jagged as jagged
 from .runtime.layout import layout as layout
+from .runtime.layout import sparse_bsc as sparse_bsc
+from .runtime.layout import sparse_bsr as sparse_bsr
 from .runtime.layout import sparse_coo as sparse_coo
+from .runtime.layout import sparse_csc as sparse_csc
 from .runtime.layout import sparse_csr as sparse_csr
 from .runtime.layout import strided as strided
 from .runtime.lazy_import import LazyModule as _LazyModule
@@ -182,6 +186,7 @@ from .dispatch.functions.low_rank import pca_lowrank as pca_lowrank
 from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank
 from .dispatch.functions.process_state import *
 from .dispatch.functions.queries import *
+from .dispatch.functions.sparse import *
 from .dispatch.functions.symbolic_numbers import *
 from .dispatch.functions.variadic import *
 

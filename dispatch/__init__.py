@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..runtime.dispatch_key import DispatchKey
     from ..runtime.dispatch_key_set import DispatchKeySet
-    from .core.kernel_function import Plan
+    from .core.kernel_function import KernelFunction, Plan
     from .core.operator_entry import OperatorEntry
 
 from ..runtime.lazy_import import lazy_names
@@ -53,6 +54,13 @@ def _functionalize(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any])
     functionalize_fallback(op, key_set, stack)
 
 
+def _sparse_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
+    """The kernel of an operator at a sparse key; the table is loaded when the first sparse tensor comes to one."""
+    from .layers.sparse.table import kernel_of
+
+    return kernel_of(op, key)
+
+
 def _registration(family: str) -> Callable[[], None]:
     """The function that defines a family's operators and registers their kernels."""
     import importlib
@@ -72,6 +80,7 @@ def load() -> None:
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
     from .core.kernel_function import KernelFunction
+    from .core.operator_entry import late_kernels
     from .core.public_spelling import set_public_places
     from .generated import functions
     from .generated.registrations.operator_index import OPERATORS
@@ -83,6 +92,7 @@ def load() -> None:
     attach()
     set_public_places(functions, Tensor)
     dispatcher = Dispatcher.singleton()
+    late_kernels[Functionality.Sparse] = late_kernels[Functionality.SparseCsr] = _sparse_kernel
     with dispatcher.loading():
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))

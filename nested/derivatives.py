@@ -30,4 +30,4 @@ def backward(tensors: Any = None, grad_tensors: Any = None, *args: Any, **named:
 
 @JAGGED.signature("register_hook")
 def register_hook(input: NestedTensor, hook: Callable[[Any], Any]) -> Any:
-    return input._values.register_hook(lambda gradient: values_of(hook(input.like(gradient))))
+    return input._packed.register_hook(lambda gradient: values_of(hook(input.like(gradient))))

@@ -30,7 +30,7 @@ class NestedTensor(Tensor):
         ragged_idx: the ragged dimension of the nested tensor; the batch is dimension 0.
     """
 
-    _values: Tensor
+    _packed: Tensor
     _raggedness: Raggedness
     _ragged_idx: int
 
@@ -42,14 +42,14 @@ class NestedTensor(Tensor):
         made: NestedTensor = Tensor._make_wrapper_subclass(
             cls, sizes, dtype=values.dtype, device=values.device
         )
-        made._values = values
+        made._packed = values
         made._raggedness = raggedness
         made._ragged_idx = ragged_idx
         return made
 
     def like(self, values: Tensor, ragged_idx: int | None = None) -> NestedTensor:
         """Other elements of sequences that are as long as these."""
-        if values is self._values:
+        if values is self._packed:
             return self
         return NestedTensor(values, self._raggedness, self._ragged_idx if ragged_idx is None else ragged_idx)
 
@@ -57,19 +57,19 @@ class NestedTensor(Tensor):
         """The same without holes between the sequences."""
         if self._raggedness.lengths is None:
             return self
-        kept = self._values.index_select(self._ragged_idx - 1, self._raggedness.kept_positions())
+        kept = self._packed.index_select(self._ragged_idx - 1, self._raggedness.kept_positions())
         return NestedTensor(kept, self._raggedness.packed(), self._ragged_idx)
 
     @property
     def shape(self) -> Any:
         """The sizes, with a `RaggedSize` for the ragged dimension."""
-        sizes: list[Any] = [self._raggedness.batch_size, *self._values.shape]
+        sizes: list[Any] = [self._raggedness.batch_size, *self._packed.shape]
         sizes[self._ragged_idx] = self._raggedness.size
         return NestedSize(sizes)
 
     def dim(self) -> int:
         """The number of dimensions, with that of the batch."""
-        return self._values.dim() + 1
+        return self._packed.dim() + 1
 
     ndim = property(dim)
     ndimension = dim
@@ -87,35 +87,35 @@ class NestedTensor(Tensor):
     @property
     def requires_grad(self) -> bool:
         """Whether the values require grad."""
-        return self._values.requires_grad
+        return self._packed.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        self._values.requires_grad = value
+        self._packed.requires_grad = value
 
     @property
     def grad(self) -> Any:
         """The gradient, nested as this tensor is; None where there is none."""
-        grad = self._values.grad
+        grad = self._packed.grad
         return None if grad is None else self.like(grad)
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        self._values.grad = values_of(value)
+        self._packed.grad = values_of(value)
 
     @property
     def grad_fn(self) -> Any:
         """The node that made the values."""
-        return self._values.grad_fn
+        return self._packed.grad_fn
 
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operation made the values."""
-        return self._values.is_leaf
+        return self._packed.is_leaf
 
     def values(self) -> Tensor:
         """The elements, packed: a view in the graph (`torch.Tensor.values`)."""
-        return self._values.view_as(self._values)
+        return self._packed.view_as(self._packed)
 
     def offsets(self) -> Tensor:
         """Where each sequence begins in the packed dimension, and at last where the last one ends."""
@@ -154,7 +154,7 @@ class NestedTensor(Tensor):
         return iter(self.unbind())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        leaf = self._values if self.is_leaf else self._values.detach()
+        leaf = self._packed if self.is_leaf else self._packed.detach()
         return _restored, (leaf, self.offsets(), self.lengths(), self._ragged_idx)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NestedTensor:
@@ -163,7 +163,7 @@ class NestedTensor(Tensor):
         found: NestedTensor | None = memo.get(id(self))
         if found is None:
             found = memo[id(self)] = NestedTensor(
-                deepcopy(self._values, memo), self._raggedness, self._ragged_idx
+                deepcopy(self._packed, memo), self._raggedness, self._ragged_idx
             )
         return found
 
@@ -200,7 +200,7 @@ def _restored(values: Tensor, offsets: Tensor, lengths: Tensor | None, ragged_id
 def values_of(value: Any) -> Any:
     """A nested tensor's values; anything else as it is, lists and tuples with their elements' values."""
     if isinstance(value, NestedTensor):
-        return value._values
+        return value._packed
     if isinstance(value, list | tuple) and not isinstance(value, NestedSize):
         return type(value)([values_of(each) for each in value]) if not hasattr(value, "_make") else value
     return value

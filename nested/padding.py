@@ -47,7 +47,7 @@ def to_padded_tensor(
     raggedness, ragged = packed._raggedness, packed._ragged_idx
     width = None
     if output_size is not None:
-        least: list[int] = [raggedness.batch_size, *packed._values.shape]
+        least: list[int] = [raggedness.batch_size, *packed._packed.shape]
         least[ragged] = raggedness.max_seqlen
         if len(output_size) != len(least) or any(a < b for a, b in zip(output_size, least, strict=True)):
             raise RuntimeError(
@@ -55,7 +55,7 @@ def to_padded_tensor(
                 f"supported: expected at least {tuple(least)}, got {tuple(output_size)}"
             )
         width = output_size[ragged]
-    padded = pad(packed._values, raggedness, ragged - 1, padding, width)
+    padded = pad(packed._packed, raggedness, ragged - 1, padding, width)
     if output_size is not None and tuple(padded.shape) != tuple(output_size):
         behind = [
             n for a, b in zip(reversed(output_size), reversed(padded.shape), strict=True) for n in (0, a - b)
@@ -101,11 +101,11 @@ def _normalized(name: str, sign: int, operator: Any) -> None:
             raise RuntimeError(
                 f"{name}(): not supported when reducing across the batch dimension for NestedTensor"
             )
-        values = input._values if sign > 0 else -input._values
+        values = input._packed if sign > 0 else -input._packed
         if at != input._ragged_idx:
             return input.like(operator(values, at - 1, dtype=dtype))
         packed = input.packed()
-        values = packed._values if sign > 0 else -packed._values
+        values = packed._packed if sign > 0 else -packed._packed
         values = values if dtype is None else values.to(dtype)
         padded = pad(values, packed._raggedness, at - 1, float("-inf"))
         return from_padded(operator(padded, at), packed)
@@ -125,9 +125,9 @@ def _scan(name: str) -> None:
     def rule(input: NestedTensor, dim: int, **named: Any) -> NestedTensor:
         at = wrapped(input, dim, name)
         if at != input._ragged_idx:
-            return input.like(operator(input._values, inner_dim(input, dim, name), **named))
+            return input.like(operator(input._packed, inner_dim(input, dim, name), **named))
         packed = input.packed()
-        return from_padded(operator(pad(packed._values, packed._raggedness, at - 1, 0), at, **named), packed)
+        return from_padded(operator(pad(packed._packed, packed._raggedness, at - 1, 0), at, **named), packed)
 
     JAGGED.signature(name)(rule)
 
@@ -169,7 +169,7 @@ def attention(
             f"{value._raggedness.size}"
         )
     query, key, value = (each.packed() for each in inputs)
-    q, k, v = (pad(each._values, each._raggedness, each._ragged_idx - 1, 0) for each in (query, key, value))
+    q, k, v = (pad(each._packed, each._raggedness, each._ragged_idx - 1, 0) for each in (query, key, value))
     mask = key._raggedness.mask()
     mask = mask.view(mask.shape[0], *(1,) * (query.dim() - 2), mask.shape[1])
     if is_causal:

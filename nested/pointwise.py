@@ -45,10 +45,10 @@ def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         moved = first.packed() if any(_needs_rows(each, first) for each in arguments) else first
         values = [_aligned(each, first, moved, func) for each in arguments]
     else:
-        moved, values = first, [first._values if each is first else each for each in arguments]
+        moved, values = first, [first._packed if each is first else each for each in arguments]
     result = func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
     if isinstance(result, Tensor):
-        if result is moved._values:
+        if result is moved._packed:
             return args[0]
         return moved.like(result)
     return type(result)(moved.like(each) for each in result) if isinstance(result, tuple) else result
@@ -66,7 +66,7 @@ def _needs_rows(value: Any, nested: NestedTensor) -> bool:
 def _aligned(value: Any, nested: NestedTensor, packed: NestedTensor, func: Any) -> Any:
     """An argument as it broadcasts with the values of `packed`, which are those of `nested` without holes."""
     if isinstance(value, NestedTensor):
-        return (value if packed is nested else value.packed())._values
+        return (value if packed is nested else value.packed())._packed
     if not isinstance(value, Tensor) or value.dim() == 0:
         return value
     dims, ragged = nested.dim(), nested._ragged_idx
@@ -146,7 +146,7 @@ def loss(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         )
 
     def packed(value: Any) -> Any:
-        return value.packed()._values if isinstance(value, NestedTensor) else value
+        return value.packed()._packed if isinstance(value, NestedTensor) else value
 
     result = func(*map(packed, args), **{name: packed(value) for name, value in kwargs.items()})
-    return first.like(result) if result.dim() == first._values.dim() and result.dim() else result
+    return first.like(result) if result.dim() == first._packed.dim() and result.dim() else result

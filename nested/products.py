@@ -23,14 +23,14 @@ def linear(input: Any, weight: Tensor, bias: Tensor | None = None) -> NestedTens
             "linear(): expected input to be a jagged nested tensor with a dense last dimension, and a dense weight, "
             f"got shapes {_shown(input, weight)}"
         )
-    return input.like(ops.linear(input._values, weight, bias))
+    return input.like(ops.linear(input._packed, weight, bias))
 
 
 def _padded(value: Tensor) -> Tensor:
     if not isinstance(value, NestedTensor):
         return value
     packed = value.packed()
-    return pad(packed._values, packed._raggedness, packed._ragged_idx - 1, 0)
+    return pad(packed._packed, packed._raggedness, packed._ragged_idx - 1, 0)
 
 
 def _product(name: str) -> None:
@@ -41,7 +41,7 @@ def _product(name: str) -> None:
             last, first = input._ragged_idx - input.dim(), other._ragged_idx - other.dim()
             if input._raggedness.size != other._raggedness.size or (last, first) != (-1, -2):
                 if last == first and last < -2 and input._raggedness.size == other._raggedness.size:
-                    return input.like(ops.matmul(input._values, other._values))
+                    return input.like(ops.matmul(input._packed, other._packed))
                 raise refused
             return ops.matmul(_padded(input), _padded(other))  # the zeros of the padding add nothing
         nested = input if isinstance(input, NestedTensor) else other
@@ -49,7 +49,7 @@ def _product(name: str) -> None:
         if at == (-1 if nested is input else -2):
             raise refused
         if dense.dim() <= 2:
-            left, right = (nested._values, dense) if nested is input else (dense, nested._values)
+            left, right = (nested._packed, dense) if nested is input else (dense, nested._packed)
             if dense.dim() == 1 and at != (-2 if nested is input else -1):
                 raise refused
             return nested.like(ops.matmul(left, right))
@@ -90,7 +90,7 @@ def layer_norm(
     cudnn_enable: bool = True,
 ) -> NestedTensor:
     _check_normalized(input, normalized_shape, "layer_norm")
-    return input.like(ops.layer_norm(input._values, normalized_shape, weight, bias, eps))
+    return input.like(ops.layer_norm(input._packed, normalized_shape, weight, bias, eps))
 
 
 @JAGGED.signature()
@@ -101,4 +101,4 @@ def rms_norm(
     eps: float | None = None,
 ) -> NestedTensor:
     _check_normalized(input, normalized_shape, "rms_norm")
-    return input.like(ops.rms_norm(input._values, normalized_shape, weight, eps))
+    return input.like(ops.rms_norm(input._packed, normalized_shape, weight, eps))

@@ -74,7 +74,7 @@ def _reduction(name: str) -> None:
             return pointwise(operator, (input, dim), {})
         named = {each: value for each, value in named.items() if value is not None}
         if dim is None or dim == () or dim == []:
-            return operator(input.packed()._values, **named)
+            return operator(input.packed()._packed, **named)
         dims = sorted({wrapped(input, each, name) for each in ([dim] if isinstance(dim, int) else dim)})
         ragged = input._ragged_idx
         if ragged not in dims:
@@ -84,7 +84,7 @@ def _reduction(name: str) -> None:
                     "nested tensors"
                 )
             inner: Any = [each - 1 for each in dims]
-            result = operator(input._values, inner[0] if isinstance(dim, int) else inner, keepdim, **named)
+            result = operator(input._packed, inner[0] if isinstance(dim, int) else inner, keepdim, **named)
             after = ragged if keepdim else ragged - sum(each < ragged for each in dims)
             if isinstance(result, tuple):
                 return result._make(input.like(each, after) for each in result)  # type: ignore[attr-defined]
@@ -92,7 +92,7 @@ def _reduction(name: str) -> None:
         packed = input.packed()
         if 0 in dims:
             inner = [each - 1 for each in dims if each]
-            total = operator(packed._values, inner[0] if len(inner) == 1 else inner, keepdim, **named)
+            total = operator(packed._packed, inner[0] if len(inner) == 1 else inner, keepdim, **named)
             return total.unsqueeze(0) if keepdim else total
         if len(dims) > 1:
             raise RuntimeError(
@@ -100,12 +100,12 @@ def _reduction(name: str) -> None:
             )
         reduced = _mean if name == "mean" else None
         if reduced is not None:
-            return reduced(packed._values, packed._raggedness, ragged - 1, keepdim, named)
+            return reduced(packed._packed, packed._raggedness, ragged - 1, keepdim, named)
         if name not in IDENTITIES:
             raise NotImplementedError(
                 f"{name}(): not supported for nested tensors along the ragged dimension"
             )
-        return _segments(name, packed._values, packed._raggedness, ragged - 1, keepdim, named)
+        return _segments(name, packed._packed, packed._raggedness, ragged - 1, keepdim, named)
 
     JAGGED.signature(name)(rule)
 
@@ -118,13 +118,13 @@ def _dense(name: str, input: NestedTensor, dim: Any, keepdim: bool, named: dict[
     """A reduction that goes along dense dimensions or over all, and not along sequences."""
     operator = getattr(ops, name)
     if dim is None:
-        return operator(input.packed()._values, **named)
+        return operator(input.packed()._packed, **named)
     given = [dim] if isinstance(dim, int) else list(dim)
     if input._ragged_idx in [wrapped(input, each, name) for each in given]:
         raise NotImplementedError(f"{name}(): not supported for nested tensors along the ragged dimension")
     dims = [inner_dim(input, each, name) for each in given]
     after = input._ragged_idx - (0 if keepdim else sum(each + 1 < input._ragged_idx for each in set(dims)))
-    return input.like(operator(input._values, dim=dims, keepdim=keepdim, **named), after)
+    return input.like(operator(input._packed, dim=dims, keepdim=keepdim, **named), after)
 
 
 def _deviation(name: str) -> None:

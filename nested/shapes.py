@@ -26,7 +26,7 @@ def size(input: NestedTensor, dim: int | None = None) -> Any:
 
 @JAGGED.signature()
 def stride(input: NestedTensor, dim: int | None = None) -> Any:
-    inner: list[Any] = list(input._values.stride())
+    inner: list[Any] = list(input._packed.stride())
     outer = max(range(len(inner)), key=lambda i: (inner[i], -i)) if inner else 0
     batch = inner[outer] * input.shape[outer + 1] if inner else 1
     strides = (batch, *inner)
@@ -35,18 +35,18 @@ def stride(input: NestedTensor, dim: int | None = None) -> Any:
 
 @JAGGED.signature("numel", "nelement")
 def numel(input: NestedTensor) -> int:
-    return int(input.packed()._values.numel())
+    return int(input.packed()._packed.numel())
 
 
 @JAGGED.signature()
 def is_contiguous(input: NestedTensor, memory_format: MemoryFormat | None = None) -> bool:
-    return input._raggedness.lengths is None and input._values.is_contiguous()
+    return input._raggedness.lengths is None and input._packed.is_contiguous()
 
 
 @JAGGED.signature()
 def contiguous(input: NestedTensor, memory_format: MemoryFormat | None = None) -> NestedTensor:
     packed = input.packed()
-    return packed.like(packed._values.contiguous())
+    return packed.like(packed._packed.contiguous())
 
 
 @JAGGED.signature()
@@ -61,7 +61,7 @@ def equal(input: Any, other: Any) -> bool:
         or input.shape != other.shape
     ):
         return False
-    return bool(ops.equal(input.packed()._values, other.packed()._values))
+    return bool(ops.equal(input.packed()._packed, other.packed()._packed))
 
 
 @JAGGED.signature()
@@ -69,7 +69,7 @@ def unbind(input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
     if wrapped(input, dim, "unbind") != 0:
         raise RuntimeError(f"unbind(): only supported for NestedTensor on dim=0, got dim={dim}")
     at = input._ragged_idx - 1
-    return tuple(input._values.narrow(at, start, length) for start, length in input._raggedness.bounds)
+    return tuple(input._packed.narrow(at, start, length) for start, length in input._raggedness.bounds)
 
 
 @JAGGED.signature()
@@ -80,7 +80,7 @@ def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
     if 0 in (first, second):
         raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
     ragged = {first: second, second: first}.get(input._ragged_idx, input._ragged_idx)
-    return input.like(input._values.transpose(first - 1, second - 1), ragged)
+    return input.like(input._packed.transpose(first - 1, second - 1), ragged)
 
 
 JAGGED.rules["swapaxes"] = JAGGED.rules["swapdims"] = JAGGED.rules["transpose"]
@@ -100,7 +100,7 @@ def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
     if order[0] != 0:
         raise ValueError("Permute is not supported on the batch dimension for jagged NT")
     inner = [each - 1 for each in order[1:]]
-    return input.like(input._values.permute(inner), order.index(input._ragged_idx))
+    return input.like(input._packed.permute(inner), order.index(input._ragged_idx))
 
 
 def _sizes(shape: Sequence[Any]) -> list[Any]:
@@ -120,7 +120,7 @@ def _inner_sizes(input: NestedTensor, shape: Sequence[Any], name: str) -> tuple[
         raise refused
     before = input.shape[1 : input._ragged_idx].numel()
     sizes = list(shape)
-    sizes[at[0]] = int(input._values.shape[input._ragged_idx - 1])
+    sizes[at[0]] = int(input._packed.shape[input._ragged_idx - 1])
     if -1 not in sizes[1 : at[0]]:
         found = 1
         for each in sizes[1 : at[0]]:
@@ -135,9 +135,9 @@ def _viewing(name: str) -> None:
         given = shape or (named.get("shape", named.get("size")),)
         dtype = named.get("dtype", given[0] if len(given) == 1 else None)
         if not isinstance(dtype, int | list | tuple | RaggedSize) and dtype is not None:
-            return input.like(input._values.view(dtype))
+            return input.like(input._packed.view(dtype))
         sizes, ragged = _inner_sizes(input, _sizes(given), name)
-        return input.like(getattr(input._values, name)(sizes), ragged)
+        return input.like(getattr(input._packed, name)(sizes), ragged)
 
     JAGGED.signature(name)(rule)
 
@@ -149,14 +149,14 @@ _viewing("reshape")
 @JAGGED.signature("view_as", "reshape_as")
 def view_as(input: NestedTensor, other: Tensor) -> NestedTensor:
     sizes, ragged = _inner_sizes(input, list(other.shape), "view_as")
-    return input.like(input._values.view(sizes), ragged)
+    return input.like(input._packed.view(sizes), ragged)
 
 
 @JAGGED.signature()
 def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
     at = inner_dim(input, dim, "unflatten")
     ragged = input._ragged_idx + (len(sizes) - 1 if at + 1 < input._ragged_idx else 0)
-    return input.like(input._values.unflatten(at, tuple(sizes)), ragged)
+    return input.like(input._packed.unflatten(at, tuple(sizes)), ragged)
 
 
 @JAGGED.signature()
@@ -167,7 +167,7 @@ def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Neste
     for each in range(start, end + 1):
         inner_dim(input, each, "flatten")
     ragged = input._ragged_idx - (end - start if end < input._ragged_idx else 0)
-    return input.like(input._values.flatten(start - 1, end - 1), ragged)
+    return input.like(input._packed.flatten(start - 1, end - 1), ragged)
 
 
 @JAGGED.signature()
@@ -178,7 +178,7 @@ def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
     at = dim % dims
     if at == 0:
         raise RuntimeError("unsqueeze(): not supported for NestedTensor on dim=0")
-    return input.like(input._values.unsqueeze(at - 1), input._ragged_idx + (at <= input._ragged_idx))
+    return input.like(input._packed.unsqueeze(at - 1), input._ragged_idx + (at <= input._ragged_idx))
 
 
 @JAGGED.signature()
@@ -187,10 +187,10 @@ def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
         raise RuntimeError("squeeze(): expected dim for a nested tensor, got None")
     wanted = [dim] if isinstance(dim, int) else list(dim)
     inner = [
-        each for each in (inner_dim(input, d, "squeeze") for d in wanted) if input._values.shape[each] == 1
+        each for each in (inner_dim(input, d, "squeeze") for d in wanted) if input._packed.shape[each] == 1
     ]
     return input.like(
-        input._values.squeeze(inner), input._ragged_idx - sum(e + 1 < input._ragged_idx for e in inner)
+        input._packed.squeeze(inner), input._ragged_idx - sum(e + 1 < input._ragged_idx for e in inner)
     )
 
 
@@ -201,7 +201,7 @@ def expand(input: NestedTensor, *sizes: Any, **named: Any) -> NestedTensor:
     if len(given) != len(own) or any(given[each] not in (own[each], -1) for each in (0, input._ragged_idx)):
         raise RuntimeError(f"expand(): cannot expand shape {_shown(own)} -> {list(given)}")
     inner = [-1 if isinstance(each, RaggedSize) else each for each in given[1:]]
-    return input.like(input._values.expand(inner))
+    return input.like(input._packed.expand(inner))
 
 
 @JAGGED.signature()
@@ -218,14 +218,14 @@ def select(input: NestedTensor, dim: int, index: int) -> Tensor:
         bounds = input._raggedness.bounds
         if not -len(bounds) <= index < len(bounds):
             raise IndexError(f"select(): index {index} out of range for a batch of {len(bounds)} sequences")
-        return input._values.narrow(input._ragged_idx - 1, *bounds[index])
+        return input._packed.narrow(input._ragged_idx - 1, *bounds[index])
     at = inner_dim(input, dim, "select")
-    return input.like(input._values.select(at, index), input._ragged_idx - (at + 1 < input._ragged_idx))
+    return input.like(input._packed.select(at, index), input._ragged_idx - (at + 1 < input._ragged_idx))
 
 
 @JAGGED.signature()
 def narrow(input: NestedTensor, dim: int, start: int, length: int) -> NestedTensor:
-    return input.like(input._values.narrow(inner_dim(input, dim, "narrow"), start, length))
+    return input.like(input._packed.narrow(inner_dim(input, dim, "narrow"), start, length))
 
 
 @JAGGED.signature("__getitem__")
@@ -244,7 +244,7 @@ def subscript(input: NestedTensor, index: Any) -> Tensor:
             if each != slice(None):
                 at = inner_dim(result, dim, "slice")
                 cut = (slice(None),) * at + (each,)
-                result = result.like(result._values[cut])
+                result = result.like(result._packed[cut])
             dim += 1
         elif each is None:
             result, dim = unsqueeze(result, dim), dim + 1
@@ -261,7 +261,7 @@ def subscript(input: NestedTensor, index: Any) -> Tensor:
 @JAGGED.signature()
 def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
     if wrapped(input, dim, "chunk") != 0:
-        return tuple(input.like(each) for each in input._values.chunk(chunks, inner_dim(input, dim, "chunk")))
+        return tuple(input.like(each) for each in input._packed.chunk(chunks, inner_dim(input, dim, "chunk")))
     packed = input.packed()
     at, bounds = packed._ragged_idx - 1, packed._raggedness.bounds
     each = -(-len(bounds) // chunks)
@@ -269,7 +269,7 @@ def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor,
     for first in range(0, len(bounds), each):
         part = bounds[first : first + each]
         lengths = [length for _, length in part]
-        values = packed._values.narrow(at, part[0][0], sum(lengths))
+        values = packed._packed.narrow(at, part[0][0], sum(lengths))
         made.append(NestedTensor(values, Raggedness.of_lengths(lengths, Device(values.device)), at + 1))
     return tuple(made)
 
@@ -282,7 +282,7 @@ def split(
     if sizes is None:
         sizes = named.get("split_size", named.get("split_sizes"))
     at = inner_dim(input, dim, "split")
-    return tuple(input.like(each) for each in input._values.split(sizes, at))
+    return tuple(input.like(each) for each in input._packed.split(sizes, at))
 
 
 def _same(tensors: Sequence[Any], name: str) -> NestedTensor:
@@ -305,7 +305,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
     first = next(each for each in tensors if isinstance(each, NestedTensor))
     at = inner_dim(first, dim, "cat")
     _same(tensors, "cat")
-    return first.like(ops.cat([each._values for each in tensors], at))
+    return first.like(ops.cat([each._packed for each in tensors], at))
 
 
 @JAGGED.signature()
@@ -316,7 +316,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
         raise RuntimeError("stack(): not supported for NestedTensor on dim=0")
     at = dim % dims - 1
     return first.like(
-        ops.stack([each._values for each in tensors], at), first._ragged_idx + (at < first._ragged_idx)
+        ops.stack([each._packed for each in tensors], at), first._ragged_idx + (at < first._ragged_idx)
     )
 
 
@@ -327,15 +327,15 @@ def masked_select(input: NestedTensor, mask: NestedTensor) -> NestedTensor:
             f"masked_select only support 2-D selections currently, got {input.dim()} dimensions"
         )
     _same([input, mask], "masked_select")
-    packed, chosen = input.packed(), mask.packed()._values
+    packed, chosen = input.packed(), mask.packed()._packed
     counts = ops.segment_reduce(chosen.to(float64), "sum", offsets=packed._raggedness.offsets)
     offsets = ops.constant_pad_nd(counts.to(packed.offsets().dtype).cumsum(0), [1, 0])
-    return NestedTensor(packed._values.masked_select(chosen), Raggedness.of(offsets))
+    return NestedTensor(packed._packed.masked_select(chosen), Raggedness.of(offsets))
 
 
 @JAGGED.signature()
 def item(input: NestedTensor) -> Any:
-    return input.packed()._values.item()
+    return input.packed()._packed.item()
 
 
 def _refused(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Layouts: how a tensor's elements are stored (c10/core/Layout.h). This runtime's dense tensors are strided."""
+"""Layouts: how a tensor's elements are stored (c10/core/Layout.h)."""
 
 from __future__ import annotations
 
@@ -23,4 +23,7 @@ class layout:
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
 jagged = layout("jagged")  # of nested tensors alone

@@ -21,6 +21,12 @@ from .scalar_type import dtype as ScalarType
 from .size import Size
 
 _DENSE = functionality_bit(Functionality.Dense)
+_IN_PLACE_OF_DENSE = (
+    functionality_bit(Functionality.Quantized)
+    | functionality_bit(Functionality.Sparse)
+    | functionality_bit(Functionality.SparseCsr)
+)
+"""Keys of tensors that are no dense ones: they have a spec's `keys` stand for Dense."""
 _AUTOGRAD = functionality_bit(Functionality.AutogradFunctionality)
 internal_assert(bool(_AUTOGRAD & AUTOGRAD_BITS), "the autograd functionality is none of the autograd bits")
 
@@ -238,13 +244,13 @@ def _make(
     spec.is_contiguous = contiguous = contiguous or not numel
     spec.itemsize = itemsize = dtype.itemsize
     spec.nbytes = nbytes = numel * itemsize
-    if nbytes > MAX_BYTES:
+    if nbytes > MAX_BYTES and not keys & _IN_PLACE_OF_DENSE:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     spec.np_dtype = dtype.np
     spec.keys = keys
     dense = (1 << device.backend) | _DENSE
     if keys:
-        dense |= keys & ~OVERRIDE_FLAG
+        dense = _backend_keys(device, keys)
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
     flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
     spec.kind = (dtype, device, flags | spec.ndim << 4 | keys << 11)
@@ -263,8 +269,14 @@ def _twin(spec: TensorSpec) -> TensorSpec:
     return twin
 
 
+def _backend_keys(device: Device, keys: int) -> int:
+    """A tensor's backend, the functionality that stores it, and its other keys."""
+    stored = 0 if keys & _IN_PLACE_OF_DENSE else _DENSE
+    return (1 << device.backend) | stored | keys & ~OVERRIDE_FLAG
+
+
 def _key_set(spec: TensorSpec) -> int:
-    dense = (1 << spec.device.backend) | _DENSE | spec.keys & ~OVERRIDE_FLAG
+    dense = _backend_keys(spec.device, spec.keys)
     return dense if spec.is_inference else dense | ADINPLACE_BIT | _AUTOGRAD
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from ...runtime.dispatch_key import BY_NAME, Functionality
 from .autograd import inplace_twin
 from .derivatives import Derivative
 from .docstrings import NAMESPACES
 from .functions import HEADER
 from .model import NativeFunction
+
+LATE = frozenset({Functionality.Quantized, Functionality.Sparse, Functionality.SparseCsr})
+"""Keys whose kernels are found in a table when the first tensor of theirs comes (`OperatorEntry.kernel_for`).
+
+That they are named says where an operator without another kernel is served.
+"""
 
 
 def registrations_module(family: str, functions: list[NativeFunction], derivatives: list[Derivative]) -> str:
@@ -50,6 +57,8 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
             used.add("planner")
             modules.add("meta")
         for key, kernel in f.dispatch:
+            if BY_NAME[key].functionality in LATE:
+                continue
             composition = f"composition.{kernel}"
             if f.written and f.form == "inplace" and f"{kernel}_" in operators:
                 # An alias: the operator's own in-place form keeps what its derivative needs.

@@ -20,7 +20,7 @@ from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..scalars import overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
-from ..structured.meta.factories import spec_from
+from ..structured.meta.factories import is_sparse, spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
 from .dimnames import named_factory
@@ -40,6 +40,8 @@ def full(
     pin: bool | None,
 ) -> Tensor:
     """`torch.full`: the dtype follows the value unless given."""
+    if is_sparse(layout):
+        raise RuntimeError(f"full(...) is not implemented for sparse layout: {layout}")
     chosen = dtype_of_number(fill_value.__class__) if dtype is None else dtype
     return empty(tuple(size), dtype=chosen, layout=layout, device=device, pin_memory=pin).fill_(fill_value)
 

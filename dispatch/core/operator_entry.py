@@ -68,6 +68,9 @@ MAX_PLANS = 4096
 fallbacks: dict[DispatchKey, KernelFunction] = {}
 """Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
 
+late_kernels: dict[Functionality, Callable[[OperatorEntry, DispatchKey], KernelFunction | None]] = {}
+"""Where the kernels of a functionality that few programs use come from: asked once for each operator and key."""
+
 inplace_or_view: list[KernelFunction] = []
 """Kernels that users registered for ADInplaceOrView: what a kernel below that key calls does not come there again."""
 
@@ -262,6 +265,11 @@ class OperatorEntry:
     def kernel_for(self, key: DispatchKey) -> KernelFunction | None:
         """The kernel of one runtime key: its own, a composite, the alias, the fallback, or None."""
         kernels = self.kernels
+        if key.functionality in late_kernels and key not in kernels:
+            late = late_kernels[key.functionality](self, key)
+            if late is not None:
+                # Nothing that was decided is forgotten: no call has come to this key before.
+                self.kernels = kernels = {**kernels, key: (late,)}
         origin = self.origin_of(key, kernels)
         return fallbacks.get(key) if origin is None else kernels[origin][-1]
 

@@ -50,6 +50,7 @@ FAMILIES = (
     "shapes",
     "softmax",
     "sorting",
+    "sparse_coo",
     "special",
     "statistics",
     "storage",

@@ -16,6 +16,7 @@ from .names import NamedMethods
 from .python_elementwise import PythonElementwiseMethods
 from .queries import QueryMethods
 from .reflected_operators import ReflectedOperators
+from .sparse import SparseMethods
 from .subclasses import SubclassMethods
 from .subscripts import SubscriptMethods
 from .tensor_types import TypeMethods
@@ -31,6 +32,7 @@ MIXINS: tuple[type, ...] = (
     InterchangeMethods,
     NamedMethods,
     QueryMethods,
+    SparseMethods,
     PythonElementwiseMethods,
     UniqueMethods,
     TypeMethods,

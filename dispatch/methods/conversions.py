@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
@@ -61,6 +62,8 @@ class ConversionMethods(_Base):
         if force:
             tensor = tensor.detach().cpu()
         spec = tensor._spec
+        if spec.layout is not strided:
+            raise TypeError(f"can't convert {spec.layout} tensor to numpy. Use Tensor.to_dense() first.")
         if spec.device is not CPU:
             raise TypeError(
                 f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
@@ -151,9 +154,11 @@ class ConversionMethods(_Base):
             >>> tt.ones(2, requires_grad=True).host_array()
             array([1., 1.], dtype=float32)
         """
-        if self._spec.device is CPU:
-            return self._data  # type: ignore[no-any-return]
         tensor: Tensor = self  # type: ignore[assignment]
+        if self._spec.layout is not strided:
+            tensor = tensor.detach().to_dense()
+        if self._spec.device is CPU:
+            return tensor._data  # type: ignore[no-any-return]
         return tensor.detach().to("cpu")._data  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ..autograd.tangents import tangents_of
 from ..core.tensor_function import plain_classes
@@ -26,6 +27,8 @@ def tensor_text(tensor: Tensor) -> str:
     A subclass's own name stands in place of ``tensor``.
     """
     spec = tensor._spec
+    if spec.layout in PARTS:
+        return _sparse_text(tensor)
     prefix = "tensor(" if tensor.__class__ in plain_classes else f"{type(tensor).__name__}("
     notes: list[str] = []
     if spec.is_meta:
@@ -48,6 +51,57 @@ def tensor_text(tensor: Tensor) -> str:
     if tangents:
         notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")
     return _with_notes(prefix + body, notes, len(prefix)) + ")"
+
+
+PARTS = {
+    sparse_coo: ("_indices", "_values"),
+    sparse_csr: ("crow_indices", "col_indices", "values"),
+    sparse_bsr: ("crow_indices", "col_indices", "values"),
+    sparse_csc: ("ccol_indices", "row_indices", "values"),
+    sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+"""The methods that give what a sparse tensor is made of."""
+
+
+def _sparse_text(tensor: Any) -> str:
+    """``tensor(indices=tensor(...), values=tensor(...), size=..., nnz=..., layout=...)``, parts on lines of their own.
+
+    Parts that are made of numbers of the usual dtype do not repeat it.
+    """
+    spec = tensor._spec
+    bare = tensor.detach()
+    prefix = "tensor("
+    parts = []
+    for method in PARTS[spec.layout]:
+        part = getattr(bare, method)()
+        name = method.removeprefix("_")
+        parts.append(f"{name}={_part_text(part, len(prefix) + len(name) + 1)}")
+    notes = [f"size={tuple(spec.sizes)}"]
+    if not spec.is_meta:
+        notes.append(f"nnz={tensor._nnz()}")
+    if spec.device.type != "cpu":
+        notes.insert(0, f"device='{spec.device}'")
+    if spec.dtype not in (get_default_dtype(), get_default_dtype().to_complex(), int64, bool_):
+        notes.append(f"dtype={spec.dtype}")
+    notes.append(f"layout={spec.layout}")
+    if spec.requires_grad:
+        notes.append(_history(tensor))
+    text = prefix + f",\n{' ' * len(prefix)}".join(parts)
+    first, *rest = notes
+    separate = spec.layout is sparse_coo
+    text += f",\n{' ' * len(prefix)}{first}" if separate else f", {first}"
+    return _with_notes(text, rest, len(prefix)) + ")"
+
+
+def _part_text(part: Any, indent: int) -> str:
+    """A dense part of a sparse tensor, whose dtype and device are said once for all of them."""
+    spec = part._spec
+    prefix = "tensor("
+    indent += len(prefix)
+    if spec.is_meta:
+        return f"{prefix}..., size={tuple(spec.sizes)})"
+    body = _array_text(part.host_array(), indent)
+    return f"{prefix}{body}, size={tuple(spec.sizes)})" if not spec.numel else f"{prefix}{body})"
 
 
 def _with_notes(text: str, notes: list[str], indent: int) -> str:

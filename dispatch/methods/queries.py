@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...runtime.errors import not_a_tensor
+from ...runtime.layout import sparse_coo, sparse_csr
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl, only_name
 from ...runtime.traceback_filter import hide_inner_frames
@@ -26,13 +27,13 @@ class QueryMethods(_Base):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the tensor is stored as coordinates and values (`torch.Tensor.is_sparse`): none is."""
-        return False
+        """Whether the tensor is stored as coordinates and values (`torch.Tensor.is_sparse`)."""
+        return self._spec.layout is sparse_coo
 
     @property
     def is_sparse_csr(self) -> bool:
-        """Whether the tensor is stored by compressed rows (`torch.Tensor.is_sparse_csr`): none is."""
-        return False
+        """Whether the tensor is stored by compressed rows (`torch.Tensor.is_sparse_csr`)."""
+        return self._spec.layout is sparse_csr
 
     @property
     def is_quantized(self) -> bool:
@@ -91,57 +92,6 @@ class QueryMethods(_Base):
     def is_ipu(self) -> bool:
         """Whether the tensor is on an IPU (`torch.Tensor.is_ipu`)."""
         return bool(self._spec.device.type == "ipu")
-
-    def sparse_dim(self) -> int:
-        """How many dimensions are stored as coordinates (`torch.Tensor.sparse_dim`): none of a strided tensor.
-
-        Returns:
-            0.
-
-        Example:
-            >>> import triten as tt
-            >>> tt.ones(2, 3).sparse_dim()
-            0
-        """
-        return 0
-
-    def dense_dim(self) -> int:
-        """How many dimensions are stored whole (`torch.Tensor.dense_dim`): all of a strided tensor.
-
-        Returns:
-            The number of dimensions.
-
-        Example:
-            >>> import triten as tt
-            >>> tt.ones(2, 3).dense_dim()
-            2
-        """
-        return int(self._spec.ndim)
-
-    def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Tensor:
-        """The tensor itself, strided as all are; with a dtype converted to it (`torch.Tensor.to_dense`).
-
-        Args:
-            dtype: The dtype of the result; by default the tensor's own.
-            masked_grad: Accepted and without effect, since no tensor is sparse.
-
-        Returns:
-            A tensor of the same shape; the tensor itself if it is of that dtype already.
-
-        Example:
-            >>> import triten as tt
-            >>> tt.ones(1).to_dense(), tt.ones(1).to_dense(tt.int64)
-            (tensor([1.]), tensor([1]))
-        """
-        try:
-            tensor: Tensor = self  # type: ignore[assignment]
-            if dtype is not None and not isinstance(dtype, ScalarType):
-                kind = type(dtype).__name__
-                raise TypeError(f"to_dense(): argument 'dtype' (position 1) must be triten.dtype, not {kind}")
-            return tensor if dtype is None else tensor.to(dtype)
-        except BaseException:
-            hide_inner_frames()
-            raise
 
     def is_conj(self) -> bool:
         """Whether elements are to be conjugated when read (`torch.Tensor.is_conj`): never, `conj` computes them.

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
+from ...runtime.dispatch_key import highest_priority
 from ...runtime.grad_mode import grad_disabled
 from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
@@ -63,7 +64,9 @@ class ViewKernel:
         self.tracked = tracked
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        """The plan for bound arguments."""
+        """The plan for bound arguments. Raises NotImplementedError for a tensor that is no strided one."""
+        if args[0]._spec.layout is not strided:
+            raise NotImplementedError(op.missing_kernel(key_set, highest_priority(key_set)))
         return leave_replanner(self.plan_for([args[0]._spec, *args[1:]]), op, self.plan_for)
 
     def plan_for(self, specs: Sequence[Any]) -> Plan:
@@ -71,7 +74,7 @@ class ViewKernel:
         spec = specs[0]
         geometry = self.geometry(*specs)
         sizes, strides, _, _, dtype, _ = geometry
-        if spec.is_inference or spec.read_only or spec.layout is not strided:
+        if spec.is_inference or spec.read_only:
             result = spec.replace(sizes=sizes, strides=strides, dtype=dtype, requires_grad=False)
         else:
             result = TensorSpec.of(sizes, strides, dtype or spec.dtype, spec.device)

@@ -27680,6 +27680,78 @@ def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Ten
 def nanmedian(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
+def _sparse_coo_tensor_unsafe(
+    indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    is_coalesced: bool | None = ...,
+) -> Tensor:
+    """_sparse_coo_tensor_unsafe(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
+
+def _validate_sparse_coo_tensor_args(
+    indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    is_coalesced: bool | None = ...,
+    check_pinning: bool | None = ...,
+) -> None:
+    """_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, SymInt[] size, bool? is_coalesced=None, bool? check_pinning=None) -> ()"""
+
+def _sparse_coo_tensor_with_dims(
+    sparse_dim: int,
+    dense_dim: int,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor:
+    """_sparse_coo_tensor_with_dims(int sparse_dim, int dense_dim, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+
+def _sparse_coo_tensor_with_dims_and_tensors(
+    sparse_dim: int,
+    dense_dim: int,
+    size: Sequence[int],
+    indices: Tensor,
+    values: Tensor,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    is_coalesced: bool | None = ...,
+) -> Tensor:
+    """_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
+
+def _coalesce(input: Tensor) -> Tensor:
+    """_coalesce(Tensor self) -> Tensor"""
+
+def _to_dense(input: Tensor, dtype: dtype | None = ..., masked_grad: bool | None = ...) -> Tensor:
+    """_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"""
+
+def to_dense_backward(grad: Tensor, input: Tensor, masked_grad: bool | None = ...) -> Tensor:
+    """to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor"""
+
+@overload
+def _to_sparse(input: Tensor, sparse_dim: int) -> Tensor:
+    """_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor
+    _to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor
+    """
+
+@overload
+def _to_sparse(
+    input: Tensor,
+    *,
+    layout: layout | None = ...,
+    blocksize: int | Sequence[int] | None = ...,
+    dense_dim: int | None = ...,
+) -> Tensor: ...
 @overload
 def lgamma(input: Tensor) -> Tensor:
     """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
@@ -32169,6 +32241,7 @@ __all__ = [
     "_cdist_backward",
     "_cdist_forward",
     "_chunk_cat",
+    "_coalesce",
     "_conj_physical",
     "_conj_physical_",
     "_convolution",
@@ -32248,6 +32321,9 @@ __all__ = [
     "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
+    "_sparse_coo_tensor_unsafe",
+    "_sparse_coo_tensor_with_dims",
+    "_sparse_coo_tensor_with_dims_and_tensors",
     "_standard_gamma",
     "_standard_gamma_grad",
     "_strided_copy",
@@ -32260,6 +32336,8 @@ __all__ = [
     "_thnn_fused_lstm_cell_backward",
     "_thnn_fused_lstm_cell_backward_impl",
     "_to_copy",
+    "_to_dense",
+    "_to_sparse",
     "_unique",
     "_unique2",
     "_unsafe_index",
@@ -32277,6 +32355,7 @@ __all__ = [
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d",
     "_upsample_nearest_exact3d_backward",
+    "_validate_sparse_coo_tensor_args",
     "_varlen_attn",
     "_varlen_attn_backward",
     "_vector_norm",
@@ -33051,6 +33130,7 @@ __all__ = [
     "threshold_",
     "threshold_backward",
     "tile",
+    "to_dense_backward",
     "topk",
     "trace",
     "transpose",

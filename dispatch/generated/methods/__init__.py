@@ -29,6 +29,7 @@ from .searching import SearchingMethods
 from .shapes import ShapesMethods
 from .softmax import SoftmaxMethods
 from .sorting import SortingMethods
+from .sparse_coo import SparseCooMethods
 from .special import SpecialMethods
 from .statistics import StatisticsMethods
 from .storage import StorageMethods
@@ -58,6 +59,7 @@ class TensorMethods(
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,
+    SparseCooMethods,
     SpecialMethods,
     StatisticsMethods,
     StorageMethods,

@@ -13183,6 +13183,227 @@ class TensorMethods:
     @overload
     def nanmedian(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
 
+    # sparse_coo
+    def _indices(self) -> Tensor:
+        """_indices(Tensor(a) self) -> Tensor(a)"""
+    def _values(self) -> Tensor:
+        """_values(Tensor(a) self) -> Tensor(a)"""
+    def indices(self) -> Tensor:
+        """The coordinates of a coalesced sparse tensor (`torch.Tensor.indices`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_coo` that is coalesced. The method's `self`.
+
+        Returns:
+            An int64 tensor of shape (sparse dimensions, specified elements), over the tensor's own memory;
+            its columns are sorted and unequal.
+
+        Raises:
+            RuntimeError: `input` has another layout, or is not coalesced.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse().indices()
+            tensor([[0, 1],
+                    [1, 0]])
+
+        Schema::
+
+            indices(Tensor(a) self) -> Tensor(a)
+        """
+    def values(self) -> Tensor:
+        """The specified elements of a sparse tensor (`torch.Tensor.values`).
+
+        Args:
+            input: A tensor of a sparse layout; one of coordinates has to be coalesced. The method's `self`.
+
+        Returns:
+            A tensor over the sparse one's own memory. Of coordinates its shape is the number of specified
+            elements followed by the dense dimensions; of compressed rows and columns there are batches in
+            front, and the size of blocks.
+
+        Raises:
+            RuntimeError: `input` has coordinates and is not coalesced, or is not sparse.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse().values()
+            tensor([2, 3])
+
+        Schema::
+
+            values(Tensor(a) self) -> Tensor(a)
+        """
+    def coalesce(self) -> Tensor:
+        """The same sparse tensor with sorted coordinates, each of them once (`torch.Tensor.coalesce`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_coo`. The method's `self`.
+
+        Returns:
+            A tensor in which values at equal coordinates are added up, in the order in which they stood;
+            `input` itself if it is coalesced already.
+
+        Raises:
+            RuntimeError: `input` has another layout.
+
+        Note:
+            On a GPU the host waits for the number of unequal coordinates.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 3.0], (2,))
+            >>> x.coalesce()
+            tensor(indices=tensor([[0, 1]]),
+                   values=tensor([2., 4.]),
+                   size=(2,), nnz=2, layout=triten.sparse_coo)
+
+        Schema::
+
+            coalesce(Tensor(a) self) -> Tensor(a)
+        """
+    def _coalesced_(self, coalesced: bool) -> Tensor:
+        """_coalesced_(Tensor(a!) self, bool coalesced) -> Tensor(a!)"""
+    def to_dense(self, dtype: dtype | None = ..., *, masked_grad: bool | None = ...) -> Tensor:
+        """A sparse tensor with all of its elements in memory; a strided one as it is (`torch.Tensor.to_dense`).
+
+        Args:
+            input: A tensor of any layout. The method's `self`.
+            dtype: The dtype of the result; by default `input`'s.
+            masked_grad: Whether the gradient of a sparse tensor has elements only where it has; by default
+                it does. With False the gradient is dense.
+
+        Returns:
+            A strided tensor of the same shape, zero where nothing was specified; `input` itself if it is
+            strided and of that dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sparse_coo_tensor([[1, 1]], [1.0, 2.0], (3,)).to_dense()
+            tensor([0., 3., 0.])
+
+        Schema::
+
+            to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor
+        """
+    @overload
+    def to_sparse(
+        self,
+        *,
+        layout: layout | None = ...,
+        blocksize: int | Sequence[int] | None = ...,
+        dense_dim: int | None = ...,
+    ) -> Tensor:
+        """A tensor in a sparse layout, whose specified elements are those that are not zero (`torch.Tensor.to_sparse`).
+
+        Signatures::
+
+            tt.Tensor.to_sparse(self, *, layout: layout | None = None, blocksize: int | Sequence[int] | None = None, dense_dim: int | None = None) -> Tensor
+            tt.Tensor.to_sparse(self, sparse_dim: int) -> Tensor
+
+        Args:
+            input: A tensor of any layout. The method's `self`.
+            sparse_dim: How many dimensions, the first ones, become coordinates; by default all.
+            layout: The result's layout: `tt.sparse_coo`, the default, `tt.sparse_csr`, `tt.sparse_csc`,
+                `tt.sparse_bsr` or `tt.sparse_bsc`.
+            blocksize: The two sizes of a block, for the blocked layouts.
+            dense_dim: How many dimensions, the last ones, lie whole in the values, for compressed layouts.
+
+        Returns:
+            A sparse tensor of the same shape and dtype; coalesced, if it has coordinates.
+
+        Raises:
+            RuntimeError: A size, a layout or a number of dimensions does not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse()
+            tensor(indices=tensor([[0, 1],
+                                   [1, 0]]),
+                   values=tensor([2, 3]),
+                   size=(2, 2), nnz=2, layout=triten.sparse_coo)
+
+        Schema::
+
+            to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor
+            to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor
+        """
+    @overload
+    def to_sparse(self, sparse_dim: int) -> Tensor: ...
+    def sparse_mask(self, mask: Tensor) -> Tensor:
+        """The elements of a tensor at the places that a sparse one specifies (`torch.Tensor.sparse_mask`).
+
+        Args:
+            input: A tensor, strided or of `mask`'s layout. The method's `self`.
+            mask: A sparse tensor of the same shape, whose places are taken.
+
+        Returns:
+            A sparse tensor of `mask`'s layout and places, with `input`'s values there, zero where it has
+            none.
+
+        Raises:
+            RuntimeError: The shapes, the numbers of sparse dimensions or the layouts differ.
+
+        Example:
+            >>> import triten as tt
+            >>> mask = tt.eye(2).to_sparse()
+            >>> tt.tensor([[1.0, 2.0], [3.0, 4.0]]).sparse_mask(mask).values()
+            tensor([1., 4.])
+
+        Schema::
+
+            sparse_mask(Tensor self, Tensor mask) -> Tensor
+        """
+    def sparse_resize_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
+        """Gives a sparse tensor other sizes (`torch.Tensor.sparse_resize_`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_coo`, which is changed. The method's `self`.
+            size: The new sizes.
+            sparse_dim: How many of them are coordinates.
+            dense_dim: How many of them lie whole in the values.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: The sizes do not add up, or elements are specified and the number of dimensions
+                changes or a size shrinks.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sparse_coo_tensor([[1]], [1.0], (2,)).sparse_resize_((4,), 1, 0).shape
+            triten.Size([4])
+
+        Schema::
+
+            sparse_resize_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)
+        """
+    def sparse_resize_and_clear_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
+        """Gives a sparse tensor other sizes and no element (`torch.Tensor.sparse_resize_and_clear_`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_coo`, which is changed. The method's `self`.
+            size: The new sizes.
+            sparse_dim: How many of them are coordinates.
+            dense_dim: How many of them lie whole in the values.
+
+        Returns:
+            `input`.
+
+        Raises:
+            RuntimeError: The sizes do not add up.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.sparse_coo_tensor([[1]], [1.0], (2,)).sparse_resize_and_clear_((4, 4), 2, 0)._nnz()
+            0
+
+        Schema::
+
+            sparse_resize_and_clear_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)
+        """
+
     # special
     def lgamma(self) -> Tensor:
         """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).

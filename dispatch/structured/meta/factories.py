@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,16 @@ import numpy as np
 from ....runtime.allocator import storage_size
 from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
+from ....runtime.layout import jagged, sparse_coo, sparse_csc, sparse_csr, strided
 from ....runtime.layout import layout as Layout
-from ....runtime.layout import strided
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import get_default_dtype
+from ....runtime.scalar_type import get_default_dtype, int64
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.kernel_function import Plan
+from ...core.op_overload import find_overload
 from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
@@ -44,6 +46,38 @@ def check_layout(name: str, layout: Layout | None) -> None:
     """Raises NotImplementedError for any layout but the strided one."""
     if layout is not None and layout is not strided:
         raise NotImplementedError(f"{name}(): layout {layout} is not implemented; tensors here are {strided}")
+
+
+def sparse_factory(
+    name: str,
+    size: Sequence[int],
+    dtype: ScalarType | None,
+    layout: Layout,
+    device: Device | None,
+) -> Plan:
+    """A plan that makes a tensor of a sparse layout without elements, which is one of zeros.
+
+    Raises RuntimeError for a layout of blocks, whose size nobody says.
+    """
+    if layout is sparse_coo:
+        made = functools.partial(find_overload("aten::sparse_coo_tensor.size"), check_sizes(name, size))
+    elif layout is sparse_csr or layout is sparse_csc:
+        sizes = check_sizes(name, size)
+        compressed = find_overload("aten::_sparse_compressed_tensor_with_dims")
+        if len(sizes) < 2:
+            raise RuntimeError(
+                f"{name}(): a tensor of layout {layout} has two dimensions at least, got {list(sizes)}"
+            )
+        made = functools.partial(compressed, 0, 0, sizes, (), int64)
+    else:
+        raise RuntimeError(f"{name}(): expected a sparse layout without blocks, got {layout}")
+    make = functools.partial(made, dtype=dtype, layout=layout, device=device)
+    return lambda *_: make()
+
+
+def is_sparse(layout: Layout | None) -> bool:
+    """Whether a factory is asked for another layout than the strided one."""
+    return layout is not None and layout is not strided and layout is not jagged
 
 
 def spec_from(
@@ -129,6 +163,8 @@ def _filled_by_backend(spec: TensorSpec, value: int) -> Plan:
 
 def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
+    if is_sparse(args[2]):
+        return sparse_factory("empty", *args[:4])
     return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4])
 
 
@@ -173,6 +209,8 @@ def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``zeros(size, ...)``."""
+    if is_sparse(args[2]):
+        return sparse_factory("zeros", *args[:4])
     return filled(spec_from("zeros", args[0], args[1], args[2], args[3]), "zero_stub", 0, args[4])
 
 
@@ -191,13 +229,22 @@ def like_spec(args: Sequence[Any]) -> TensorSpec:
     return TensorSpec.of(like.sizes, strides, args[1] or like.dtype, device)
 
 
+def _sparse_like(name: str, args: Sequence[Any]) -> Plan:
+    like: TensorSpec = args[0]._spec
+    return sparse_factory(name, like.sizes, args[1] or like.dtype, args[2], args[3] or like.device)
+
+
 def empty_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty_like(self, ...)``."""
+    if is_sparse(args[2]):
+        return _sparse_like("empty_like", args)
     return uninitialised(like_spec(args), args[4], "empty_like")
 
 
 def zeros_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``zeros_like(self, ...)``."""
+    if is_sparse(args[2]):
+        return _sparse_like("zeros_like", args)
     return filled(like_spec(args), "zero_stub", 0, args[4])
 
 
@@ -212,13 +259,22 @@ def new_spec(name: str, args: Sequence[Any]) -> TensorSpec:
     return spec_from(name, args[1], args[2] or like.dtype, args[3], args[4] or like.device)
 
 
+def _new_sparse(name: str, args: Sequence[Any]) -> Plan:
+    like: TensorSpec = args[0]._spec
+    return sparse_factory(name, args[1], args[2] or like.dtype, args[3], args[4] or like.device)
+
+
 def new_empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.new_empty(size, ...)``."""
+    if is_sparse(args[3]):
+        return _new_sparse("new_empty", args)
     return uninitialised(new_spec("new_empty", args), args[5], "new_empty")
 
 
 def new_zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.new_zeros(size, ...)``."""
+    if is_sparse(args[3]):
+        return _new_sparse("new_zeros", args)
     return filled(new_spec("new_zeros", args), "zero_stub", 0, args[5])
 
 

@@ -1,0 +1,38 @@
+"""Formulas of sparse tensors: a gradient has the layout of its input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....runtime.layout import layout as Layout
+from ....runtime.layout import sparse_coo, strided
+from ...core.op_overload import find_overload
+from ...generated import functions as ops
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def sparse_values_at(grad: Tensor, result: Tensor) -> Any:
+    """The gradient of values from that of the sparse tensor over them, at its places."""
+    return grad.sparse_mask(result)._values()
+
+
+def values_backward(grad: Tensor, self: Tensor) -> Any:
+    """A sparse tensor over the gradient of another one's values."""
+    if self._spec.layout is sparse_coo:
+        return ops._sparse_coo_tensor_unsafe(self._indices(), grad, self.shape, is_coalesced=True)
+    parts = self._data
+    return find_overload("aten::_sparse_compressed_tensor_unsafe")(
+        parts.compressed, parts.plain, grad, self.shape, layout=self._spec.layout
+    )
+
+
+def to_sparse_backward(grad: Tensor, layout: Layout) -> Any:
+    """The gradient in the layout from which the tensor was made."""
+    return grad.to_dense() if layout is strided else grad.to_sparse(layout=layout)
+
+
+def sparse_mask_backward(grad: Tensor, layout: Layout, mask: Tensor) -> Any:
+    """The gradient at the places that were taken."""
+    return grad.to_dense() if layout is strided else grad.sparse_mask(mask)

@@ -1,0 +1,115 @@
+"""Functions that make sparse tensors of what a user has (torch/csrc/utils/tensor_new.cpp, torch/sparse/__init__.py).
+
+The root re-exports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.device import device as Device
+from ...runtime.layout import sparse_coo
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int64
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
+from ..composite.sparse_coo import inferred_size
+from ..core.factory_options import check_requires_grad
+from ..core.op_overload import find_overload
+from ..generated import functions as _ops
+from ..tensor import Tensor
+from ..tensor_data import tensor
+
+if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
+
+__all__ = ["sparse_coo_tensor"]
+
+
+class _Invariants:
+    """Whether parts of sparse tensors are looked at: always, never, or, as long as nobody says, where that is quick."""
+
+    enabled: bool | None = None
+
+
+invariants = _Invariants()
+
+
+def are_checked(given: bool | None, device: Device) -> bool:
+    """Whether a constructor looks at the values of indices: on the CPU unless it is told not to.
+
+    On a GPU the host would have to wait, so that it is done on demand.
+    """
+    if given is None:
+        given = invariants.enabled
+    return device.type == "cpu" if given is None else given
+
+
+def placed(data: Any, dtype: ScalarType | None, device: Device | None) -> Any:
+    """A part of a sparse tensor: a tensor that is of that dtype and device already is not copied."""
+    if isinstance(data, TensorImpl):
+        part: Any = data
+        return part.to(device=device, dtype=dtype)
+    return tensor(data, dtype=dtype, device=device)
+
+
+@api_boundary
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any = None,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: ScalarType | None = None,
+    device: DeviceLike = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of coordinates and values (`torch.sparse_coo_tensor`).
+
+    Args:
+        indices: The coordinates, of shape (sparse dimensions, specified elements): a tensor, or what `tt.tensor` takes.
+            Alone, it is the size of a tensor without elements.
+        values: The values, of shape (specified elements, dense sizes...). A number is one value. Values at equal
+            coordinates add up.
+        size: The sizes; by default the least that hold all coordinates.
+        dtype: The dtype; by default that of `values`.
+        device: The device; by default that of `values`, or `tt.get_default_device()`.
+        pin_memory: Has to be False.
+        requires_grad: Whether the result requires grad.
+        check_invariants: Whether the values of `indices` are looked at. By default they are on the CPU, and not on a
+            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+        is_coalesced: Whether the columns of `indices` are sorted and unequal, if the caller knows.
+
+    Returns:
+        A tensor of layout `tt.sparse_coo` over the memory of `indices` and `values`.
+
+    Raises:
+        RuntimeError: Shapes do not fit each other, an index is negative or too large, or `is_coalesced` is not true.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense()
+        tensor([[0., 0., 3.],
+                [4., 0., 0.]])
+    """
+    check_requires_grad("sparse_coo_tensor", requires_grad)
+    where = None if device is None else Device(device)
+    if values is None and size is None:
+        made: Any = find_overload("aten::sparse_coo_tensor.size")(
+            tuple(indices), dtype=dtype, layout=sparse_coo, device=where
+        )
+        return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    values = placed(values, dtype, where)
+    indices = placed(indices, int64, values.device)
+    if not values._spec.ndim:
+        values = values.expand((1,))
+    if size is None:
+        size = inferred_size(indices, values)
+    size = tuple(size)
+    if are_checked(check_invariants, values.device):
+        _ops._validate_sparse_coo_tensor_args(indices, values, size, is_coalesced)
+    made = _ops._sparse_coo_tensor_unsafe(indices, values, size, is_coalesced=is_coalesced)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]

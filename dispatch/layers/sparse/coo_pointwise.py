@@ -1,0 +1,266 @@
+"""Pointwise operators on tensors of coordinates: sums and products with sparse and dense ones, functions of values.
+
+A function that keeps zero works on the values alone. One that is not linear adds up repeated coordinates first.
+Source of which operators there are, and of what each refuses: aten/src/ATen/native/sparse/.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ....runtime.layout import sparse_coo, strided
+from ....runtime.tensor_impl import TensorImpl
+from ...composite.sparse_coo import coo_tensor, flattened
+from ...generated import functions as ops
+from ...iterator.broadcast import broadcast_shapes
+from ...iterator.type_promotion import result_type
+from .coo_structure import add_into, check_range, coalesced, parts_of, places_among
+
+LINEAR = ("neg", "deg2rad", "rad2deg", "conj_physical")
+"""Functions of which that of a sum is the sum: repeated coordinates stay."""
+
+ZERO_PRESERVING = (
+    *(
+        "abs",
+        "asin",
+        "asinh",
+        "atan",
+        "atanh",
+        "ceil",
+        "erf",
+        "erfinv",
+        "expm1",
+        "floor",
+        "frac",
+        "isinf",
+        "isnan",
+    ),
+    *(
+        "isneginf",
+        "isposinf",
+        "log1p",
+        "relu",
+        "round",
+        "sgn",
+        "sign",
+        "signbit",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+    ),
+    *("tanh", "trunc"),
+)
+"""Functions that are 0 at 0."""
+
+
+def on_values(function: Callable[..., Any], linear: bool) -> Callable[..., Any]:
+    """The function of a sparse tensor that changes its values."""
+
+    def unary(self: Any, *rest: Any) -> Any:
+        if not linear:
+            self = coalesced(self)
+        indices, values = parts_of(self)
+        return coo_tensor(indices, function(values, *rest), self.shape, self._data.is_coalesced)
+
+    unary.__module__ = __name__
+    return unary
+
+
+def _is_number(operand: Any) -> bool:
+    """Whether an operand is a Python number, or a strided tensor without dimensions, which counts as one."""
+    return not isinstance(operand, TensorImpl) or (operand._spec.layout is strided and not operand._spec.ndim)
+
+
+def _refuse_number(name: str, self: Any, other: Any) -> None:
+    if not isinstance(other, TensorImpl):
+        raise RuntimeError(
+            f"{name}(sparse, dense) is not supported. Use {name}(dense, sparse) instead. (The other operand is the "
+            f"number {other}.)"
+        )
+    if not isinstance(self, TensorImpl):
+        raise RuntimeError(f"{name}: a number and a sparse tensor have no sum of a sparse layout")
+
+
+def add(self: Any, other: Any, alpha: Any) -> Any:
+    """Sparse tensors side by side; into a dense one the values are added."""
+    _refuse_number("add", self, other)
+    if self._spec.layout is strided:
+        if other._spec.layout is not sparse_coo:
+            raise RuntimeError(f"add: expected other of layout {sparse_coo}, got {other._spec.layout}")
+        dtype = result_type(self, other)
+        size = tuple(broadcast_shapes(self._spec.sizes, other._spec.sizes))
+        if other._spec.sizes != size:
+            raise RuntimeError(
+                f"Expected 'self' and 'other' to have same size, but self has size {list(self._spec.sizes)} while "
+                f"other has size {list(other._spec.sizes)} (FYI: dense-sparse addition does not currently support "
+                "broadcasting)"
+            )
+        out = ops.empty(size, dtype=dtype, device=self._spec.device).copy_(self)
+        indices, values = parts_of(other)
+        return add_into(out, alpha, indices, values.to(dtype))
+    if other._spec.layout is strided:
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    if self._spec.sizes != other._spec.sizes:
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {list(self._spec.sizes)} != "
+            f"{list(other._spec.sizes)}"
+        )
+    if self._data.sparse_dim != other._data.sparse_dim:
+        raise RuntimeError(
+            "add: expected 'self' and 'other' to have same density, but 'self' has "
+            f"{self._data.sparse_dim} sparse dimensions while 'other' has {other._data.sparse_dim} sparse dimensions"
+        )
+    dtype = result_type(self, other)
+    indices, values = parts_of(self)
+    more, others = parts_of(other)
+    others = others.to(dtype)
+    if alpha != 1:
+        others = others * alpha
+    out = coo_tensor(ops.cat((indices, more), 1), ops.cat((values.to(dtype), others), 0), self.shape, False)
+    return coalesced(out) if self._data.is_coalesced and other._data.is_coalesced else out
+
+
+def add_(self: Any, other: Any, alpha: Any) -> Any:
+    """In place; a dense tensor keeps its memory."""
+    from .table import become
+
+    _refuse_number("add", self, other)
+    if self._spec.layout is strided and other._spec.layout is sparse_coo and self._spec.is_contiguous:
+        if self._spec.sizes != other._spec.sizes:
+            return become("add", self, add(self, other, alpha))
+        indices, values = parts_of(other)
+        add_into(self, alpha, indices, values)
+        return self
+    return become("add", self, add(self, other, alpha))
+
+
+def sub(self: Any, other: Any, alpha: Any) -> Any:
+    return add(self, other, -alpha)
+
+
+def sub_(self: Any, other: Any, alpha: Any) -> Any:
+    return add_(self, other, -alpha)
+
+
+def mul(self: Any, other: Any) -> Any:
+    """The product at the places that both specify; a dense operand, which broadcasts, specifies all."""
+    if _is_number(self) or self._spec.layout is strided:
+        self, other = other, self
+    if _is_number(other):
+        indices, values = parts_of(self)
+        return coo_tensor(indices, values * other, self.shape, self._data.is_coalesced)
+    dtype = result_type(self, other)
+    if other._spec.layout is strided:
+        return _times_dense(self, other, dtype)
+    if self._spec.sizes != other._spec.sizes:
+        raise RuntimeError(
+            "mul operands have incompatible sizes: sparse tensors do not broadcast with each other, got "
+            f"{list(self._spec.sizes)} and {list(other._spec.sizes)}"
+        )
+    if self._data.sparse_dim != other._data.sparse_dim:
+        raise RuntimeError(
+            "mul: expected 'self' and 'other' to have the same number of sparse dimensions, got "
+            f"{self._data.sparse_dim} and {other._data.sparse_dim}"
+        )
+    self, other = coalesced(self), coalesced(other)
+    indices, values = parts_of(self)
+    more, others = parts_of(other)
+    size = self._spec.sizes
+    if self._spec.is_meta:
+        return coo_tensor(indices, values.to(dtype), self.shape, True)
+    place, exists = places_among(flattened(more, size), flattened(indices, size))
+    kept = exists.nonzero().reshape(-1)
+    product = values.index_select(0, kept).to(dtype) * others.index_select(0, place.index_select(0, kept))
+    return coo_tensor(indices.index_select(1, kept), product.to(dtype), self.shape, True)
+
+
+def _times_dense(self: Any, other: Any, dtype: Any) -> Any:
+    indices, values = parts_of(self)
+    size, sparse_dim = self._spec.sizes, self._data.sparse_dim
+    whole = tuple(broadcast_shapes(size, other._spec.sizes))
+    if whole != size:
+        return _times_dense(self._sparse_broadcast_to(whole), other, dtype)
+    other = other.expand(size)
+    check_range(indices, size)
+    if other._spec.is_contiguous:
+        rows = other.reshape((math.prod(size[:sparse_dim]), *size[sparse_dim:]))
+        picked = rows.index_select(0, flattened(indices, size))
+    else:
+        picked = other[tuple(indices.unbind(0))] if sparse_dim else other.unsqueeze(0)
+    return coo_tensor(indices, (values * picked).to(dtype), size, self._data.is_coalesced)
+
+
+def _divisor(self: Any, other: Any, name: str) -> Any:
+    """What to divide the values by. Raises RuntimeError for anything but a number."""
+    if _is_number(other) and isinstance(self, TensorImpl) and self._spec.layout is sparse_coo:
+        return other
+    if not isinstance(other, TensorImpl) or other._spec.layout is sparse_coo:
+        raise RuntimeError(
+            "Sparse division requires a scalar or zero-dim dense tensor divisor (got a sparse divisor)"
+        )
+    raise RuntimeError(
+        "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
+        f"{list(other._spec.sizes)} for divisor of {name})"
+    )
+
+
+def div(self: Any, other: Any) -> Any:
+    """Division by a number."""
+    other = _divisor(self, other, "div")
+    indices, values = parts_of(self)
+    return coo_tensor(indices, values / other, self.shape, self._data.is_coalesced)
+
+
+def div_mode(self: Any, other: Any, rounding_mode: str | None) -> Any:
+    """Division by a number with rounding, which is not linear."""
+    other = _divisor(self, other, "div")
+    if rounding_mode is not None:
+        self = coalesced(self)
+    indices, values = parts_of(self)
+    quotient = ops.div(values, other, rounding_mode=rounding_mode)
+    return coo_tensor(indices, quotient, self.shape, self._data.is_coalesced)
+
+
+def floor_divide(self: Any, other: Any) -> Any:
+    return div_mode(self, other, "floor")
+
+
+def pow_scalar(self: Any, exponent: Any) -> Any:
+    """A power above zero."""
+    if exponent == 0:
+        raise RuntimeError(
+            "pow: coordinates that are not specified would become 1, so that exponent 0 is not supported for sparse "
+            "tensors"
+        )
+    self = coalesced(self)
+    indices, values = parts_of(self)
+    return coo_tensor(indices, values**exponent, self.shape, True)
+
+
+def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
+    """relu's gradient: the output's at places where the input was above the threshold."""
+    self = coalesced(self)
+    indices, values = parts_of(self)
+    grads = coalesced(grad_output).sparse_mask(self)._data.values
+    return coo_tensor(indices, ops.threshold_backward(grads, values, threshold), self.shape, True)
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    **{name: on_values(getattr(ops, name), linear=False) for name in ZERO_PRESERVING},
+    **{name: on_values(getattr(ops, name), linear=True) for name in LINEAR},
+    "round.decimals": on_values(lambda values, decimals: ops.round(values, decimals=decimals), linear=False),
+    "nan_to_num": on_values(ops.nan_to_num, linear=False),
+    "add.Tensor": add,
+    "add_.Tensor": add_,
+    "sub.Tensor": sub,
+    "sub_.Tensor": sub_,
+    "mul.Tensor": mul,
+    "div.Tensor": div,
+    "div.Tensor_mode": div_mode,
+    "floor_divide": floor_divide,
+    "pow.Tensor_Scalar": pow_scalar,
+    "threshold_backward": threshold_backward,
+}

@@ -1,0 +1,119 @@
+"""Which function serves an operator at a sparse key; its in-place and ``out=`` forms follow from it.
+
+A module lists its functions by the operator's full name, ``KERNELS = {"add.Tensor": add}``. Functions take the
+arguments in the schema's order and return new tensors. An in-place form is that of the functional one whose result
+takes the place of the first argument's data; an ``out=`` form gives it to ``out``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ....runtime.dispatch_key import DispatchKey, Functionality
+from ....runtime.layout import strided
+from ...core.dispatcher import Dispatcher
+from ...core.kernel_function import KernelFunction
+from ...core.operator_entry import OperatorEntry
+from ...iterator.type_promotion import can_cast
+
+Function = Callable[..., Any]
+
+find = Dispatcher.singleton().find_schema_or_throw
+
+MODULES = {
+    Functionality.Sparse: ("coo_structure", "coo_pointwise"),
+    Functionality.SparseCsr: (),
+}
+"""The modules of each key; of two that list an operator, the one named first serves it."""
+
+
+@cache
+def functions_of(functionality: Functionality) -> dict[str, Function]:
+    """All functions of a key, by operator."""
+    found: dict[str, Function] = {}
+    for name in reversed(MODULES[functionality]):
+        found.update(importlib.import_module(f".{name}", __package__).KERNELS)
+    return found
+
+
+def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
+    """The kernel of an operator at a sparse key, or None if it has none."""
+    namespace, _, name = op.name.partition("::")
+    if namespace != "aten" or key.functionality is None:
+        return None
+    functions = functions_of(key.functionality)
+    function = functions.get(name) or _form_of(op, name, functions)
+    return None if function is None else KernelFunction(function, source=function.__module__)
+
+
+def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Function | None:
+    """The in-place or ``out=`` form of a function in the table."""
+    base, _, overload = name.partition(".")
+    schema = op.schema
+    if schema.is_inplace:
+        function = functions.get(
+            f"{base.removesuffix('_')}.{overload}" if overload else base.removesuffix("_")
+        )
+        return None if function is None else in_place(base, function)
+    outs = [a for a in schema.arguments if a.is_out]
+    if len(outs) != 1:
+        return None
+    given = [(a.name, a.type) for a in schema.arguments if not a.is_out]
+    for functional, function in functions.items():
+        if functional.partition(".")[0] == base:
+            arguments = find(f"aten::{functional}").schema.arguments
+            if [(a.name, a.type) for a in arguments] == given:
+                return into_out(base, function)
+    return None
+
+
+def in_place(name: str, function: Function) -> Function:
+    """The form that writes to its first argument."""
+
+    def inplace(self: Any, *rest: Any) -> Any:
+        return become(name, self, function(self, *rest))
+
+    inplace.__module__ = function.__module__
+    return inplace
+
+
+def into_out(name: str, function: Function) -> Function:
+    """The form that writes to its last argument."""
+
+    def out_form(*args: Any) -> Any:
+        return become(name, args[-1], function(*args[:-1]), resizes=True)
+
+    out_form.__module__ = function.__module__
+    return out_form
+
+
+def become(name: str, target: Any, result: Any, resizes: bool = False) -> Any:
+    """Give a tensor what another one holds; a strided one is written to.
+
+    Raises RuntimeError for another shape, unless `resizes`, and for a dtype that the target's cannot hold.
+    """
+    spec, given = target._spec, result._spec
+    if not can_cast(given.dtype, spec.dtype):
+        raise RuntimeError(
+            f"{name}: result type {given.dtype.scalar_name} can't be cast to the desired output type "
+            f"{spec.dtype.scalar_name}"
+        )
+    if spec.sizes != given.sizes and not resizes:
+        raise RuntimeError(
+            f"{name}: output with shape {list(spec.sizes)} doesn't match the broadcast shape {list(given.sizes)}"
+        )
+    if spec.layout is strided:
+        if spec.sizes != given.sizes:
+            target.resize_(given.sizes)
+        return target.copy_(result if given.layout is strided else result.to_dense())
+    if given.layout is not spec.layout:
+        raise RuntimeError(f"{name}: expected an output of layout {given.layout}, got {spec.layout}")
+    if given.dtype is not spec.dtype:
+        result = result.to(spec.dtype)
+    target._data = result._data
+    if spec.sizes != given.sizes:
+        target._spec = spec.replace(sizes=given.sizes)
+    return target
