@@ -51,6 +51,7 @@ FAMILIES = (
     "softmax",
     "sorting",
     "sparse_coo",
+    "sparse_reductions",
     "special",
     "statistics",
     "storage",
