@@ -83,7 +83,7 @@ class Adagrad(SingleOptimizer):
     ) -> None:
         """The sum, then the step."""
         size = rate_of(group) / (1 + (count - 1) * group["lr_decay"])
-        if gradient.layout is sparse_coo:
+        if isinstance(gradient, Tensor) and gradient.layout is sparse_coo:
             # Of rows without a gradient neither the sum nor the parameter changes.
             rows = gradient.coalesce()
             state["sum"].add_(rows.pow(2))

@@ -69,7 +69,9 @@ class SingleOptimizer(Optimizer):
             given = [parameter for parameter in group["params"] if parameter.grad is not None]
             if not self.takes_sparse and any(parameter.grad.layout is not strided for parameter in given):
                 name = type(self).__name__
-                raise RuntimeError(f"{name} does not support sparse gradients, please consider SparseAdam instead")
+                raise RuntimeError(
+                    f"{name} does not support sparse gradients, please consider SparseAdam instead"
+                )
             for parameter in given:
                 check_capturable(group, parameter)
             states = [self.prepare(group, parameter) for parameter in given]
@@ -128,7 +130,7 @@ class SingleOptimizer(Optimizer):
         if decay != 0:
             if group.get("decoupled_weight_decay"):
                 parameter.mul_(1 - rate_of(group) * decay)
-            elif gradient.layout is not strided:
+            elif isinstance(gradient, Tensor) and gradient.layout is not strided:
                 raise RuntimeError("weight_decay option is not compatible with sparse gradients")
             else:
                 gradient = gradient.add(parameter, alpha=decay)

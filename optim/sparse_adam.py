@@ -16,7 +16,7 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam whose moments and parameters change only where a sparse gradient specifies elements (`torch.optim.SparseAdam`).
+    """Adam that changes moments and parameters only where gradients specify elements (`torch.optim.SparseAdam`).
 
     Args:
         params: Strided real parameters, whose gradients are of layout `tt.sparse_coo`, as an embedding with
@@ -69,7 +69,9 @@ class SparseAdam(Optimizer):
                 if found(parameter)
             ]
             if places:
-                raise ValueError(f"{what} params at indices {places}: SparseAdam requires dense real parameter tensors")
+                raise ValueError(
+                    f"{what} params at indices {places}: SparseAdam requires dense real parameter tensors"
+                )
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -91,7 +93,9 @@ class SparseAdam(Optimizer):
                 if parameter.grad is None:
                     continue
                 if parameter.grad.layout is not sparse_coo:
-                    raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+                    raise RuntimeError(
+                        "SparseAdam does not support dense gradients, please consider Adam instead"
+                    )
                 state = self.state[parameter]
                 if not state:
                     state["step"] = 0

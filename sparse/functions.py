@@ -45,8 +45,8 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: ScalarType
     if dtype is not None:
         input = input.to(dtype)
     if dim is None:
-        return _ops._sparse_sum(input)  # type: ignore[no-any-return]
-    return _ops._sparse_sum(input, (dim,) if isinstance(dim, int) else tuple(dim))  # type: ignore[no-any-return]
+        return _ops._sparse_sum(input)
+    return _ops._sparse_sum(input, (dim,) if isinstance(dim, int) else tuple(dim))
 
 
 @api_boundary

@@ -294,6 +294,21 @@ def zeros_like(
     return empty_like(self, dtype, layout, device, pin_memory, memory_format)
 
 
+def ones_like(
+    self: Any,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    memory_format: MemoryFormat | None,
+) -> Any:
+    """Ones of a strided layout; a sparse tensor is not filled."""
+    where = device or self.device
+    if layout is None:
+        return empty_like(self, dtype, None, device, None, None).fill_(1)
+    return ops.ones(self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=where)
+
+
 def zero_(self: Any) -> Any:
     data = self._data
     self._data = empty_coo(data.sparse_dim, data.dense_dim, self.shape, self.dtype, self.device)._data
@@ -380,6 +395,7 @@ KERNELS = {
         *(
             empty_like,
             zeros_like,
+            ones_like,
             new_empty,
             new_zeros,
             zero_,
