@@ -12,6 +12,7 @@ if _typing.TYPE_CHECKING:
     from .dispatch.functions.low_rank import *
     from .dispatch.functions.queries import *
     from .dispatch.functions.sparse import *
+    from .dispatch.functions.sparse_compressed import *
     from .dispatch.functions.variadic import *
 
 from . import accelerator as accelerator
@@ -187,6 +188,7 @@ from .dispatch.functions.low_rank import svd_lowrank as svd_lowrank
 from .dispatch.functions.process_state import *
 from .dispatch.functions.queries import *
 from .dispatch.functions.sparse import *
+from .dispatch.functions.sparse_compressed import *
 from .dispatch.functions.symbolic_numbers import *
 from .dispatch.functions.variadic import *
 

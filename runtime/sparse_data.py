@@ -109,6 +109,15 @@ class SparseCompressed(WithoutBytes):
         return self.plain._spec.sizes[-1]
 
 
+def blocksize_of(tensor: TensorImpl) -> tuple[int, int] | None:
+    """The two sizes of a blocked tensor's blocks, None for another layout."""
+    if tensor._spec.layout not in BLOCKED:
+        return None
+    data: SparseCompressed = tensor._data
+    rows, columns = data.values._spec.sizes[data.batch_dim + 1 : data.batch_dim + 3]
+    return rows, columns
+
+
 def sparse_spec(
     sizes: tuple[int, ...],
     dtype: ScalarType,

@@ -350,7 +350,11 @@ def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_
                 f"to_sparse: Strided to Sparse conversion does not use specified blocksize: {list(blocksize)}"
             )
         return _to_sparse_sparse_dim(self, self._spec.ndim - (dense_dim or 0))
-    raise RuntimeError(f"to_sparse: layout {layout} is no sparse one")
+    from .sparse_compressed import converted
+
+    if layout not in COMPRESSED:
+        raise RuntimeError(f"to_sparse: layout {layout} is no sparse one")
+    return converted("dense_to_sparse", self, layout, blocksize, dense_dim)
 
 
 def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.layout import layout as Layout
 from ....runtime.layout import sparse_coo, strided
+from ....runtime.sparse_data import BLOCKED, blocksize_of
 from ...core.op_overload import find_overload
 from ...generated import functions as ops
 
@@ -30,7 +31,14 @@ def values_backward(grad: Tensor, self: Tensor) -> Any:
 
 def to_sparse_backward(grad: Tensor, layout: Layout) -> Any:
     """The gradient in the layout from which the tensor was made."""
-    return grad.to_dense() if layout is strided else grad.to_sparse(layout=layout)
+    if layout is strided:
+        return grad.to_dense()
+    return grad.to_sparse(layout=layout, blocksize=blocksize_of(grad) if layout in BLOCKED else None)
+
+
+def compressed_values_at(grad: Tensor, result: Tensor) -> Any:
+    """The gradient of values from that of the tensor of compressed rows or columns over them, at its places."""
+    return grad.sparse_mask(result).values()
 
 
 def sparse_mask_backward(grad: Tensor, layout: Layout, mask: Tensor) -> Any:

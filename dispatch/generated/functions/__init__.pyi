@@ -27680,6 +27680,157 @@ def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Ten
 def nanmedian(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
+def _sparse_compressed_tensor_unsafe(
+    compressed_indices: Tensor,
+    plain_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor:
+    """_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+
+def _sparse_csr_tensor_unsafe(
+    crow_indices: Tensor,
+    col_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor:
+    """_sparse_csr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+
+def _validate_sparse_csr_tensor_args(
+    crow_indices: Tensor,
+    col_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    check_pinning: bool | None = ...,
+) -> None:
+    """_validate_sparse_csr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+
+def _sparse_csc_tensor_unsafe(
+    ccol_indices: Tensor,
+    row_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor:
+    """_sparse_csc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+
+def _validate_sparse_csc_tensor_args(
+    ccol_indices: Tensor,
+    row_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    check_pinning: bool | None = ...,
+) -> None:
+    """_validate_sparse_csc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+
+def _sparse_bsr_tensor_unsafe(
+    crow_indices: Tensor,
+    col_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor:
+    """_sparse_bsr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+
+def _validate_sparse_bsr_tensor_args(
+    crow_indices: Tensor,
+    col_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    check_pinning: bool | None = ...,
+) -> None:
+    """_validate_sparse_bsr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+
+def _sparse_bsc_tensor_unsafe(
+    ccol_indices: Tensor,
+    row_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+) -> Tensor:
+    """_sparse_bsc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+
+def _validate_sparse_bsc_tensor_args(
+    ccol_indices: Tensor,
+    row_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    check_pinning: bool | None = ...,
+) -> None:
+    """_validate_sparse_bsc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+
+def _validate_sparse_compressed_tensor_args(
+    compressed_indices: Tensor,
+    plain_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    layout: layout,
+    check_pinning: bool | None = ...,
+) -> None:
+    """_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, Layout layout, bool? check_pinning=None) -> ()"""
+
+def _to_sparse_csr(input: Tensor, dense_dim: int | None = ...) -> Tensor:
+    """_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor"""
+
+def _to_sparse_csc(input: Tensor, dense_dim: int | None = ...) -> Tensor:
+    """_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor"""
+
+def _to_sparse_bsr(input: Tensor, blocksize: int | Sequence[int], dense_dim: int | None = ...) -> Tensor:
+    """_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
+
+def _to_sparse_bsc(input: Tensor, blocksize: int | Sequence[int], dense_dim: int | None = ...) -> Tensor:
+    """_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
+
+def _convert_indices_from_csr_to_coo(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = ..., transpose: bool = ...
+) -> Tensor:
+    """_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor"""
+
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = ...) -> Tensor:
+    """_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor"""
+
+@overload
+def _sparse_csr_sum(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor:
+    """_sparse_csr_sum.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+
+@overload
+def _sparse_csr_sum(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, dtype: dtype | None = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def _sparse_csr_prod(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, dtype: dtype | None = ...
+) -> Tensor:
+    """_sparse_csr_prod.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+
+@overload
+def _sparse_csr_prod(
+    input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, dtype: dtype | None = ..., out: Tensor
+) -> Tensor: ...
 def _sparse_coo_tensor_unsafe(
     indices: Tensor,
     values: Tensor,
@@ -27787,6 +27938,137 @@ def embedding_sparse_backward(
 def _gather_sparse_backward(grad: Tensor, input_sizes: Sequence[int], dim: int, index: Tensor) -> Tensor:
     """_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor"""
 
+def _csr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    """_csr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor"""
+
+def _bsr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    """_bsr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor"""
+
+def _sampled_mm(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """_sampled_mm(Tensor rows, Tensor columns, Tensor left, Tensor right) -> Tensor"""
+
+@overload
+def _sparse_mm(sparse: Tensor, dense: Tensor) -> Tensor:
+    """_sparse_mm(Tensor sparse, Tensor dense) -> Tensor
+    _sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor
+    """
+
+@overload
+def _sparse_mm(sparse: Tensor, dense: Tensor, reduce: str) -> Tensor: ...
+def _sparse_mm_reduce_impl(input: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]:
+    """_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)"""
+
+def _sparse_mm_reduce_impl_backward(
+    input: Tensor, grad_out: Tensor, weight: Tensor, reduce: str, arg_out: Tensor, output_mask: Sequence[bool]
+) -> tuple[Tensor, Tensor]:
+    """_sparse_mm_reduce_impl_backward(Tensor self, Tensor grad_out, Tensor weight, str reduce, Tensor arg_out, bool[2] output_mask) -> (Tensor, Tensor)"""
+
+@overload
+def _sparse_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor:
+    """_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+@overload
+def _sparse_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix of coordinates with a dense one, as a sparse tensor of dense rows (`torch.hspmm`).
+
+    Args:
+        mat1: A matrix of layout `tt.sparse_coo`, of shape (n, k).
+        mat2: A strided matrix, of shape (k, m).
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of layout `tt.sparse_coo` and shape (n, m) with one sparse and one dense dimension,
+        which specifies the rows in which `mat1` has elements.
+
+    Raises:
+        RuntimeError: The shapes, dtypes or layouts do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.sparse_coo_tensor([[1, 1], [0, 2]], [1.0, 2.0], (3, 3))
+        >>> tt.hspmm(x, tt.ones(3, 2)).to_dense()
+        tensor([[0., 0.],
+                [3., 3.],
+                [0., 0.]])
+
+    Schema::
+
+        hspmm(Tensor mat1, Tensor mat2) -> Tensor
+    """
+
+@overload
+def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+def smm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix of coordinates with a dense one, as a sparse matrix (`torch.smm`).
+
+    Args:
+        input: A matrix of layout `tt.sparse_coo`, of shape (n, k). The method's `self`.
+        mat2: A strided matrix, of shape (k, m).
+
+    Returns:
+        A tensor of layout `tt.sparse_coo` and shape (n, m), which specifies all elements of the rows in
+        which `input` has any.
+
+    Raises:
+        RuntimeError: The shapes, dtypes or layouts do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.sparse_coo_tensor([[1, 1], [0, 2]], [1.0, 2.0], (3, 3))
+        >>> tt.smm(x, tt.ones(3, 2)).to_dense()
+        tensor([[0., 0.],
+                [3., 3.],
+                [0., 0.]])
+
+    Schema::
+
+        smm(Tensor self, Tensor mat2) -> Tensor
+    """
+
+@overload
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """A sparse matrix plus the product of another one with a dense matrix, as a sparse matrix (`torch.sspaddmm`).
+
+        beta * input + alpha * (mat1 @ mat2)
+
+    Args:
+        input: A matrix of layout `tt.sparse_coo`, of shape (n, m). The method's `self`.
+        mat1: A matrix of layout `tt.sparse_coo`, of shape (n, k).
+        mat2: A strided matrix, of shape (k, m).
+        beta: The factor of `input`.
+        alpha: The factor of the product.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A tensor of layout `tt.sparse_coo` and shape (n, m).
+
+    Raises:
+        RuntimeError: The shapes, dtypes or layouts do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.eye(2).to_sparse()
+        >>> tt.sspaddmm(x, x, tt.ones(2, 2), alpha=2).to_dense()
+        tensor([[3., 2.],
+                [2., 3.]])
+
+    Schema::
+
+        sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+    """
+
+@overload
+def sspaddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
 @overload
 def _sparse_sum(input: Tensor) -> Tensor:
     """_sparse_sum(Tensor self) -> Tensor
@@ -32315,18 +32597,22 @@ __all__ = [
     "_batch_norm_with_update",
     "_batch_norm_with_update_functional",
     "_binary_cross_entropy_terms",
+    "_bsr_mm",
     "_cdist_backward",
     "_cdist_forward",
     "_chunk_cat",
     "_coalesce",
     "_conj_physical",
     "_conj_physical_",
+    "_convert_indices_from_coo_to_csr",
+    "_convert_indices_from_csr_to_coo",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
     "_cross_entropy_backward",
     "_cross_entropy_forward",
+    "_csr_mm",
     "_ctc_loss",
     "_ctc_loss_backward",
     "_dirichlet_grad",
@@ -32388,6 +32674,7 @@ __all__ = [
     "_prelu_kernel",
     "_restride",
     "_sample_dirichlet",
+    "_sampled_mm",
     "_scaled_dot_product_attention_math",
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward",
@@ -32399,12 +32686,23 @@ __all__ = [
     "_segment_reduce_backward",
     "_softmax",
     "_softmax_backward_data",
+    "_sparse_addmm",
     "_sparse_broadcast_to",
+    "_sparse_bsc_tensor_unsafe",
+    "_sparse_bsr_tensor_unsafe",
+    "_sparse_compressed_tensor_unsafe",
     "_sparse_coo_tensor_unsafe",
     "_sparse_coo_tensor_with_dims",
     "_sparse_coo_tensor_with_dims_and_tensors",
+    "_sparse_csc_tensor_unsafe",
+    "_sparse_csr_prod",
+    "_sparse_csr_sum",
+    "_sparse_csr_tensor_unsafe",
     "_sparse_log_softmax",
     "_sparse_log_softmax_backward_data",
+    "_sparse_mm",
+    "_sparse_mm_reduce_impl",
+    "_sparse_mm_reduce_impl_backward",
     "_sparse_softmax",
     "_sparse_softmax_backward_data",
     "_sparse_sum",
@@ -32424,6 +32722,10 @@ __all__ = [
     "_to_copy",
     "_to_dense",
     "_to_sparse",
+    "_to_sparse_bsc",
+    "_to_sparse_bsr",
+    "_to_sparse_csc",
+    "_to_sparse_csr",
     "_unique",
     "_unique2",
     "_unsafe_index",
@@ -32441,7 +32743,12 @@ __all__ = [
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d",
     "_upsample_nearest_exact3d_backward",
+    "_validate_sparse_bsc_tensor_args",
+    "_validate_sparse_bsr_tensor_args",
+    "_validate_sparse_compressed_tensor_args",
     "_validate_sparse_coo_tensor_args",
+    "_validate_sparse_csc_tensor_args",
+    "_validate_sparse_csr_tensor_args",
     "_varlen_attn",
     "_varlen_attn_backward",
     "_vector_norm",
@@ -32784,6 +33091,7 @@ __all__ = [
     "histogram",
     "histogramdd",
     "hsplit",
+    "hspmm",
     "hstack",
     "huber_loss",
     "hypot",
@@ -33117,6 +33425,7 @@ __all__ = [
     "slice_copy",
     "slice_scatter",
     "slogdet",
+    "smm",
     "smooth_l1_loss",
     "soft_margin_loss",
     "softmax",
@@ -33190,6 +33499,7 @@ __all__ = [
     "square_",
     "squeeze",
     "squeeze_copy",
+    "sspaddmm",
     "stack",
     "std",
     "std_mean",

@@ -29,7 +29,9 @@ from .searching import SearchingMethods
 from .shapes import ShapesMethods
 from .softmax import SoftmaxMethods
 from .sorting import SortingMethods
+from .sparse_compressed import SparseCompressedMethods
 from .sparse_coo import SparseCooMethods
+from .sparse_products import SparseProductsMethods
 from .special import SpecialMethods
 from .statistics import StatisticsMethods
 from .storage import StorageMethods
@@ -59,7 +61,9 @@ class TensorMethods(
     ShapesMethods,
     SoftmaxMethods,
     SortingMethods,
+    SparseCompressedMethods,
     SparseCooMethods,
+    SparseProductsMethods,
     SpecialMethods,
     StatisticsMethods,
     StorageMethods,

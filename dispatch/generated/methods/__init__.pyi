@@ -13183,6 +13183,202 @@ class TensorMethods:
     @overload
     def nanmedian(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
 
+    # sparse_compressed
+    def crow_indices(self) -> Tensor:
+        """Where each row, or row of blocks, begins among the values (`torch.Tensor.crow_indices`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`. The method's `self`.
+
+        Returns:
+            An int32 or int64 tensor of shape (*, rows + 1), over the tensor's own memory.
+
+        Raises:
+            RuntimeError: `input` has another layout.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_csr().crow_indices()
+            tensor([0, 1, 2])
+
+        Schema::
+
+            crow_indices(Tensor(a) self) -> Tensor(a)
+        """
+    def col_indices(self) -> Tensor:
+        """The column of each value, or block (`torch.Tensor.col_indices`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`. The method's `self`.
+
+        Returns:
+            An int32 or int64 tensor of shape (*, specified elements), over the tensor's own memory.
+
+        Raises:
+            RuntimeError: `input` has another layout.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_csr().col_indices()
+            tensor([1, 0])
+
+        Schema::
+
+            col_indices(Tensor(a) self) -> Tensor(a)
+        """
+    def ccol_indices(self) -> Tensor:
+        """Where each column, or column of blocks, begins among the values (`torch.Tensor.ccol_indices`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`. The method's `self`.
+
+        Returns:
+            An int32 or int64 tensor of shape (*, columns + 1), over the tensor's own memory.
+
+        Raises:
+            RuntimeError: `input` has another layout.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_csc().ccol_indices()
+            tensor([0, 1, 2])
+
+        Schema::
+
+            ccol_indices(Tensor(a) self) -> Tensor(a)
+        """
+    def row_indices(self) -> Tensor:
+        """The row of each value, or block (`torch.Tensor.row_indices`).
+
+        Args:
+            input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`. The method's `self`.
+
+        Returns:
+            An int32 or int64 tensor of shape (*, specified elements), over the tensor's own memory.
+
+        Raises:
+            RuntimeError: `input` has another layout.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_csc().row_indices()
+            tensor([1, 0])
+
+        Schema::
+
+            row_indices(Tensor(a) self) -> Tensor(a)
+        """
+    def to_sparse_csr(self, dense_dim: int | None = ...) -> Tensor:
+        """A tensor in compressed rows (`torch.Tensor.to_sparse_csr`).
+
+        Args:
+            input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
+                a batch, all of which specify as many elements. The method's `self`.
+            dense_dim: How many dimensions, the last ones, lie whole in the values; for a strided `input`
+                alone.
+
+        Returns:
+            A tensor of layout `tt.sparse_csr`, of the elements that are not zero where `input` is strided,
+            and of what it specifies where it is sparse; `input` itself if it has that layout.
+
+        Raises:
+            RuntimeError: Sizes, numbers of dimensions or the layout do not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_csr().values()
+            tensor([2, 3])
+
+        Schema::
+
+            to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor
+        """
+    def to_sparse_csc(self, dense_dim: int | None = ...) -> Tensor:
+        """A tensor in compressed columns (`torch.Tensor.to_sparse_csc`).
+
+        Args:
+            input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
+                a batch, all of which specify as many elements. The method's `self`.
+            dense_dim: How many dimensions, the last ones, lie whole in the values; for a strided `input`
+                alone.
+
+        Returns:
+            A tensor of layout `tt.sparse_csc`, of the elements that are not zero where `input` is strided,
+            and of what it specifies where it is sparse; `input` itself if it has that layout.
+
+        Raises:
+            RuntimeError: Sizes, numbers of dimensions or the layout do not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_csc().values()
+            tensor([3, 2])
+
+        Schema::
+
+            to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor
+        """
+    def to_sparse_bsr(self, blocksize: int | Sequence[int], dense_dim: int | None = ...) -> Tensor:
+        """A tensor in compressed rows of blocks (`torch.Tensor.to_sparse_bsr`).
+
+        Args:
+            input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
+                a batch, all of which specify as many elements. The method's `self`.
+            blocksize: The two sizes of a block, which divide the matrix.
+            dense_dim: How many dimensions, the last ones, lie whole in the values; for a strided `input`
+                alone.
+
+        Returns:
+            A tensor of layout `tt.sparse_bsr`, of the blocks that hold one that is not zero where `input`
+            is strided, and of what it specifies where it is sparse; `input` itself if it has that layout.
+
+        Raises:
+            RuntimeError: Sizes, numbers of dimensions or the layout do not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsr((2, 1)).values()
+            tensor([[[0],
+                     [3]],
+
+                    [[2],
+                     [0]]])
+
+        Schema::
+
+            to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor
+        """
+    def to_sparse_bsc(self, blocksize: int | Sequence[int], dense_dim: int | None = ...) -> Tensor:
+        """A tensor in compressed columns of blocks (`torch.Tensor.to_sparse_bsc`).
+
+        Args:
+            input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
+                a batch, all of which specify as many elements. The method's `self`.
+            blocksize: The two sizes of a block, which divide the matrix.
+            dense_dim: How many dimensions, the last ones, lie whole in the values; for a strided `input`
+                alone.
+
+        Returns:
+            A tensor of layout `tt.sparse_bsc`, of the blocks that hold one that is not zero where `input`
+            is strided, and of what it specifies where it is sparse; `input` itself if it has that layout.
+
+        Raises:
+            RuntimeError: Sizes, numbers of dimensions or the layout do not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsc((2, 1)).values()
+            tensor([[[0],
+                     [3]],
+
+                    [[2],
+                     [0]]])
+
+        Schema::
+
+            to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor
+        """
+
     # sparse_coo
     def _indices(self) -> Tensor:
         """_indices(Tensor(a) self) -> Tensor(a)"""
@@ -13402,6 +13598,65 @@ class TensorMethods:
         Schema::
 
             sparse_resize_and_clear_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)
+        """
+
+    # sparse_products
+    def smm(self, mat2: Tensor) -> Tensor:
+        """The product of a sparse matrix of coordinates with a dense one, as a sparse matrix (`torch.smm`).
+
+        Args:
+            input: A matrix of layout `tt.sparse_coo`, of shape (n, k). The method's `self`.
+            mat2: A strided matrix, of shape (k, m).
+
+        Returns:
+            A tensor of layout `tt.sparse_coo` and shape (n, m), which specifies all elements of the rows in
+            which `input` has any.
+
+        Raises:
+            RuntimeError: The shapes, dtypes or layouts do not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.sparse_coo_tensor([[1, 1], [0, 2]], [1.0, 2.0], (3, 3))
+            >>> tt.smm(x, tt.ones(3, 2)).to_dense()
+            tensor([[0., 0.],
+                    [3., 3.],
+                    [0., 0.]])
+
+        Schema::
+
+            smm(Tensor self, Tensor mat2) -> Tensor
+        """
+    def sspaddmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
+        """A sparse matrix plus the product of another one with a dense matrix, as a sparse matrix (`torch.sspaddmm`).
+
+            beta * input + alpha * (mat1 @ mat2)
+
+        Args:
+            input: A matrix of layout `tt.sparse_coo`, of shape (n, m). The method's `self`.
+            mat1: A matrix of layout `tt.sparse_coo`, of shape (n, k).
+            mat2: A strided matrix, of shape (k, m).
+            beta: The factor of `input`.
+            alpha: The factor of the product.
+            out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+                resized.
+
+        Returns:
+            A tensor of layout `tt.sparse_coo` and shape (n, m).
+
+        Raises:
+            RuntimeError: The shapes, dtypes or layouts do not fit.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.eye(2).to_sparse()
+            >>> tt.sspaddmm(x, x, tt.ones(2, 2), alpha=2).to_dense()
+            tensor([[3., 2.],
+                    [2., 3.]])
+
+        Schema::
+
+            sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
         """
 
     # special

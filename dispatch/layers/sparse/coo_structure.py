@@ -12,6 +12,7 @@ from ....runtime.layout import sparse_coo, strided
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import bool_, int64
 from ....runtime.scalar_type import dtype as ScalarType
+from ...composite.sparse_compressed import converted
 from ...composite.sparse_coo import check_dims, coo_tensor, empty_coo, flattened
 from ...generated import functions as ops
 
@@ -127,9 +128,7 @@ def _to_sparse(
 ) -> Any:
     if layout is None or layout is sparse_coo:
         return alias(self)
-    return ops._to_sparse(
-        _to_dense(self, None, None), layout=layout, blocksize=blocksize, dense_dim=dense_dim
-    )
+    return converted("sparse_coo_to_sparse", self, layout, blocksize, dense_dim)
 
 
 def sparse_mask(self: Any, mask: Any) -> Any:

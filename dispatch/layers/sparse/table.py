@@ -23,8 +23,13 @@ Function = Callable[..., Any]
 find = Dispatcher.singleton().find_schema_or_throw
 
 MODULES = {
-    Functionality.Sparse: ("coo_structure", "coo_pointwise", "coo_shapes", "coo_reductions"),
-    Functionality.SparseCsr: (),
+    Functionality.Sparse: (
+        *("coo_structure", "coo_pointwise", "coo_shapes", "coo_reductions", "compressed_of_coo", "products"),
+    ),
+    Functionality.SparseCsr: (
+        *("compressed_structure", "compressed_places", "compressed_pointwise", "compressed_sums"),
+        *("compressed_products", "products"),
+    ),
 }
 """The modules of each key; of two that list an operator, the one named first serves it."""
 

@@ -1,0 +1,185 @@
+"""Products with compressed rows on the CPU: SciPy's compiled loops over ranges of rows, a range for each thread.
+
+Those loops look at no index, so that they are looked at here, at each call: whoever holds a part of a sparse tensor may
+have written to it. A row is summed in the order of its values by one thread: results do not depend on how many there
+are. Narrow floats are computed in float32 and rounded once, all others in their own type, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ...dispatch.iterator.parallel import CHUNKS_OF_THREAD, GRAIN_SIZE, get_num_threads, parallel_for
+from ...dispatch.structured.meta.sparse_products import FAULTY_COLUMN, FAULTY_ROWS
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
+from ..plain_numpy import np
+from ..widen import compute_np
+
+Array = np.ndarray[Any, Any]
+
+PAIRS = 1 << 12
+"""Pairs of rows that are gathered at a time: both sides stay in the cache of a core for rows of usual length."""
+
+
+@functools.cache
+def _loops() -> Any:
+    from scipy.sparse import _sparsetools
+
+    return _sparsetools
+
+
+def check_rows(name: str, crow: Array, nnz: int) -> None:
+    """Raise RuntimeError for where rows begin that would lead outside of the values."""
+    if crow[0] < 0 or crow[-1] > nnz or (crow[1:] < crow[:-1]).any():
+        raise RuntimeError(f"{name}(): {FAULTY_ROWS.format(nnz=nnz)}")
+
+
+def check_columns(name: str, columns: Array, count: int) -> None:
+    """Raise RuntimeError for an index outside of `count`: as an unsigned number a negative one is large, too."""
+    if columns.size and columns.view(f"u{columns.itemsize}").max() >= count:
+        raise RuntimeError(f"{name}(): {FAULTY_COLUMN.format(columns=count)}")
+
+
+def by_rows(crow: Array, work: int, rows: int, compute: Any) -> None:
+    """Call ``compute(first, last)`` over ranges of rows of about as many values, on threads if that is worth it."""
+    pieces = CHUNKS_OF_THREAD * get_num_threads()
+    if work <= GRAIN_SIZE or pieces == CHUNKS_OF_THREAD or rows < 2:
+        compute(0, rows)
+        return
+    begin, end = int(crow[0]), int(crow[-1])
+    # What a row costs beside its values keeps ranges of empty ones from becoming too long.
+    weight = (crow[1:] - begin) + np.arange(1, rows + 1) * (max(end - begin, 1) / rows)
+    targets = np.linspace(0, weight[-1], pieces + 1)[1:-1]
+    cuts = [0, *np.searchsorted(weight, targets).tolist(), rows]
+
+    def ranges(first: int, last: int) -> None:
+        for i in range(first, last):
+            if cuts[i + 1] > cuts[i]:
+                compute(cuts[i], cuts[i + 1])
+
+    parallel_for(0, pieces, 1, ranges)
+
+
+def csr_mm(call: StructuredCall) -> PlannedKernel:
+    """The kernel of ``_csr_mm``."""
+    wide = compute_np(call.outputs[0].dtype)
+
+    @quietly
+    def into(out: Array, crow: Array, col: Array, values: Array, dense: Array) -> None:
+        crow, col = np.ascontiguousarray(crow), np.ascontiguousarray(col)
+        check_rows("_csr_mm", crow, len(col))
+        check_columns("_csr_mm", col, len(dense))
+        rows, width = out.shape
+        values = np.ascontiguousarray(values, wide)
+        dense = np.ascontiguousarray(dense, wide)
+        target = out if out.dtype == wide and out.flags.c_contiguous else np.empty(out.shape, wide)
+        loops, flat = _loops(), dense.reshape(-1)
+
+        def compute(first: int, last: int) -> None:
+            part = target[first:last].reshape(-1)
+            part[:] = 0
+            count = last - first
+            if width == 1:
+                loops.csr_matvec(count, len(dense), crow[first:], col, values, flat, part)
+            else:
+                loops.csr_matvecs(count, len(dense), width, crow[first:], col, values, flat, part)
+
+        if rows and width:
+            by_rows(crow, len(col) * width, rows, compute)
+        if target is not out:
+            np.copyto(out, target, casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def bsr_mm(call: StructuredCall) -> PlannedKernel:
+    """The kernel of ``_bsr_mm``."""
+    wide = compute_np(call.outputs[0].dtype)
+
+    @quietly
+    def into(out: Array, crow: Array, col: Array, values: Array, dense: Array) -> None:
+        crow, col = np.ascontiguousarray(crow), np.ascontiguousarray(col)
+        _, high, across = values.shape
+        columns = len(dense) // across
+        check_rows("_bsr_mm", crow, len(col))
+        check_columns("_bsr_mm", col, columns)
+        rows, width = len(crow) - 1, out.shape[1]
+        values = np.ascontiguousarray(values, wide).reshape(-1)
+        dense = np.ascontiguousarray(dense, wide)
+        target = out if out.dtype == wide and out.flags.c_contiguous else np.empty(out.shape, wide)
+        loops, flat = _loops(), dense.reshape(-1)
+
+        def compute(first: int, last: int) -> None:
+            part = target[first * high : last * high].reshape(-1)
+            part[:] = 0
+            loops.bsr_matvecs(
+                last - first, columns, width, high, across, crow[first:], col, values, flat, part
+            )
+
+        if rows and width:
+            by_rows(crow, len(values) * width, rows, compute)
+        if target is not out:
+            np.copyto(out, target, casting="unsafe")
+
+    return PlannedKernel(into)
+
+
+def sampled_mm(call: StructuredCall) -> PlannedKernel:
+    """The kernel of ``_sampled_mm``: some rows of both sides at a time, multiplied in pairs."""
+    wide = compute_np(call.outputs[0].dtype)
+
+    @quietly
+    def into(out: Array, rows: Array, columns: Array, left: Array, right: Array) -> None:
+        rows, columns = np.ascontiguousarray(rows), np.ascontiguousarray(columns)
+        check_columns("_sampled_mm", rows, len(left))
+        check_columns("_sampled_mm", columns, len(right))
+        left, right = np.ascontiguousarray(left, wide), np.ascontiguousarray(right, wide)
+
+        def compute(first: int, last: int) -> None:
+            for begin in range(first, last, PAIRS):
+                part = slice(begin, min(begin + PAIRS, last))
+                one = left.take(rows[part], 0, mode="clip")
+                other = right.take(columns[part], 0, mode="clip")
+                out[part] = np.einsum("ek,ek->e", one, other)
+
+        parallel_for(0, len(rows), max(PAIRS, GRAIN_SIZE // max(left.shape[1], 1)), compute)
+
+    return PlannedKernel(into)
+
+
+register_stub("_csr_mm_stub", "cpu", csr_mm)
+register_stub("_bsr_mm_stub", "cpu", bsr_mm)
+register_stub("_sampled_mm_stub", "cpu", sampled_mm)
+
+
+def sparse_product(call: StructuredCall) -> PlannedKernel:
+    """The kernel of the product of two sparse matrices in compressed rows, which gives one, sorted."""
+    dtype = call.extra["dtype"]
+    wide = compute_np(dtype)
+
+    @quietly
+    def into(
+        crow: Array, col: Array, values: Array, begins: Array, columns: Array, others: Array, width: int
+    ) -> tuple[Array, Array, Array]:
+        crow, col, begins, columns = (np.ascontiguousarray(part) for part in (crow, col, begins, columns))
+        check_rows("_sparse_mm", crow, len(col))
+        check_rows("_sparse_mm", begins, len(columns))
+        check_columns("_sparse_mm", col, len(begins) - 1)
+        check_columns("_sparse_mm", columns, width)
+        values, others = np.ascontiguousarray(values, wide), np.ascontiguousarray(others, wide)
+        rows, loops = len(crow) - 1, _loops()
+        most = loops.csr_matmat_maxnnz(rows, width, crow, col, begins, columns)
+        made = np.zeros(rows + 1, crow.dtype), np.empty(most, crow.dtype), np.empty(most, wide)
+        loops.csr_matmat(rows, width, crow, col, values, begins, columns, others, *made)
+        bounds, places, products = made
+        count = int(bounds[-1])
+        places, products = places[:count], products[:count]
+        loops.csr_sort_indices(rows, bounds, places, products)
+        return bounds, places, products.astype(dtype.np, copy=False)
+
+    return PlannedKernel(into)
+
+
+register_stub("_sparse_product_stub", "cpu", sparse_product)

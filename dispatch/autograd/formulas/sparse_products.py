@@ -1,0 +1,36 @@
+"""Formulas of products whose sparse operands have gradients at their own places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....runtime.layout import sparse_coo, strided
+from ...core.op_overload import find_overload
+from .linalg import times
+from .pointwise import conjugated
+
+if TYPE_CHECKING:
+    from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
+
+
+def mm_mat1_sparse_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, alpha: Number) -> Any:
+    """grad @ mat2^H, at the places of mat1 if that is sparse."""
+    return _at_places_of(mat1, grad, conjugated(mat2).t(), alpha)
+
+
+def mm_mat2_sparse_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, alpha: Number) -> Any:
+    """mat1^H @ grad, at the places of mat2 if that is sparse."""
+    return _at_places_of(mat2, conjugated(mat1).t(), grad, alpha)
+
+
+def _at_places_of(target: Tensor, left: Tensor, right: Tensor, alpha: Number) -> Any:
+    kind = target._spec.layout
+    if kind is strided:
+        return times(left.mm(right), alpha)
+    if kind is sparse_coo:
+        target = target.coalesce()
+    if left._spec.layout is strided and right._spec.layout is strided:
+        scale = alpha.conjugate() if alpha.__class__ is complex else alpha
+        return find_overload("aten::sparse_sampled_addmm")(target, left, right, beta=0, alpha=scale)
+    return times(left.mm(right).sparse_mask(target), alpha)

@@ -1,0 +1,363 @@
+"""Functions that make tensors of compressed rows and columns of what a user has (torch/csrc/utils/tensor_new.cpp).
+
+The root re-exports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.device import device as Device
+from ...runtime.layout import layout as Layout
+from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import int32
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
+from ..composite.sparse_compressed import expect_compressed, inferred_size
+from ..composite.sparse_coo import spoken
+from ..core.factory_options import check_requires_grad
+from ..generated import functions as _ops
+from ..tensor import Tensor
+from .sparse import are_checked, placed
+
+if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
+
+__all__ = [
+    "sparse_bsc_tensor",
+    "sparse_bsr_tensor",
+    "sparse_compressed_tensor",
+    "sparse_csc_tensor",
+    "sparse_csr_tensor",
+]
+
+
+def _made(
+    name: str,
+    compressed: Any,
+    plain: Any,
+    values: Any,
+    size: Sequence[int] | None,
+    layout: Layout,
+    dtype: ScalarType | None,
+    device: DeviceLike,
+    requires_grad: bool,
+    check_invariants: bool | None,
+) -> Tensor:
+    check_requires_grad(name, requires_grad)
+    values = placed(values, dtype, None if device is None else Device(device))
+    where = values.device
+    # Lists become int64 tensors, beside an int32 one int32 ones.
+    given = [part for part in (compressed, plain) if isinstance(part, TensorImpl)]
+    of_lists = int32 if len(given) == 1 and given[0]._spec.dtype is int32 else None
+    compressed, plain = (
+        placed(part, None if isinstance(part, TensorImpl) else of_lists, where)
+        for part in (compressed, plain)
+    )
+    sizes = inferred_size(compressed, plain, values, layout) if size is None else tuple(size)
+    if are_checked(check_invariants, where):
+        _ops._validate_sparse_compressed_tensor_args(compressed, plain, values, sizes, layout)
+    made: Any = _ops._sparse_compressed_tensor_unsafe(compressed, plain, values, sizes, layout=layout)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _expect(name: str, given: Layout | None, kind: Layout) -> None:
+    if given is not None and given is not kind:
+        raise RuntimeError(f"{name}: layout must be {spoken(kind)} but got {spoken(given)}")
+
+
+@api_boundary
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: ScalarType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of compressed rows or columns, of elements or of blocks (`torch.sparse_compressed_tensor`).
+
+    Args:
+        compressed_indices: Where each row or column begins among the values, of shape (*batch, lines + 1): a tensor of
+            int32 or int64, or what `tt.tensor` takes.
+        plain_indices: The other coordinate of each value, of shape (*batch, specified elements).
+        values: The values, of shape (*batch, specified elements, *block sizes, *dense sizes).
+        size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
+        dtype: The dtype; by default that of `values`.
+        layout: `tt.sparse_csr`, `tt.sparse_csc`, `tt.sparse_bsr` or `tt.sparse_bsc`.
+        device: The device; by default that of `values`, or `tt.get_default_device()`.
+        pin_memory: Has to be False.
+        requires_grad: Whether the result requires grad.
+        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
+            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+
+    Returns:
+        A tensor of that layout over the memory of the three parts.
+
+    Raises:
+        RuntimeError: Parts do not fit each other, indices break an invariant, or `layout` is no compressed one.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.sparse_compressed_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2), layout=tt.sparse_csr)
+        >>> x.to_dense()
+        tensor([[0., 2.],
+                [3., 0.]])
+    """
+    name = "sparse_compressed_tensor"
+    kind = expect_compressed(name, layout)
+    return _made(
+        name,
+        compressed_indices,
+        plain_indices,
+        values,
+        size,
+        kind,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )
+
+
+@api_boundary
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: ScalarType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of compressed rows (`torch.sparse_csr_tensor`).
+
+    Args:
+        crow_indices: Where each row begins among the values, of shape (*batch, rows + 1): a tensor of int32 or
+            int64, or what `tt.tensor` takes.
+        col_indices: The column of each value, of shape (*batch, specified values), ascending in each row.
+        values: The values, of shape (*batch, specified values, *dense sizes).
+        size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
+        dtype: The dtype; by default that of `values`.
+        layout: None or `tt.sparse_csr`.
+        device: The device; by default that of `values`, or `tt.get_default_device()`.
+        pin_memory: Has to be False.
+        requires_grad: Whether the result requires grad.
+        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
+            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+
+    Returns:
+        A tensor of layout `tt.sparse_csr` over the memory of the three parts.
+
+    Raises:
+        RuntimeError: Parts do not fit each other, or indices break an invariant.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sparse_csr_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2)).to_dense()
+        tensor([[0., 2.],
+                [3., 0.]])
+    """
+    name = "sparse_csr_tensor"
+    _expect(name, layout, sparse_csr)
+    return _made(
+        name,
+        crow_indices,
+        col_indices,
+        values,
+        size,
+        sparse_csr,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )
+
+
+@api_boundary
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: ScalarType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of compressed columns (`torch.sparse_csc_tensor`).
+
+    Args:
+        ccol_indices: Where each column begins among the values, of shape (*batch, columns + 1): a tensor of int32 or
+            int64, or what `tt.tensor` takes.
+        row_indices: The row of each value, of shape (*batch, specified values), ascending in each column.
+        values: The values, of shape (*batch, specified values, *dense sizes).
+        size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
+        dtype: The dtype; by default that of `values`.
+        layout: None or `tt.sparse_csc`.
+        device: The device; by default that of `values`, or `tt.get_default_device()`.
+        pin_memory: Has to be False.
+        requires_grad: Whether the result requires grad.
+        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
+            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+
+    Returns:
+        A tensor of layout `tt.sparse_csc` over the memory of the three parts.
+
+    Raises:
+        RuntimeError: Parts do not fit each other, or indices break an invariant.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sparse_csc_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2)).to_dense()
+        tensor([[0., 3.],
+                [2., 0.]])
+    """
+    name = "sparse_csc_tensor"
+    _expect(name, layout, sparse_csc)
+    return _made(
+        name,
+        ccol_indices,
+        row_indices,
+        values,
+        size,
+        sparse_csc,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )
+
+
+@api_boundary
+def sparse_bsr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: ScalarType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of compressed rows of blocks (`torch.sparse_bsr_tensor`).
+
+    Args:
+        crow_indices: Where each row of blocks begins among the values, of shape (*batch, rows of blocks + 1): a tensor
+            of int32 or int64, or what `tt.tensor` takes.
+        col_indices: The column of blocks of each block, of shape (*batch, specified blocks), ascending in each row of
+            blocks.
+        values: The blocks, of shape (*batch, specified blocks, two block sizes, *dense sizes).
+        size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
+        dtype: The dtype; by default that of `values`.
+        layout: None or `tt.sparse_bsr`.
+        device: The device; by default that of `values`, or `tt.get_default_device()`.
+        pin_memory: Has to be False.
+        requires_grad: Whether the result requires grad.
+        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
+            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+
+    Returns:
+        A tensor of layout `tt.sparse_bsr` over the memory of the three parts.
+
+    Raises:
+        RuntimeError: Parts do not fit each other, or indices break an invariant.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sparse_bsr_tensor([0, 1, 2], [1, 0], [[[1.0], [2.0]], [[3.0], [4.0]]], (4, 2)).to_dense()
+        tensor([[0., 1.],
+                [0., 2.],
+                [3., 0.],
+                [4., 0.]])
+    """
+    name = "sparse_bsr_tensor"
+    _expect(name, layout, sparse_bsr)
+    return _made(
+        name,
+        crow_indices,
+        col_indices,
+        values,
+        size,
+        sparse_bsr,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )
+
+
+@api_boundary
+def sparse_bsc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: ScalarType | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of compressed columns of blocks (`torch.sparse_bsc_tensor`).
+
+    Args:
+        ccol_indices: Where each column of blocks begins among the values, of shape (*batch, columns of blocks + 1): a
+            tensor of int32 or int64, or what `tt.tensor` takes.
+        row_indices: The row of blocks of each block, of shape (*batch, specified blocks), ascending in each column of
+            blocks.
+        values: The blocks, of shape (*batch, specified blocks, two block sizes, *dense sizes).
+        size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
+        dtype: The dtype; by default that of `values`.
+        layout: None or `tt.sparse_bsc`.
+        device: The device; by default that of `values`, or `tt.get_default_device()`.
+        pin_memory: Has to be False.
+        requires_grad: Whether the result requires grad.
+        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
+            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+
+    Returns:
+        A tensor of layout `tt.sparse_bsc` over the memory of the three parts.
+
+    Raises:
+        RuntimeError: Parts do not fit each other, or indices break an invariant.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.sparse_bsc_tensor([0, 1, 2], [1, 0], [[[1.0, 2.0]], [[3.0, 4.0]]], (2, 4)).to_dense()
+        tensor([[0., 0., 3., 4.],
+                [1., 2., 0., 0.]])
+    """
+    name = "sparse_bsc_tensor"
+    _expect(name, layout, sparse_bsc)
+    return _made(
+        name,
+        ccol_indices,
+        row_indices,
+        values,
+        size,
+        sparse_bsc,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )

@@ -1,0 +1,97 @@
+"""The product of two sparse matrices, which is sparse.
+
+A row of the product is the sum of the rows of the right matrix that the left one's row names. On the CPU SciPy's loops
+make it. Elsewhere all products of values are written out, sorted by place, and those of one place are added in the
+order of the left row, which takes memory for each of them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from ....runtime.layout import sparse_coo, sparse_csr
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import int64
+from ....runtime.sparse_data import BLOCKED
+from ...composite.sparse_compressed import begins_of, compressed_tensor
+from ...composite.sparse_coo import coo_tensor, spoken
+from ...generated import functions as ops
+from ...structured.stub import StructuredCall, find_kernel
+from ...tensor_data import from_numpy
+from .coo_structure import added_at
+
+
+def matrix_product(left: Any, right: Any) -> Any:
+    """The product: coordinates of two matrices of coordinates, and else compressed rows."""
+    kinds = (left._spec.layout, right._spec.layout)
+    for kind in kinds:
+        if kind in BLOCKED:
+            raise RuntimeError(
+                f"addmm: computation on {left._spec.device.type.upper()} is not implemented for "
+                f"{spoken(kinds[0])} @ {spoken(kinds[1])}"
+            )
+    rows, columns = left._spec.sizes[0], right._spec.sizes[1]
+    of_rows = [
+        each if each._spec.layout is sparse_csr else ops._to_sparse_csr(each) for each in (left, right)
+    ]
+    begins, column, values = _by_rows(of_rows[0], of_rows[1], columns)
+    if kinds == (sparse_coo, sparse_coo):
+        taken = begins[1:] - begins[:-1]
+        row = ops.repeat_interleave(taken, output_size=column._spec.sizes[0])
+        return coo_tensor(ops.stack((row, column), 0).to(int64), values, (rows, columns), True)
+    return compressed_tensor(begins, column, values, (rows, columns), sparse_csr)
+
+
+def _by_rows(left: Any, right: Any, width: int) -> tuple[Any, Any, Any]:
+    """The parts of a product of compressed rows, of which the right ones are `width` long."""
+    a, b = left._data, right._data
+    index = a.plain.dtype if a.plain.dtype is b.plain.dtype else int64
+    outer = (a.compressed.to(index), a.plain.to(index))
+    inner = (b.compressed.to(index), b.plain.to(index))
+    lines = a.compressed._spec.sizes[0] - 1
+    if left._spec.is_meta:
+        nothing = ops.empty((0,), dtype=left.dtype, device=left.device)
+        return ops.zeros((lines + 1,), dtype=index, device=left.device), outer[1][:0], nothing
+    if left._spec.device.type == "cpu":
+        made = _kernel(left._spec.dtype)(outer, a.values, inner, b.values, width)
+        compressed, plain, values = (from_numpy(part) for part in made)
+        return compressed, plain, values
+    return _written_out(outer, a.values, inner, b.values, lines, width)
+
+
+@lru_cache(maxsize=64)
+def _kernel(dtype: ScalarType) -> Any:
+    from ....runtime.device import CPU
+
+    call = StructuredCall("_sparse_product", {}, (), (), None, CPU, {"dtype": dtype})
+    into = find_kernel("_sparse_product_stub", "cpu", "_sparse_mm")(call).into
+
+    def run(outer: Any, values: Any, inner: Any, others: Any, width: int) -> Any:
+        return into(*(part._data for part in (*outer, values, *inner, others)), width)
+
+    return run
+
+
+def _written_out(
+    outer: tuple[Any, Any], values: Any, inner: tuple[Any, Any], others: Any, lines: int, width: int
+) -> tuple[Any, Any, Any]:
+    begins, named = outer
+    starts, columns = inner
+    where = values._spec.device
+    lengths = starts[1:] - starts[:-1]
+    taken = begins[1:] - begins[:-1]
+    line = ops.repeat_interleave(taken, output_size=named._spec.sizes[0])
+    counts = lengths.index_select(0, named)
+    source = ops.repeat_interleave(counts)
+    ends = counts.cumsum(0)
+    total = source._spec.sizes[0]
+    within = ops.arange(total, dtype=int64, device=where) - (ends - counts).index_select(0, source)
+    entry = starts.index_select(0, named).index_select(0, source) + within
+    key = line.index_select(0, source).to(int64) * width + columns.index_select(0, entry)
+    products = values.index_select(0, source) * others.index_select(0, entry)
+    found, group = ops._unique2(key, sorted=True, return_inverse=True)[:2]
+    count = found._spec.sizes[0]
+    row = ops.floor_divide(found, max(width, 1))
+    compressed = begins_of(row, 1, lines, count).reshape(-1).to(begins.dtype)
+    return compressed, (found - row * width).to(begins.dtype), added_at(products, group, count)
