@@ -13,7 +13,6 @@ from typing import Any
 from ....runtime.layout import strided
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, int64
-from ...composite.forms import owned
 from ...composite.sparse_coo import coo_tensor, flattened
 from ...generated import functions as ops
 from .coo_shapes import unsqueeze, wrapped
@@ -35,7 +34,7 @@ def sum_dims(self: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarT
     if keepdim:
         for d in dims:
             out = unsqueeze(out, d) if out._spec.layout is not strided else out.unsqueeze(d)
-    return owned(out)
+    return out
 
 
 def summed(self: Any, dims: Sequence[int], dtype: ScalarType | None) -> Any:

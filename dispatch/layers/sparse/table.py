@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any
 
 from ....runtime.dispatch_key import DispatchKey, Functionality
+from ....runtime.tensor_impl import TensorImpl
+from ...composite.forms import owned
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction
 from ...core.operator_entry import OperatorEntry
@@ -50,7 +52,24 @@ def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
         return None
     functions = functions_of(key.functionality)
     function = functions.get(name) or _form_of(op, name, functions)
-    return None if function is None else KernelFunction(function, source=function.__module__)
+    if function is None:
+        return None
+    if not op.schema.is_mutable:
+        function = with_owned_results(function)
+    return KernelFunction(function, source=function.__module__)
+
+
+def with_owned_results(function: Function) -> Function:
+    """The function, whose strided results are tensors of their own where the last step of making them was a view."""
+
+    def kernel(*args: Any) -> Any:
+        out = function(*args)
+        if isinstance(out, TensorImpl):
+            return out if out._view_base is None else owned(out)
+        return out
+
+    kernel.__module__ = function.__module__
+    return kernel
 
 
 def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Function | None:
