@@ -53,7 +53,6 @@ _BACKEND_FUNCTIONALITIES = {
     Functionality.Sparse,
     Functionality.SparseCsr,
 }
-_STRIDED = Functionality.Dense
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
 _DECOMPOSING = {
     Functionality.Python,
@@ -253,6 +252,8 @@ class OperatorEntry:
             if key.functionality is None:
                 raise NotImplementedError(self.missing_kernel(bits, key))
             kernel = self.kernel_for(key)
+            if key.functionality in _AUTOGRAD_FUNCTIONALITIES and IMPLICIT in self.kernels:
+                kernel = self._around_late_kernel(key, remaining, kernel)
             if kernel is None:
                 if (
                     key.functionality in _AUTOGRAD_FUNCTIONALITIES
@@ -274,6 +275,21 @@ class OperatorEntry:
         origin = self.origin_of(key, kernels)
         return fallbacks.get(key) if origin is None else kernels[origin][-1]
 
+    def _around_late_kernel(
+        self, key: DispatchKey, bits: int, kernel: KernelFunction | None
+    ) -> KernelFunction | None:
+        """The kernel of an autograd key of a composite that has a late kernel of its own for these tensors.
+
+        Dense tensors decompose under autograd all the same: a late kernel is none of their backend's.
+        """
+        for functionality in late_kernels:
+            if bits & functionality_bit(functionality) and key.backend is not None:
+                below = RUNTIME[functionality, key.backend]
+                self.kernel_for(below)
+                if below in self.kernels:
+                    return self.kernels[AUTOGRAD][-1] if AUTOGRAD in self.kernels else fallbacks.get(key)
+        return kernel
+
     def origin_of(
         self, key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]
     ) -> DispatchKey | None:
@@ -282,8 +298,7 @@ class OperatorEntry:
             return key
         if key.functionality in _BACKEND_FUNCTIONALITIES:
             for alias in (NON_FUNCTIONAL, EXPLICIT, IMPLICIT):
-                # What goes through an ``out=`` form writes to strided memory, and is none of the other backends'.
-                if alias in kernels and (alias is not NON_FUNCTIONAL or key.functionality is _STRIDED):
+                if alias in kernels:
                     return alias
         elif key.functionality in _DECOMPOSING:
             if IMPLICIT in kernels and not self._has_backend_kernel(kernels, key):
@@ -301,7 +316,7 @@ class OperatorEntry:
         if EXPLICIT in kernels or NON_FUNCTIONAL in kernels:
             return True
         if key.backend is not None:
-            return any(RUNTIME[f, key.backend] in kernels for f in _BACKEND_FUNCTIONALITIES)
+            return any(_counts(RUNTIME[f, key.backend], kernels) for f in _BACKEND_FUNCTIONALITIES)
         if not any(k.functionality in _BACKEND_FUNCTIONALITIES for k in kernels):
             return False
         if key.functionality in _AUTOGRAD_FUNCTIONALITIES:
@@ -499,6 +514,13 @@ def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence
     globals_ = {"__name__": __name__, "hide_inner_frames": hide_inner_frames}
     made: Callable[[Plan, Sequence[Any]], Plan] = defined("bind", text, "plan", globals_)
     return made
+
+
+def _counts(key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]) -> bool:
+    """Whether a backend has a kernel under a key that keeps composites from decomposing: no late one of ours does."""
+    if key not in kernels:
+        return False
+    return key.functionality not in late_kernels or kernels[key][-1].written is not None
 
 
 def is_baked(value: object, default: object) -> bool:

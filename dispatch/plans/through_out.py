@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.dispatch_key import Functionality, highest_priority
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.bound_arguments import spec_of
@@ -40,6 +41,10 @@ class ThroughOut:
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """The plan for bound arguments."""
         out = Dispatcher.singleton().find_schema_or_throw(self.out)
+        key = highest_priority(key_set)
+        if key.functionality is not Functionality.Dense:
+            # A form that writes to strided memory is none for tensors that are stored otherwise.
+            raise NotImplementedError(op.missing_kernel(key_set, key))
         out.lookup(key_set)  # refuses a backend without a kernel before anything is allocated
         specs = [spec_of(value) for value in args]
         positions = op.runtime_positions(args)

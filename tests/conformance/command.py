@@ -26,9 +26,10 @@ MODES = (
     "gradgrad",
     "modules",
     "optimizers",
+    "sparse",
 )
 SPEED, ROUNDING = "speed", "rounding"
-IN_DOUBLE = {"gradient", "forward_ad", "gradgrad", "modules", "optimizers"}
+IN_DOUBLE = {"gradient", "forward_ad", "gradgrad", "modules", "optimizers", "sparse"}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -42,5 +42,6 @@ def compressed_values_at(grad: Tensor, result: Tensor) -> Any:
 
 
 def sparse_mask_backward(grad: Tensor, layout: Layout, mask: Tensor) -> Any:
-    """The gradient at the places that were taken."""
-    return grad.to_dense() if layout is strided else grad.sparse_mask(mask)
+    """The gradient at the places that were taken, each as often as it was."""
+    taken = grad.sparse_mask(mask)
+    return taken.to_dense() if layout is strided else taken

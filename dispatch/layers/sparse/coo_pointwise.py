@@ -20,7 +20,7 @@ from .coo_shapes import broadcast_to
 from .coo_structure import add_into, check_range, coalesced, parts_of, places_among
 from .forms import become
 
-LINEAR = ("neg", "deg2rad", "rad2deg", "conj_physical")
+LINEAR = ("neg",)
 """Functions of which that of a sum is the sum: repeated coordinates stay."""
 
 ZERO_PRESERVING = (

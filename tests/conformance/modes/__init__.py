@@ -9,12 +9,13 @@ from .layouts import LAYOUT
 from .modules import MODULES
 from .optimizers import OPTIMIZERS
 from .out import OUT
+from .sparse import SPARSE
 from .strides import STRIDES
 
 BY_NAME = {
     mode.name: mode
     for mode in (
         *(FORWARD, REFERENCE, LAYOUT, STRIDES, DTYPE_SETS, ERRORS, OUT, INPLACE),
-        *(GRADIENT, FORWARD_AD, GRADGRAD, MODULES, OPTIMIZERS),
+        *(GRADIENT, FORWARD_AD, GRADGRAD, MODULES, OPTIMIZERS, SPARSE),
     )
 }
