@@ -189,7 +189,10 @@ def bsr_rows(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of a row of blocks: the blocks in order, each times its rows of the dense matrix."""
+    """A tile of a row of blocks: the blocks in order, each times its rows of the dense matrix.
+
+    The tile is multiplied transposed: matrix instructions of sm_90 want 64 rows, and blocks often have 16.
+    """
     row = tl.program_id(0).to(INDEX)
     check_row(crow, flag, row, rows, nnz)
     begin = bound(crow, row, nnz, INDEX)
@@ -197,7 +200,7 @@ def bsr_rows(
     down = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     c = tl.program_id(2).to(INDEX) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K)
-    total = tl.zeros((BLOCK_M, BLOCK_N), TYPE)
+    total = tl.zeros((BLOCK_N, BLOCK_M), TYPE)
     for at in range(begin, end):
         j = tl.load(col + at)
         is_wrong = (j < 0) | (j >= length)
@@ -215,10 +218,10 @@ def bsr_rows(
                 mask=fits[:, None] & (c < width)[None, :],
                 other=0,
             )
-            total = tl.dot(x, y, total, input_precision=PRECISION, out_dtype=TYPE)
+            total = tl.dot(tl.trans(y), tl.trans(x), total, input_precision=PRECISION, out_dtype=TYPE)
     tl.store(
         out + (row * high + down)[:, None] * width + c[None, :],
-        convert(total, out.dtype.element_ty),
+        convert(tl.trans(total), out.dtype.element_ty),
         mask=(down < high)[:, None] & (c < width)[None, :],
     )
 
@@ -228,7 +231,7 @@ VECTOR, NARROW, WIDE = Configuration((256, 1)), Configuration((16, 16)), Configu
 PIECES = (Configuration((1,)), Configuration((64,)))
 PAIRS = (Configuration((16, 32)),)
 SMALL_BLOCKS, LARGE_BLOCKS = Configuration((16, 64, 16)), Configuration((64, 64, 64))
-SINGLE_BLOCKS = (Configuration((64, 64, 32)), SMALL_BLOCKS)
+SINGLE_BLOCKS = (Configuration((64, 64, 16)), SMALL_BLOCKS)
 
 declare(
     csr_rows,

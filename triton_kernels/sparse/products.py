@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...dispatch.structured.meta.sparse_products import FAULTY_COLUMN, FAULTY_ROWS
@@ -102,7 +102,7 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
     size = (pieces + 1) * width * (4 if sum_name == "fp32" else 8)
 
     def into(to: Any, *inputs: Any) -> None:
-        kept, (crow, col, values, dense) = problem.addresses(inputs)
+        _kept, (crow, col, values, dense) = problem.addresses(inputs)
         flag = problem.flags.begin()
         given = (rows, nnz, length, width)
         if add is None:
@@ -143,7 +143,7 @@ def sampled_mm(call: StructuredCall) -> PlannedKernel:
     )
 
     def into(to: Any, *inputs: Any) -> None:
-        kept, operands = problem.addresses(inputs)
+        _kept, operands = problem.addresses(inputs)
         launch((cdiv(count, pairs), 1, 1), *operands, to.address, problem.flags.begin(), *numbers.values())
         problem.report()
 
@@ -161,10 +161,10 @@ def bsr_mm(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     problem = Problem(call, (FAULTY_ROWS.format(nnz=nnz), FAULTY_COLUMN.format(columns=length)))
     itemsize = call.outputs[0].itemsize
-    most_m, most_n, most_k = {8: (32, 32, 16), 4: (64, 64, 32)}.get(itemsize, (64, 64, 64))
+    most_m, most_n, most_k = {8: (32, 32, 16), 4: (64, 64, 16)}.get(itemsize, (64, 64, 64))
     block_m = min(max(next_power_of_2(high), 16), most_m)
     block_k = min(max(next_power_of_2(wide), 16), most_k)
-    block_n = min(max(next_power_of_2(width), 16), most_n)
+    block_n = most_n if itemsize == 2 else min(max(next_power_of_2(width), 16), most_n)
     integers = integer_type(max(nnz * high * wide, (length + 1) * wide * width, lines * high * width) + 4096)
     numbers = {"rows": lines, "nnz": nnz, "length": length, "width": width, "high": high, "wide": wide}
     types = problem.pointers(crow="", col="", flag="*i32")
@@ -187,7 +187,7 @@ def bsr_mm(call: StructuredCall) -> PlannedKernel:
     grid = (lines, cdiv(high, block_m), cdiv(width, block_n))
 
     def into(to: Any, *inputs: Any) -> None:
-        kept, operands = problem.addresses(inputs)
+        _kept, operands = problem.addresses(inputs)
         launch(grid, *operands, to.address, problem.flags.begin(), *numbers.values())
         problem.report()
 

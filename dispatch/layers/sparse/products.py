@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ....runtime.scalar_type import bool_, int64
-from ....runtime.sparse_data import COMPRESSED
+from ....runtime.sparse_data import BLOCKED, COMPRESSED
 from ...composite.sparse_compressed import begins_of
 from ...composite.sparse_coo import coo_tensor, spoken
 from ...generated import functions as ops
@@ -47,6 +47,10 @@ def rows_of(self: Any) -> tuple[Any, Any, Any]:
     Returns where the rows begin, columns, and values, which are elements or blocks.
     """
     layout, spec = self._spec.layout, self._spec
+    is_float = spec.dtype.is_floating_point or spec.dtype.is_complex
+    if layout in BLOCKED and spec.device.type == "cuda" and not is_float:
+        # Tensor cores multiply blocks of floats, and complex ones by their parts; integers are multiplied one by one.
+        return rows_of(self.to_sparse())
     if layout is sparse_coo:
         self = coalesced(self)
         indices, values = parts_of(self)
