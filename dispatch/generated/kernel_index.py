@@ -42,6 +42,8 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_scaled_grouped_mm_stub": ("products.grouped_mm", "products.grouped_mm"),
     "_scaled_mm_stub": ("products.scaled_mm", "products.scaled_mm"),
     "_segment_reduce_backward_stub": ("reduction.segments", "reduction.segments"),
+    "_sparse_lines_stub": ("sparse.structure", None),
+    "_sparse_other_lines_stub": ("sparse.structure", None),
     "_sparse_product_stub": ("sparse.products", None),
     "_standard_gamma_grad_stub": ("random.implicit_gradients", "random.implicit_gradients"),
     "_strided_copy_host_stub": ("indexing.placement", None),
