@@ -26,6 +26,7 @@ from ...runtime.sparse_data import (
 from ..generated import functions as ops
 from ..tensor import Tensor
 from .sparse_coo import spoken
+from .sparse_lines import lines_of
 
 if TYPE_CHECKING:
     from ...runtime.tensor_spec import TensorSpec
@@ -558,14 +559,6 @@ def _convert_indices_from_csr_to_coo(
     first, *batch = coordinates
     pair = (plain, first) if transpose else (first, plain)
     return ops.stack([part.to(dtype) for part in (*reversed(batch), *pair)], 0)
-
-
-def lines_of(compressed: Any, total: int) -> Any:
-    """The line of each element, counted over all matrices of a batch, [total]."""
-    taken = compressed[..., 1:] - compressed[..., :-1]
-    if not taken._spec.numel:
-        return ops.zeros((total,), dtype=compressed.dtype, device=compressed._spec.device)
-    return ops.repeat_interleave(taken.reshape(-1), output_size=total)
 
 
 def _convert_indices_from_coo_to_csr(self: Any, size: int, out_int32: bool) -> Any:

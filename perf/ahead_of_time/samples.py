@@ -38,6 +38,7 @@ from .reduction_samples import (
 from .resampling_samples import resampling, sampling
 from .sample import FLOATING, INTEGRAL, NUMBERS, SIZES, Sample, empty, gradients, tt
 from .sorting_samples import sorting
+from .sparse_samples import sparse_products
 from .special_samples import functions as special_function_names
 from .special_samples import special_functions
 
@@ -76,6 +77,7 @@ def samples(capability: int) -> Iterator[Sample]:
         normalizations,
         scans,
         segments,
+        sparse_products,
         losses,
         cross_entropies,
         sequences,

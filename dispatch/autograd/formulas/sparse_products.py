@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.layout import sparse_coo, strided
 from ...core.op_overload import find_overload
+from ...generated import functions as ops
 from .linalg import times
 from .pointwise import conjugated
 
@@ -27,10 +28,10 @@ def mm_mat2_sparse_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, alpha: Num
 def _at_places_of(target: Tensor, left: Tensor, right: Tensor, alpha: Number) -> Any:
     kind = target._spec.layout
     if kind is strided:
-        return times(left.mm(right), alpha)
+        return times(ops._sparse_mm(left, right), alpha)
     if kind is sparse_coo:
         target = target.coalesce()
     if left._spec.layout is strided and right._spec.layout is strided:
         scale = alpha.conjugate() if alpha.__class__ is complex else alpha
         return find_overload("aten::sparse_sampled_addmm")(target, left, right, beta=0, alpha=scale)
-    return times(left.mm(right).sparse_mask(target), alpha)
+    return times(ops._sparse_mm(left, right).sparse_mask(target), alpha)

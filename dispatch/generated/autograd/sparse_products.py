@@ -19,7 +19,7 @@ from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ...tensor import Tensor, blank_tensor
-from ..functions import _sparse_mm_reduce_impl_backward
+from ..functions import _sparse_mm, _sparse_mm_reduce_impl_backward
 
 
 class SparseAddmmBackward0(Node):
@@ -189,12 +189,12 @@ class SparseSampledAddmmBackward0(Node):
             self_ = unpack(self, self.self_, self.self__version)
             mat2 = unpack(self, self.mat2, self.mat2_version)
             alpha = self.alpha
-            grad_mat1 = times(grad.sparse_mask(self_).mm(conjugated(mat2).t()), alpha)
+            grad_mat1 = times(_sparse_mm(grad.sparse_mask(self_), conjugated(mat2).t()), alpha)
         if edges[2] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             mat1 = unpack(self, self.mat1, self.mat1_version)
             alpha = self.alpha
-            grad_mat2 = times(conjugated(mat1).t().mm(grad.sparse_mask(self_)), alpha)
+            grad_mat2 = times(_sparse_mm(conjugated(mat1).t(), grad.sparse_mask(self_)), alpha)
         return grad_self, grad_mat1, grad_mat2
 
     def release(self) -> None:

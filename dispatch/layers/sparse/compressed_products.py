@@ -33,8 +33,9 @@ def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: N
     if self._spec.layout in BLOCKED:
         made = _blocks_at(each, matrix, row, column, mat1, mat2)
     else:
-        rows = matrix * size[-2] + row
-        columns = matrix * size[-1] + column
+        rows, columns = row, column
+        if each.batch > 1:
+            rows, columns = matrix * size[-2] + row, matrix * size[-1] + column
         inner = mat1._spec.sizes[-1]
         left = mat1.reshape((each.batch * size[-2], inner))
         right = mat2.transpose(-2, -1).reshape((each.batch * size[-1], inner))

@@ -23,10 +23,10 @@ from ...composite.sparse_compressed import (
     compressed_tensor,
     converted,
     counts_of,
-    lines_of,
     naming,
 )
 from ...composite.sparse_coo import coo_tensor, spoken
+from ...composite.sparse_lines import lines_of, other_lines
 from ...core.op_overload import find_overload
 from ...generated import functions as ops
 from .coo_structure import add_into, coalesced
@@ -57,8 +57,11 @@ class Lines:
 
     def coordinates(self) -> tuple[Any, Any, Any]:
         """The matrix, the row of blocks and the column of blocks of each."""
-        matrix = ops.floor_divide(self.line, max(self.lines, 1))
-        inside = self.line - matrix * self.lines
+        if self.batch == 1:
+            matrix, inside = ops.zeros_like(self.line), self.line
+        else:
+            matrix = ops.floor_divide(self.line, max(self.lines, 1))
+            inside = self.line - matrix * self.lines
         if self.layout in ROW_COMPRESSED:
             return matrix, inside, self.plain
         return matrix, self.plain, inside
@@ -138,6 +141,12 @@ def to_coo(self: Any) -> Any:
 
 def by_other_lines(self: Any, layout: Layout) -> Any:
     """The same values, or blocks, by columns instead of rows or the other way round."""
+    if not self._data.batch_dim:
+        compressed, plain, values = parts_of(self)
+        block = blocksize_of(self) or (1, 1)
+        _, length = counts_of(self._spec.sizes, 0, block, self._spec.layout)
+        begins, line, order = other_lines(compressed, plain, length)
+        return compressed_tensor(begins, line, values.index_select(0, order), self._spec.sizes, layout)
     each, spec = Lines(self), self._spec
     batch_sizes = spec.sizes[: each.batch_dim]
     matrix = ops.floor_divide(each.line, max(each.lines, 1))

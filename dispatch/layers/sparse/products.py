@@ -8,12 +8,12 @@ Source of what is refused: aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ....runtime.scalar_type import bool_, int64
-from ....runtime.sparse_data import COMPRESSED
+from ....runtime.sparse_data import BLOCKED, COMPRESSED
 from ...composite.sparse_compressed import begins_of
 from ...composite.sparse_coo import coo_tensor, spoken
 from ...generated import functions as ops
@@ -47,6 +47,10 @@ def rows_of(self: Any) -> tuple[Any, Any, Any]:
     Returns where the rows begin, columns, and values, which are elements or blocks.
     """
     layout, spec = self._spec.layout, self._spec
+    is_float = spec.dtype.is_floating_point or spec.dtype.is_complex
+    if layout in BLOCKED and spec.device.type == "cuda" and not is_float:
+        # Tensor cores multiply blocks of floats, and complex ones by their parts; integers are multiplied one by one.
+        return rows_of(self.to_sparse())
     if layout is sparse_coo:
         self = coalesced(self)
         indices, values = parts_of(self)
@@ -90,7 +94,18 @@ def times_dense(self: Any, dense: Any) -> Any:
         out = _complex_product(operator, begins, columns, values, below)
     else:
         out = operator(begins, columns, values, below)
-    return out.reshape((*size[:-1], width))
+    return shaped(out, (*size[:-1], width))
+
+
+def shaped(out: Any, size: Sequence[int]) -> Any:
+    """A new tensor in another shape, which is no view: autograd gives it a history of its own."""
+    return out if out._spec.sizes == tuple(size) and out._view_base is None else ops._unsafe_view(out, size)
+
+
+def times_sparse(dense: Any, self: Any) -> Any:
+    """A strided matrix times a sparse one; of batches each with its own."""
+    out = turned(times_dense(turned(self), turned(dense))).contiguous()
+    return shaped(out, out._spec.sizes)
 
 
 def _complex_product(operator: Any, begins: Any, columns: Any, values: Any, dense: Any) -> Any:
@@ -139,7 +154,7 @@ def product(name: str, left: Any, right: Any) -> Any:
     """A product of two matrices of which one is sparse: sparse if both are."""
     _check_pair(name, left, right, 2)
     if left._spec.layout is strided:
-        return turned(times_dense(turned(right), turned(left))).contiguous()
+        return times_sparse(left, right)
     if right._spec.layout is strided:
         return times_dense(left, right)
     return matrix_product(left, right)
@@ -193,7 +208,7 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
 def mv(self: Any, vec: Any) -> Any:
     """``mv``: a sparse matrix times a strided vector."""
     _check_vector("mv", self, vec)
-    return times_dense(self, vec.unsqueeze(1)).squeeze(1)
+    return shaped(times_dense(self, vec.unsqueeze(1)), (self._spec.sizes[0],))
 
 
 def addmv(self: Any, mat: Any, vec: Any, beta: Number, alpha: Number) -> Any:
@@ -243,7 +258,7 @@ def bmm(self: Any, mat2: Any) -> Any:
             )
     _check_pair("bmm", self, mat2, 3)
     if self._spec.layout is strided:
-        return turned(times_dense(turned(mat2), turned(self))).contiguous()
+        return times_sparse(self, mat2)
     return times_dense(self, mat2)
 
 

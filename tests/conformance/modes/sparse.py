@@ -2,7 +2,7 @@
 
 The database has few samples for sparse layouts, so that cases are drawn here: for each operator that PyTorch registers
 for a sparse key, and for operators that it refuses, tensors of each layout with repeated coordinates, dense dimensions,
-batches, blocks and no element at all. Asked are the layout, the shape, the dtype and the values of results, and the type
+batches, blocks and no element at all. Asked are layout, shape, dtype and values of results, and the type
 of a refusal; in float64 also gradients, where PyTorch has them.
 """
 

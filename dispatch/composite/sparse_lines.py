@@ -1,0 +1,45 @@
+"""Compressed lines by themselves: the line of each value, and the order in which values lie by the other lines.
+
+On the CPU a kernel answers at once; elsewhere both are made of dense operators, which wait for nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ...runtime.device import CPU
+from ..generated import functions as ops
+from ..structured.stub import StructuredCall, find_kernel
+from ..tensor_data import from_numpy
+
+
+@cache
+def _kernel(stub: str) -> Any:
+    call = StructuredCall("sparse_lines", {}, (), (), None, CPU, {})
+    return find_kernel(stub, "cpu", "sparse tensors")(call).into
+
+
+def lines_of(compressed: Any, total: int) -> Any:
+    """The line of each value, counted over all matrices of a batch, [total]."""
+    if compressed._spec.device is CPU:
+        return from_numpy(_kernel("_sparse_lines_stub")(compressed._data, total))
+    taken = compressed[..., 1:] - compressed[..., :-1]
+    if not taken._spec.numel:
+        return ops.zeros((total,), dtype=compressed.dtype, device=compressed._spec.device)
+    return ops.repeat_interleave(taken.reshape(-1), output_size=total)
+
+
+def other_lines(compressed: Any, plain: Any, length: int) -> tuple[Any, Any, Any]:
+    """Of one matrix: where the other lines begin, which lines they hold, and the order of the values in them."""
+    if compressed._spec.device is CPU:
+        made = _kernel("_sparse_other_lines_stub")(compressed._data, plain._data, length)
+        begins, line, order = (from_numpy(part) for part in made)
+        return begins, line, order
+    line = lines_of(compressed, plain._spec.sizes[0])
+    if plain._spec.is_meta:
+        return ops.empty((length + 1,), dtype=plain.dtype, device="meta"), line, plain
+    ordered, order = ops.sort(plain, stable=True, dim=0, descending=False)
+    bounds = ops.arange(length + 1, dtype=plain.dtype, device=plain._spec.device)
+    begins = ops.searchsorted(ordered, bounds).to(plain.dtype)
+    return begins, line.index_select(0, order), order
