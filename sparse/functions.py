@@ -40,7 +40,11 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: ScalarType
                values=tensor([5.]),
                size=(2,), nnz=1, layout=triten.sparse_coo)
     """
-    if input.layout is not sparse_coo:
+    if input.layout is not strided and input.layout is not sparse_coo:
+        raise NotImplementedError(
+            f"sparse.sum: layout {input.layout} has no sum over dimensions; use Tensor.sum"
+        )
+    if input.layout is strided:
         raise RuntimeError(f"sparse.sum: expected sparse coordinate tensor layout but got {input.layout}")
     if dtype is not None:
         input = input.to(dtype)

@@ -68,4 +68,6 @@ def _sum_over(grad: Tensor, sizes: tuple[int, ...], dims: tuple[int, ...], are_o
     if are_own:
         grad = grad.sum(dims, keepdim=True)
         return grad if grad._spec.ndim == len(sizes) else grad.reshape(sizes)
+    if len(dims) == grad._spec.ndim and dims:
+        return grad.sum()
     return grad.sum(dims) if dims else grad

@@ -45,3 +45,8 @@ def sparse_mask_backward(grad: Tensor, layout: Layout, mask: Tensor) -> Any:
     """The gradient at the places that were taken, each as often as it was."""
     taken = grad.sparse_mask(mask)
     return taken.to_dense() if layout is strided else taken
+
+
+def zeros_for_overwritten(grad: Tensor) -> Any:
+    """The gradient of values that were written over: zeros, in the gradient's layout."""
+    return grad.new_zeros(grad.shape) if grad._spec.layout is strided else ops.zeros_like(grad)

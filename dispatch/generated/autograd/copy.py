@@ -10,6 +10,7 @@ from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...autograd.formulas.copy import grad_to
+from ...autograd.formulas.sparse_coo import zeros_for_overwritten
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
 from ...autograd.recording import requires_grad, spec_of
@@ -29,7 +30,7 @@ class CopyBackward0(Node):
         grad_self: Any = None
         grad_src: Any = None
         if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
+            grad_self = zeros_for_overwritten(grad)
         if edges[1] is not None:
             grad_src = grad_to(grad, self.src_spec.dtype, self.src_spec.device)
         return grad_self, grad_src

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...autograd.formulas.sparse_coo import zeros_for_overwritten
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
 from ...autograd.recording import requires_grad
@@ -22,7 +23,7 @@ class ZeroBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        return (zeros_for_overwritten(grad),)
 
 
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -52,7 +53,7 @@ class FillBackward0(Node):
     __slots__ = ()
 
     def backward(self, grad: Any) -> Any:
-        return (grad.new_zeros(grad.shape),)
+        return (zeros_for_overwritten(grad),)
 
 
 def plan_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -115,7 +116,7 @@ class FillBackward1(Node):
         grad_self: Any = None
         grad_value: Any = None
         if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
+            grad_self = zeros_for_overwritten(grad)
         if edges[1] is not None:
             grad_value = grad.sum()
         return grad_self, grad_value

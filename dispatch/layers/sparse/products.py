@@ -292,6 +292,8 @@ def _found_rows(mat1: Any, mat2: Any, name: str) -> tuple[Any, Any]:
 
 def hspmm(mat1: Any, mat2: Any) -> Any:
     """``hspmm``: rows of the product where the sparse matrix has elements."""
+    if mat1._spec.layout in COMPRESSED:
+        raise NotImplementedError(f"hspmm: expected 'mat1' of layout Sparse, got {spoken(mat1._spec.layout)}")
     found, made = _found_rows(mat1, mat2, "hspmm")
     return coo_tensor(found.unsqueeze(0), made, (mat1._spec.sizes[0], mat2._spec.sizes[1]), True)
 
