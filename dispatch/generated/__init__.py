@@ -56,4 +56,5 @@ FAMILIES = (
     "upsampling",
     "varlen_attention",
     "views",
+    "weight_only",
 )

@@ -1058,6 +1058,13 @@ from .views import (
     view_as_complex,
     view_as_real,
 )
+from .weight_only import (
+    _convert_weight_to_int4pack,
+    _convert_weight_to_int4pack_for_cpu,
+    _weight_int4pack_mm,
+    _weight_int4pack_mm_for_cpu,
+    _weight_int8pack_mm,
+)
 
 __all__ = [
     "_adaptive_avg_pool2d",
@@ -1078,6 +1085,8 @@ __all__ = [
     "_chunk_cat",
     "_conj_physical",
     "_conj_physical_",
+    "_convert_weight_to_int4pack",
+    "_convert_weight_to_int4pack_for_cpu",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
@@ -1187,6 +1196,9 @@ __all__ = [
     "_varlen_attn",
     "_varlen_attn_backward",
     "_vector_norm",
+    "_weight_int4pack_mm",
+    "_weight_int4pack_mm_for_cpu",
+    "_weight_int8pack_mm",
     "abs",
     "abs_",
     "absolute",

@@ -32152,6 +32152,168 @@ def as_strided_(
         as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
     """
 
+def _weight_int8pack_mm(input: Tensor, mat2: Tensor, scales: Tensor) -> Tensor:
+    """Matrix product with a weight of 8 bits, each of whose rows has a scale (`torch._weight_int8pack_mm`).
+
+        out[i, j] = scales[j] * sum_k input[i, k] * mat2[j, k]
+
+    Args:
+        input: The left matrix, of shape (M, K) and dtype float32, float16 or bfloat16, its last
+            dimension contiguous.
+        mat2: The weight, contiguous, of shape (N, K) and dtype int8, float8_e4m3fn or float8_e5m2.
+        scales: A number for each row of the weight, of shape (N,) and `input`'s dtype, or float32.
+
+    Returns:
+        A matrix of shape (M, N) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+        NotImplementedError: A weight of float8_e4m3fn on a GPU before compute capability 8.9.
+
+    Note:
+        Products are added up in float32, multiplied by the scale and rounded once. PyTorch takes
+        weights of int8 alone, and scales of `input`'s dtype. It has no derivative, in PyTorch as here.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.tensor([[1, 2], [3, 4]], dtype=tt.int8)
+        >>> tt._weight_int8pack_mm(tt.ones(1, 2), w, tt.tensor([1.0, 0.5]))
+        tensor([[3.0000, 3.5000]])
+
+    Schema::
+
+        _weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor
+    """
+
+def _convert_weight_to_int4pack(input: Tensor, innerKTiles: int) -> Tensor:
+    """A weight of 4-bit integers in the order in which tensor cores take it, for `tt._weight_int4pack_mm` (`torch._convert_weight_to_int4pack`).
+
+    Args:
+        input: Pairs of integers from 0 to 15, of shape (N, K / 2) and dtype uint8: the one of the even
+            column in the upper four bits, that of the odd column in the lower ones.
+        innerKTiles: How many groups of 16 columns lie together, 2, 4 or 8.
+
+    Returns:
+        A tensor of shape (N / 8, K / (16 * innerKTiles), 32, innerKTiles / 2) and dtype int32. Each
+        element holds eight integers.
+
+    Raises:
+        RuntimeError: `input` is not a contiguous matrix of uint8, 8 does not divide N, or 16 *
+            innerKTiles does not divide K.
+
+    Note:
+        The order is that of PyTorch on CUDA; PyTorch has no such operator on the CPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._convert_weight_to_int4pack(tt.zeros(8, 16, dtype=tt.uint8), 2).shape
+        triten.Size([1, 1, 32, 1])
+
+    Schema::
+
+        _convert_weight_to_int4pack(Tensor self, int innerKTiles) -> Tensor
+    """
+
+def _weight_int4pack_mm(input: Tensor, mat2: Tensor, qGroupSize: int, qScaleAndZeros: Tensor) -> Tensor:
+    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack` packed (`torch._weight_int4pack_mm`).
+
+        out[i, j] = sum_k input[i, k] * ((weight[j, k] - 8) * scale[k // g, j] + zero[k // g, j])
+
+    Args:
+        input: The left matrix, contiguous, of shape (M, K) and dtype bfloat16, float16, or on the CPU
+            float32.
+        mat2: The packed weight, contiguous, of shape (N / 8, K / (16 * t), 32, t / 2) and dtype int32.
+        qGroupSize: How many columns g of a row share a scale and a zero; 32, 64, 128 or 256.
+        qScaleAndZeros: Scales and zeros, contiguous, of shape (K / g, N, 2) and `input`'s dtype.
+
+    Returns:
+        A matrix of shape (M, N) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+
+    Note:
+        Products are added up in float32 and rounded once. On CUDA the weight is rounded to `input`'s
+        dtype before that, as tensor cores take it. PyTorch has it on CUDA alone, for bfloat16. It has
+        no derivative, in PyTorch as here.
+
+    Example:
+        >>> import triten as tt
+        >>> packed = tt._convert_weight_to_int4pack(tt.full((8, 16), 0x99, dtype=tt.uint8), 2)
+        >>> scale_and_zero = tt.tensor([0.5, 0.0]).expand(1, 8, 2).contiguous()
+        >>> tt._weight_int4pack_mm(tt.ones(1, 32), packed, 32, scale_and_zero)[0, :2]
+        tensor([16., 16.])
+
+    Schema::
+
+        _weight_int4pack_mm(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
+    """
+
+def _convert_weight_to_int4pack_for_cpu(input: Tensor, innerKTiles: int) -> Tensor:
+    """A weight of 4-bit integers in pairs, for `tt._weight_int4pack_mm_for_cpu` (`torch._convert_weight_to_int4pack_for_cpu`).
+
+    Args:
+        input: Integers from 0 to 15, of shape (N, K) and dtype int32.
+        innerKTiles: Not used.
+
+    Returns:
+        A tensor of shape (N, K / 2) and dtype uint8.
+
+    Raises:
+        RuntimeError: `input` is not a matrix of int32, 16 does not divide N, or 2 does not divide K.
+
+    Note:
+        The order is the one that PyTorch has on a CPU with AVX512, on every machine: of each 64 rows
+        those that are 32 apart lie in one byte, column after column; of the rows that remain, those
+        that are neighbours.
+
+    Example:
+        >>> import triten as tt
+        >>> weight = tt.arange(16, dtype=tt.int32).reshape(16, 1).expand(16, 2)
+        >>> tt._convert_weight_to_int4pack_for_cpu(weight, 2)[0]
+        tensor([16], dtype=triten.uint8)
+
+    Schema::
+
+        _convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
+    """
+
+def _weight_int4pack_mm_for_cpu(
+    input: Tensor, mat2: Tensor, qGroupSize: int, qScaleAndZeros: Tensor
+) -> Tensor:
+    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`).
+
+        out[i, j] = sum_k input[i, k] * ((weight[j, k] - 8) * scale[k // g, j] + zero[k // g, j])
+
+    Args:
+        input: The left matrix, contiguous, of shape (M, K) and dtype float32, float16 or bfloat16.
+        mat2: The packed weight, contiguous, of shape (N, K / 2) and dtype uint8.
+        qGroupSize: How many columns g of a row share a scale and a zero; 32, 64, 128 or 256.
+        qScaleAndZeros: Scales and zeros, contiguous, of shape (K / g, N, 2) and `input`'s dtype.
+
+    Returns:
+        A matrix of shape (M, N) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+        NotImplementedError: A tensor is on CUDA.
+
+    Note:
+        Products are added up in float32 and rounded once. PyTorch does not see to it that there is a
+        scale for each group. It has no derivative, in PyTorch as here.
+
+    Example:
+        >>> import triten as tt
+        >>> packed = tt._convert_weight_to_int4pack_for_cpu(tt.full((16, 32), 9, dtype=tt.int32), 2)
+        >>> scale_and_zero = tt.tensor([0.5, 0.0]).expand(1, 16, 2).contiguous()
+        >>> tt._weight_int4pack_mm_for_cpu(tt.ones(1, 32), packed, 32, scale_and_zero)[0, :2]
+        tensor([16., 16.])
+
+    Schema::
+
+        _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
+    """
+
 __all__ = [
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward",
@@ -32171,6 +32333,8 @@ __all__ = [
     "_chunk_cat",
     "_conj_physical",
     "_conj_physical_",
+    "_convert_weight_to_int4pack",
+    "_convert_weight_to_int4pack_for_cpu",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
@@ -32280,6 +32444,9 @@ __all__ = [
     "_varlen_attn",
     "_varlen_attn_backward",
     "_vector_norm",
+    "_weight_int4pack_mm",
+    "_weight_int4pack_mm_for_cpu",
+    "_weight_int8pack_mm",
     "abs",
     "abs_",
     "absolute",

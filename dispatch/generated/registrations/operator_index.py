@@ -2045,4 +2045,11 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::transpose_",
         "aten::unsqueeze_",
     ),
+    "weight_only": (
+        "aten::_weight_int8pack_mm",
+        "aten::_convert_weight_to_int4pack",
+        "aten::_weight_int4pack_mm",
+        "aten::_convert_weight_to_int4pack_for_cpu",
+        "aten::_weight_int4pack_mm_for_cpu",
+    ),
 }
