@@ -208,6 +208,7 @@ if _typing.TYPE_CHECKING:
     from . import multiprocessing as multiprocessing
     from . import nested as nested
     from . import onnx as onnx
+    from . import quantization as quantization
     from . import random as random
     from . import signal as signal
     from . import storage as storage
@@ -230,6 +231,7 @@ else:
     jit = _LazyModule(f"{__package__}.jit")
     masked = _LazyModule(f"{__package__}.masked")
     nested = _LazyModule(f"{__package__}.nested")
+    quantization = _LazyModule(f"{__package__}.quantization")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
     # Tensors go through the queues and pipes of Python's own `multiprocessing` too.
