@@ -28,6 +28,7 @@ FAMILIES = (
     "histogram",
     "indexing",
     "integration",
+    "learnt_quantization",
     "linalg",
     "loss",
     "matrix_functions",

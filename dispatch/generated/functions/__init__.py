@@ -349,6 +349,15 @@ from .integration import (
     trapezoid,
     trapz,
 )
+from .learnt_quantization import (
+    _fake_quantize_learnable_per_channel_affine,
+    _fake_quantize_learnable_per_channel_affine_backward,
+    _fake_quantize_learnable_per_tensor_affine,
+    _fake_quantize_learnable_per_tensor_affine_backward,
+    fake_quantize_per_channel_affine,
+    fake_quantize_per_channel_affine_cachemask_backward,
+    fused_moving_avg_obs_fake_quant,
+)
 from .linalg import (
     _addmm_activation,
     _int_mm,
@@ -1101,6 +1110,10 @@ __all__ = [
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_fake_quantize_learnable_per_channel_affine",
+    "_fake_quantize_learnable_per_channel_affine_backward",
+    "_fake_quantize_learnable_per_tensor_affine",
+    "_fake_quantize_learnable_per_tensor_affine_backward",
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
     "_fft_c2c",
     "_fft_c2r",
@@ -1439,6 +1452,8 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fake_quantize_per_channel_affine",
+    "fake_quantize_per_channel_affine_cachemask_backward",
     "fake_quantize_per_tensor_affine",
     "fake_quantize_per_tensor_affine_cachemask_backward",
     "feature_alpha_dropout",
@@ -1472,6 +1487,7 @@ __all__ = [
     "frobenius_norm",
     "full",
     "full_like",
+    "fused_moving_avg_obs_fake_quant",
     "gather",
     "gcd",
     "gcd_",

@@ -110,6 +110,17 @@ LOOPED = {
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
     **dict.fromkeys(
         (
+            "aten::fake_quantize_per_channel_affine_cachemask",
+            "aten::_fake_quantize_learnable_per_tensor_affine",
+            "aten::_fake_quantize_learnable_per_tensor_affine_backward",
+            "aten::_fake_quantize_learnable_per_channel_affine",
+            "aten::_fake_quantize_learnable_per_channel_affine_backward",
+            "aten::_fused_moving_avg_obs_fq_helper_functional",
+        ),
+        "has scales and zero points along one axis, or one of each, that examples may have of their own",
+    ),
+    **dict.fromkeys(
+        (
             "aten::_weight_int8pack_mm",
             "aten::_weight_int4pack_mm",
             "aten::_weight_int4pack_mm_for_cpu",
