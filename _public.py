@@ -215,6 +215,7 @@ if _typing.TYPE_CHECKING:
     from . import multiprocessing as multiprocessing
     from . import nested as nested
     from . import onnx as onnx
+    from . import quantization as quantization
     from . import random as random
     from . import signal as signal
     from . import sparse as sparse
@@ -239,6 +240,7 @@ else:
     masked = _LazyModule(f"{__package__}.masked")
     nested = _LazyModule(f"{__package__}.nested")
     sparse = _LazyModule(f"{__package__}.sparse")
+    quantization = _LazyModule(f"{__package__}.quantization")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
     # Tensors go through the queues and pipes of Python's own `multiprocessing` too.

@@ -199,6 +199,7 @@ NAMES: dict[str, Global] = {
     **_functions("torch._tensor", {"_rebuild_from_type_v2": rebuild.rebuild_from_type}),
     **_functions("torch.serialization", {"_get_layout": _layout}),
     **_functions(f"{PACKAGE}.dispatch.methods.pickling", {"_rebuilt": rebuild.rebuild_own_tensor}),
+    **_functions(f"{PACKAGE}.quantization.quantized_tensor", {"rebuilt": rebuild.rebuild_quantized}),
     "torch.storage.UntypedStorage": Global(StorageType(None)),
     "torch.UntypedStorage": Global(StorageType(None)),
     **{f"torch.{name}": Global(StorageType(dtype)) for name, dtype in TYPED_STORAGES.items()},

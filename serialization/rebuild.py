@@ -228,6 +228,28 @@ def rebuild_parameter(load: Load, args: tuple[Any, ...]) -> Parameter:
     return made
 
 
+def rebuild_quantized(load: Load, args: tuple[Any, ...]) -> Tensor:
+    """A tensor of few bits, whose class checks the tensors that it is made of."""
+    from ..quantization.quantized_tensor import rebuilt
+
+    name = "quantized tensor"
+    kind, shape, dtype, transposed, parts, settings, is_parameter = arguments(name, args, 7)
+    of_kind(name, "class", kind, str)
+    of_kind(name, "dtype", dtype, ScalarType)
+    for flag, value in (("transposed", transposed), ("is_parameter", is_parameter)):
+        of_kind(name, flag, value, bool)
+    for each in arguments(name, of_kind(name, "shape", shape, tuple), 2):
+        if of_kind(name, "shape", each, int) < 0:
+            raise UnpicklingError(f"{name}: sizes of 0 and more expected, got {each}")
+    for part in of_kind(name, "parts", parts, tuple):
+        of_kind(name, "part", part, Tensor)
+    of_kind(name, "settings", settings, tuple)
+    try:
+        return rebuilt(kind, shape, dtype, transposed, parts, settings, is_parameter)
+    except ValueError as error:
+        raise UnpicklingError(str(error)) from None
+
+
 def rebuild_from_type(load: Load, args: tuple[Any, ...]) -> Tensor:
     """``torch._tensor._rebuild_from_type_v2``: a tensor of another class, or with attributes."""
     name = "_rebuild_from_type_v2"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..plain_numpy import np
 
@@ -31,16 +32,35 @@ def integer_matmul(a: Any, b: Any) -> Any:
     return _by_limbs(a, b)
 
 
-NARROW_INNER = 1 << 9
-"""Inner dimension up to which sums of products of 8 bits are float32, 24 bits of mantissa."""
+EXACT_FLOAT32 = 1 << 24
+"""Up to this magnitude every integer is a float32."""
+WIDENED = 1 << 18
+"""Elements of the right matrix that are widened at a time: a megabyte of float32."""
+SHARED_FROM = 1 << 20
+"""Multiplications from which another thread takes columns."""
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """8-bit integers multiplied in int32, by BLAS in the narrowest floats whose sums are exact."""
-    wide = np.float32 if call.args["self"].sizes[1] <= NARROW_INNER else np.float64
+    """8-bit integers multiplied in int32: by float32 BLAS, as many inner elements at a time as keep sums exact."""
+    left, right = call.args["self"], call.args["mat2"]
+    (m, k), n = left.sizes, right.sizes[1]
+    inner = EXACT_FLOAT32 // ((128 if left.dtype.is_signed else 255) * 128)
+    columns = max(WIDENED // max(min(k, inner), 1), 16)
 
     def into(out: Any, x: Any, y: Any) -> None:
-        np.copyto(out, np.matmul(x.astype(wide), y.astype(wide)).astype(np.int64), casting="unsafe")
+        x = x.astype(np.float32)
+
+        def work(first: int, last: int) -> None:
+            for start in range(first * columns, min(last * columns, n), columns):
+                part = slice(start, min(start + columns, n))
+                total = np.dot(x[:, :inner], y[:inner, part].astype(np.float32)).astype(np.int32)
+                for done in range(inner, k, inner):
+                    wide = y[done : done + inner, part].astype(np.float32)
+                    total += np.dot(x[:, done : done + inner], wide).astype(np.int32)
+                out[:, part] = total
+
+        blocks = -(-n // columns)
+        parallel_for(0, blocks, 1 if m * n * k >= SHARED_FROM else blocks, work)
 
     return PlannedKernel(into)
 

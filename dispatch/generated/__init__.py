@@ -28,6 +28,7 @@ FAMILIES = (
     "histogram",
     "indexing",
     "integration",
+    "learnt_quantization",
     "linalg",
     "loss",
     "matrix_functions",
@@ -60,4 +61,5 @@ FAMILIES = (
     "upsampling",
     "varlen_attention",
     "views",
+    "weight_only",
 )

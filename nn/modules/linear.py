@@ -82,9 +82,9 @@ class Linear(Module):
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-        )
+        kind = type(self.weight)
+        own = f", weight={kind.__name__}" if hasattr(kind, "__tensor_dispatch__") else ""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}{own}"
 
 
 class NonDynamicallyQuantizableLinear(Linear):

@@ -7,14 +7,29 @@ from typing import Any, Self
 from ...dispatch.core.tensor_function import disabled_tensor_function, plain_classes
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
+from ...dispatch.tensor_meta import TensorMeta
 
 __all__ = ["Buffer", "Parameter"]
 
 
-class Parameter(Tensor):
+class _ParameterMeta(TensorMeta):
+    """Has a tensor that consists of others be a parameter while it stays of its own class."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return (
+            cls is Parameter
+            and isinstance(instance, Tensor)
+            and getattr(instance, "_is_param", False) is True
+        )
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that a module trains: assigned to an attribute of a `Module`, it is among its parameters.
 
-    It shares the memory of `data`, is a leaf, and in calls it is a plain tensor.
+    It shares the memory of `data`, is a leaf, and in calls it is a plain tensor. A tensor whose class handles operators
+    (`__tensor_dispatch__`) stays of its class; ``isinstance(x, Parameter)`` knows it by an attribute.
 
     Args:
         data: any tensor; an empty one where there is none.
@@ -32,6 +47,10 @@ class Parameter(Tensor):
     __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
+        if cls is Parameter and hasattr(type(data), "__tensor_dispatch__"):
+            made = _of_its_class(data, requires_grad)
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
@@ -59,6 +78,17 @@ class Parameter(Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         args = type(self), self.detach().as_subclass(Tensor), self.requires_grad
         return _rebuilt, args, self.__dict__ or None
+
+
+def _of_its_class(data: Any, requires_grad: bool) -> Any:
+    """A parameter of the class of `data`; None where that makes tensors of another one."""
+    made = data.detach()
+    if type(made) is not type(data):
+        return None
+    made._is_param = True
+    if made.requires_grad != requires_grad:
+        made.requires_grad_(requires_grad)
+    return made
 
 
 def _rebuilt(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

@@ -193,6 +193,7 @@ def scaled_products(capability: int) -> Iterator[Sample]:
     yield Sample("_int_mm of odd lines", partial(tt._int_mm, a, a.t()))
     a = empty(4096, 4096, dtype="int8", offset=1)
     yield Sample("_int_mm unaligned", partial(tt._int_mm, a, a.t()))
+    yield from weight_only_products(capability)
     yield from grouped_products(capability)
     yield from complex_products(capability)
 
@@ -210,6 +211,31 @@ def products_with_scales_by_blocks(dtype: str, refused: bool) -> Iterator[Sample
     a, b = empty(4096, 4096, dtype=dtype, offset=1), empty(2048, 4096, dtype=dtype).t()
     call = partial(tt._scaled_mm, a, b, empty(4096, 32), empty(32, 16), out_dtype=tt.bfloat16)
     yield Sample(f"_scaled_mm {dtype} by blocks, unaligned", call, (), refused)
+
+
+def weight_only_products(capability: int) -> Iterator[Sample]:
+    """Floating-point activations by weights of 8 and 4 bits, of one token, of some and of many."""
+    for dtype in (*NARROW, "float32"):
+        scales = empty(4096, dtype=dtype)
+        for weight in ("int8", "float8_e5m2", "float8_e4m3fn"):
+            refused = weight == "float8_e4m3fn" and capability < 89
+            held = () if refused or dtype == "float32" else ("weight8_matmul",)
+            w, unaligned = empty(4096, 4096, dtype=weight), empty(4096, 4096, dtype=weight, offset=1)
+            for m in (1, 512, 4096):
+                x = empty(m, 4096, dtype=dtype)
+                call = partial(tt._weight_int8pack_mm, x, w, scales)
+                yield Sample(f"_weight_int8pack_mm {dtype} {weight} {m}", call, held, refused)
+            call = partial(tt._weight_int8pack_mm, x, unaligned, scales)
+            yield Sample(f"_weight_int8pack_mm {dtype} {weight}, unaligned", call, (), refused)
+    for dtype in NARROW:
+        for group in (32, 128):
+            for tiles in (2, 8):
+                w = empty(512, 4096 // (16 * tiles), 32, tiles // 2, dtype="int32")
+                numbers = empty(4096 // group, 4096, 2, dtype=dtype)
+                for m in (1, 4096):
+                    x = empty(m, 4096, dtype=dtype)
+                    call = partial(tt._weight_int4pack_mm, x, w, group, numbers)
+                    yield Sample(f"_weight_int4pack_mm {dtype} {m}, {group} of {tiles}", call)
 
 
 def grouped_products(capability: int) -> Iterator[Sample]:

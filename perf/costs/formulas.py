@@ -151,6 +151,11 @@ def window(call: Call) -> int:
     return count(result) * math.prod(sizes * dimensions if len(sizes) == 1 else sizes)
 
 
+def by_packed_weight(call: Call) -> int:
+    """2 m n k, whatever the order of the weight."""
+    return 2 * count(call.results[0]) * call.arguments["self"].shape[1]
+
+
 def fourier(name: str) -> Formula:
     """5 N log2 N for each complex transform of N points, half of it for real ones (the radix-2 count)."""
 
@@ -196,6 +201,9 @@ OPERATIONS: dict[str, Formula] = {
     "bmm": product("self", "mat2"),
     "_scaled_mm": product("self", "mat2"),
     "_int_mm": product("self", "mat2"),
+    **dict.fromkeys(
+        ("_weight_int8pack_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu"), by_packed_weight
+    ),
     "_grouped_mm": grouped,
     "_scaled_grouped_mm": grouped,
     "addmm": product("mat1", "mat2", "self"),

@@ -356,6 +356,7 @@ FAMILY_OF = {
     "aten::_thnn_fused_gru_cell": "recurrent",
     "aten::fake_quantize_per_tensor_affine_cachemask": "quantization",
     "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": "quantization",
+    "aten::fake_quantize_per_channel_affine_cachemask": "learnt_quantization",
 }
 """The family in whose module `forward_<family>` an operator's formula stands."""
 

@@ -349,6 +349,15 @@ from .integration import (
     trapezoid,
     trapz,
 )
+from .learnt_quantization import (
+    _fake_quantize_learnable_per_channel_affine,
+    _fake_quantize_learnable_per_channel_affine_backward,
+    _fake_quantize_learnable_per_tensor_affine,
+    _fake_quantize_learnable_per_tensor_affine_backward,
+    fake_quantize_per_channel_affine,
+    fake_quantize_per_channel_affine_cachemask_backward,
+    fused_moving_avg_obs_fake_quant,
+)
 from .linalg import (
     _addmm_activation,
     _int_mm,
@@ -1112,6 +1121,13 @@ from .views import (
     view_as_complex,
     view_as_real,
 )
+from .weight_only import (
+    _convert_weight_to_int4pack,
+    _convert_weight_to_int4pack_for_cpu,
+    _weight_int4pack_mm,
+    _weight_int4pack_mm_for_cpu,
+    _weight_int8pack_mm,
+)
 
 __all__ = [
     "_adaptive_avg_pool2d",
@@ -1136,6 +1152,8 @@ __all__ = [
     "_conj_physical_",
     "_convert_indices_from_coo_to_csr",
     "_convert_indices_from_csr_to_coo",
+    "_convert_weight_to_int4pack",
+    "_convert_weight_to_int4pack_for_cpu",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
@@ -1151,6 +1169,10 @@ __all__ = [
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_fake_quantize_learnable_per_channel_affine",
+    "_fake_quantize_learnable_per_channel_affine_backward",
+    "_fake_quantize_learnable_per_tensor_affine",
+    "_fake_quantize_learnable_per_tensor_affine_backward",
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
     "_fft_c2c",
     "_fft_c2r",
@@ -1282,6 +1304,9 @@ __all__ = [
     "_varlen_attn",
     "_varlen_attn_backward",
     "_vector_norm",
+    "_weight_int4pack_mm",
+    "_weight_int4pack_mm_for_cpu",
+    "_weight_int8pack_mm",
     "abs",
     "abs_",
     "absolute",
@@ -1523,6 +1548,8 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fake_quantize_per_channel_affine",
+    "fake_quantize_per_channel_affine_cachemask_backward",
     "fake_quantize_per_tensor_affine",
     "fake_quantize_per_tensor_affine_cachemask_backward",
     "feature_alpha_dropout",
@@ -1556,6 +1583,7 @@ __all__ = [
     "frobenius_norm",
     "full",
     "full_like",
+    "fused_moving_avg_obs_fake_quant",
     "gather",
     "gcd",
     "gcd_",

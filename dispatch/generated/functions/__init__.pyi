@@ -10508,6 +10508,219 @@ def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor:
 
 @overload
 def cumulative_trapezoid(y: Tensor, *, dx: Number = ..., dim: int = ...) -> Tensor: ...
+def fake_quantize_per_channel_affine(
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """Each element quantized to an integer and back, with a scale and a zero point for each index of an axis (`torch.fake_quantize_per_channel_affine`).
+
+        (clamp(round(input * (1 / scale) + zero_point), quant_min, quant_max) - zero_point) * scale
+
+    Args:
+        input: A float32, float64, float16 or bfloat16 tensor of one dimension or more.
+        scale: The distances between two quantized values, float32 or bfloat16, of shape (C,), C being
+            the axis' size.
+        zero_point: The numbers that stand for 0, of shape (C,): int32, each between `quant_min` and
+            `quant_max`, or float32 or float16 of any value.
+        axis: The dimension along which they differ.
+        quant_min: The smallest quantized integer.
+        quant_max: The largest quantized integer.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: Dtypes, shapes or the range are not these; on the CPU also where a zero point of
+            int32 lies outside the range.
+        IndexError: `input` has no dimension `axis`.
+        NotImplementedError: `input` has another dtype.
+
+    Note:
+        Halves round to even. Zero points of int32 are added after rounding, and those of floats before.
+        A nan becomes the value of `quant_min`, and infinities those of the range's ends; PyTorch's
+        result for numbers that no int64 holds depends on the device. The gradient passes unchanged
+        where the integer lies in the range, and is 0 elsewhere.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[-0.31, 0.26], [0.26, 9.0]])
+        >>> zero = tt.zeros(2, dtype=tt.int32)
+        >>> tt.fake_quantize_per_channel_affine(x, tt.tensor([0.1, 0.5]), zero, 0, -2, 15)
+        tensor([[-0.2000,  0.3000],
+                [ 0.5000,  7.5000]])
+
+    Schema::
+
+        fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor
+    """
+
+def fake_quantize_per_channel_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
+    """fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
+
+def _fake_quantize_learnable_per_tensor_affine(
+    input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, grad_factor: float = ...
+) -> Tensor:
+    """Fake quantization whose scale and zero point are learnt (`torch._fake_quantize_learnable_per_tensor_affine`).
+
+    Args:
+        input: A float32, float64, float16 or bfloat16 tensor of any shape.
+        scale: The distance between two quantized values, a tensor of one element.
+        zero_point: The number that stands for 0, a tensor of one element, which is rounded.
+        quant_min: The smallest quantized integer.
+        quant_max: The largest quantized integer.
+        grad_factor: What the gradients of scale and zero point are multiplied by.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `quant_min` is greater than `quant_max`, or a tensor does not have one element.
+
+    Note:
+        Gradients are those of the integer that the forward pass takes; PyTorch's take ``int(zero_point
+        + 0.5)``, which is another one for most negative zero points. Source: S. K. Esser et al.,
+        "Learned Step Size Quantization" (2020).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([-0.31, 0.04, 0.26, 9.0])
+        >>> scale = tt.tensor([0.1], requires_grad=True)
+        >>> tt._fake_quantize_learnable_per_tensor_affine(x, scale, tt.zeros(1), -2, 15).sum().backward()
+        >>> scale.grad
+        tensor([13.0000])
+
+    Schema::
+
+        _fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> Tensor
+    """
+
+def _fake_quantize_learnable_per_tensor_affine_backward(
+    grad: Tensor,
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = ...,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)"""
+
+def _fake_quantize_learnable_per_channel_affine(
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = ...,
+) -> Tensor:
+    """Fake quantization whose scales and zero points, one for each index of an axis, are learnt (`torch._fake_quantize_learnable_per_channel_affine`).
+
+    Args:
+        input: A float32, float64, float16 or bfloat16 tensor of one dimension or more.
+        scale: The distances between two quantized values, float32, of shape (C,), C being the axis'
+            size.
+        zero_point: The numbers that stand for 0, of shape (C,), which are rounded and held between
+            `quant_min` and `quant_max`.
+        axis: The dimension along which they differ.
+        quant_min: The smallest quantized integer.
+        quant_max: The largest quantized integer.
+        grad_factor: What the gradients of scales and zero points are multiplied by.
+
+    Returns:
+        A tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: As `tt.fake_quantize_per_channel_affine`.
+
+    Note:
+        Source: S. K. Esser et al., "Learned Step Size Quantization" (2020).
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[-0.31, 0.04], [0.26, 9.0]])
+        >>> scale = tt.tensor([0.1, 0.5], requires_grad=True)
+        >>> tt._fake_quantize_learnable_per_channel_affine(x, scale, tt.zeros(2), 0, -2, 15).sum().backward()
+        >>> scale.grad
+        tensor([-2.4000, 15.4800])
+
+    Schema::
+
+        _fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> Tensor
+    """
+
+def _fake_quantize_learnable_per_channel_affine_backward(
+    grad: Tensor,
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = ...,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)"""
+
+def fused_moving_avg_obs_fake_quant(
+    input: Tensor,
+    observer_on: Tensor,
+    fake_quant_on: Tensor,
+    running_min: Tensor,
+    running_max: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    averaging_const: float,
+    quant_min: int,
+    quant_max: int,
+    ch_axis: int,
+    per_row_fake_quant: bool = ...,
+    symmetric_quant: bool = ...,
+) -> Tensor:
+    """Fake quantization with a scale and a zero point for the range of what was seen so far (`torch.fused_moving_avg_obs_fake_quant`).
+
+    Args:
+        input: A float32, float16 or bfloat16 tensor that is not empty.
+        observer_on: An integer tensor of one element; unless it is 0, extremes move towards those of
+            `input`.
+        fake_quant_on: An integer tensor of one element; unless it is 0, scale and zero point follow
+            from the extremes, and `input` is quantized.
+        running_min: The smallest elements so far, float32, of one element; with `per_row_fake_quant`
+            one for each index of the axis, or none yet. It is changed, as are the following.
+        running_max: The largest elements so far, likewise; infinite ones are replaced by those of
+            `input`.
+        scale: The distances between two quantized values, float32, likewise.
+        zero_point: The integers that stand for 0, int32, likewise.
+        averaging_const: The share by which the extremes move.
+        quant_min: The smallest quantized integer.
+        quant_max: The largest quantized integer.
+        ch_axis: The dimension of `per_row_fake_quant`.
+        per_row_fake_quant: Whether each index of `ch_axis` has extremes of its own.
+        symmetric_quant: Whether the range reaches as far below 0 as above, where `input` has both.
+
+    Returns:
+        A tensor of `input`'s shape and dtype, whose gradient is that of
+        `tt.fake_quantize_per_tensor_affine`.
+
+    Raises:
+        RuntimeError: Sizes or dtypes are not these, or `input` is empty.
+
+    Note:
+        On CUDA nothing waits for the two switches, which are read where the numbers are.
+
+    Example:
+        >>> import triten as tt
+        >>> on, zero = tt.ones(1, dtype=tt.int64), tt.zeros(1, dtype=tt.int32)
+        >>> low, high, scale = tt.tensor([float("inf")]), tt.tensor([float("-inf")]), tt.ones(1)
+        >>> x = tt.tensor([-1.0, 0.4, 2.0])
+        >>> tt.fused_moving_avg_obs_fake_quant(x, on, on, low, high, scale, zero, 0.01, 0, 15, 0)
+        tensor([-1.0000,  0.4000,  2.0000])
+        >>> low, high, scale, zero
+        (tensor([-1.]), tensor([2.]), tensor([0.2000]), tensor([5], dtype=triten.int32))
+
+    Schema::
+
+        fused_moving_avg_obs_fake_quant(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> Tensor
+    """
+
 @overload
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Matrix product of two matrices (`torch.mm`).
@@ -32583,6 +32796,168 @@ def as_strided_(
         as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
     """
 
+def _weight_int8pack_mm(input: Tensor, mat2: Tensor, scales: Tensor) -> Tensor:
+    """Matrix product with a weight of 8 bits, each of whose rows has a scale (`torch._weight_int8pack_mm`).
+
+        out[i, j] = scales[j] * sum_k input[i, k] * mat2[j, k]
+
+    Args:
+        input: The left matrix, of shape (M, K) and dtype float32, float16 or bfloat16, its last
+            dimension contiguous.
+        mat2: The weight, contiguous, of shape (N, K) and dtype int8, float8_e4m3fn or float8_e5m2.
+        scales: A number for each row of the weight, of shape (N,) and `input`'s dtype, or float32.
+
+    Returns:
+        A matrix of shape (M, N) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+        NotImplementedError: A weight of float8_e4m3fn on a GPU before compute capability 8.9.
+
+    Note:
+        Products are added up in float32, multiplied by the scale and rounded once. PyTorch takes
+        weights of int8 alone, and scales of `input`'s dtype. It has no derivative, in PyTorch as here.
+
+    Example:
+        >>> import triten as tt
+        >>> w = tt.tensor([[1, 2], [3, 4]], dtype=tt.int8)
+        >>> tt._weight_int8pack_mm(tt.ones(1, 2), w, tt.tensor([1.0, 0.5]))
+        tensor([[3.0000, 3.5000]])
+
+    Schema::
+
+        _weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor
+    """
+
+def _convert_weight_to_int4pack(input: Tensor, innerKTiles: int) -> Tensor:
+    """A weight of 4-bit integers in the order in which tensor cores take it, for `tt._weight_int4pack_mm` (`torch._convert_weight_to_int4pack`).
+
+    Args:
+        input: Pairs of integers from 0 to 15, of shape (N, K / 2) and dtype uint8: the one of the even
+            column in the upper four bits, that of the odd column in the lower ones.
+        innerKTiles: How many groups of 16 columns lie together, 2, 4 or 8.
+
+    Returns:
+        A tensor of shape (N / 8, K / (16 * innerKTiles), 32, innerKTiles / 2) and dtype int32. Each
+        element holds eight integers.
+
+    Raises:
+        RuntimeError: `input` is not a contiguous matrix of uint8, 8 does not divide N, or 16 *
+            innerKTiles does not divide K.
+
+    Note:
+        The order is that of PyTorch on CUDA; PyTorch has no such operator on the CPU.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._convert_weight_to_int4pack(tt.zeros(8, 16, dtype=tt.uint8), 2).shape
+        triten.Size([1, 1, 32, 1])
+
+    Schema::
+
+        _convert_weight_to_int4pack(Tensor self, int innerKTiles) -> Tensor
+    """
+
+def _weight_int4pack_mm(input: Tensor, mat2: Tensor, qGroupSize: int, qScaleAndZeros: Tensor) -> Tensor:
+    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack` packed (`torch._weight_int4pack_mm`).
+
+        out[i, j] = sum_k input[i, k] * ((weight[j, k] - 8) * scale[k // g, j] + zero[k // g, j])
+
+    Args:
+        input: The left matrix, contiguous, of shape (M, K) and dtype bfloat16, float16, or on the CPU
+            float32.
+        mat2: The packed weight, contiguous, of shape (N / 8, K / (16 * t), 32, t / 2) and dtype int32.
+        qGroupSize: How many columns g of a row share a scale and a zero; 32, 64, 128 or 256.
+        qScaleAndZeros: Scales and zeros, contiguous, of shape (K / g, N, 2) and `input`'s dtype.
+
+    Returns:
+        A matrix of shape (M, N) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+
+    Note:
+        Products are added up in float32 and rounded once. On CUDA the weight is rounded to `input`'s
+        dtype before that, as tensor cores take it. PyTorch has it on CUDA alone, for bfloat16. It has
+        no derivative, in PyTorch as here.
+
+    Example:
+        >>> import triten as tt
+        >>> packed = tt._convert_weight_to_int4pack(tt.full((8, 16), 0x99, dtype=tt.uint8), 2)
+        >>> scale_and_zero = tt.tensor([0.5, 0.0]).expand(1, 8, 2).contiguous()
+        >>> tt._weight_int4pack_mm(tt.ones(1, 32), packed, 32, scale_and_zero)[0, :2]
+        tensor([16., 16.])
+
+    Schema::
+
+        _weight_int4pack_mm(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
+    """
+
+def _convert_weight_to_int4pack_for_cpu(input: Tensor, innerKTiles: int) -> Tensor:
+    """A weight of 4-bit integers in pairs, for `tt._weight_int4pack_mm_for_cpu` (`torch._convert_weight_to_int4pack_for_cpu`).
+
+    Args:
+        input: Integers from 0 to 15, of shape (N, K) and dtype int32.
+        innerKTiles: Not used.
+
+    Returns:
+        A tensor of shape (N, K / 2) and dtype uint8.
+
+    Raises:
+        RuntimeError: `input` is not a matrix of int32, 16 does not divide N, or 2 does not divide K.
+
+    Note:
+        The order is the one that PyTorch has on a CPU with AVX512, on every machine: of each 64 rows
+        those that are 32 apart lie in one byte, column after column; of the rows that remain, those
+        that are neighbours.
+
+    Example:
+        >>> import triten as tt
+        >>> weight = tt.arange(16, dtype=tt.int32).reshape(16, 1).expand(16, 2)
+        >>> tt._convert_weight_to_int4pack_for_cpu(weight, 2)[0]
+        tensor([16], dtype=triten.uint8)
+
+    Schema::
+
+        _convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor
+    """
+
+def _weight_int4pack_mm_for_cpu(
+    input: Tensor, mat2: Tensor, qGroupSize: int, qScaleAndZeros: Tensor
+) -> Tensor:
+    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`).
+
+        out[i, j] = sum_k input[i, k] * ((weight[j, k] - 8) * scale[k // g, j] + zero[k // g, j])
+
+    Args:
+        input: The left matrix, contiguous, of shape (M, K) and dtype float32, float16 or bfloat16.
+        mat2: The packed weight, contiguous, of shape (N, K / 2) and dtype uint8.
+        qGroupSize: How many columns g of a row share a scale and a zero; 32, 64, 128 or 256.
+        qScaleAndZeros: Scales and zeros, contiguous, of shape (K / g, N, 2) and `input`'s dtype.
+
+    Returns:
+        A matrix of shape (M, N) and `input`'s dtype.
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+        NotImplementedError: A tensor is on CUDA.
+
+    Note:
+        Products are added up in float32 and rounded once. PyTorch does not see to it that there is a
+        scale for each group. It has no derivative, in PyTorch as here.
+
+    Example:
+        >>> import triten as tt
+        >>> packed = tt._convert_weight_to_int4pack_for_cpu(tt.full((16, 32), 9, dtype=tt.int32), 2)
+        >>> scale_and_zero = tt.tensor([0.5, 0.0]).expand(1, 16, 2).contiguous()
+        >>> tt._weight_int4pack_mm_for_cpu(tt.ones(1, 32), packed, 32, scale_and_zero)[0, :2]
+        tensor([16., 16.])
+
+    Schema::
+
+        _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
+    """
+
 __all__ = [
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward",
@@ -32606,6 +32981,8 @@ __all__ = [
     "_conj_physical_",
     "_convert_indices_from_coo_to_csr",
     "_convert_indices_from_csr_to_coo",
+    "_convert_weight_to_int4pack",
+    "_convert_weight_to_int4pack_for_cpu",
     "_convolution",
     "_convolution_double_backward",
     "_convolution_mode",
@@ -32621,6 +32998,10 @@ __all__ = [
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_fake_quantize_learnable_per_channel_affine",
+    "_fake_quantize_learnable_per_channel_affine_backward",
+    "_fake_quantize_learnable_per_tensor_affine",
+    "_fake_quantize_learnable_per_tensor_affine_backward",
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
     "_fft_c2c",
     "_fft_c2r",
@@ -32752,6 +33133,9 @@ __all__ = [
     "_varlen_attn",
     "_varlen_attn_backward",
     "_vector_norm",
+    "_weight_int4pack_mm",
+    "_weight_int4pack_mm_for_cpu",
+    "_weight_int8pack_mm",
     "abs",
     "abs_",
     "absolute",
@@ -32993,6 +33377,8 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fake_quantize_per_channel_affine",
+    "fake_quantize_per_channel_affine_cachemask_backward",
     "fake_quantize_per_tensor_affine",
     "fake_quantize_per_tensor_affine_cachemask_backward",
     "feature_alpha_dropout",
@@ -33048,6 +33434,7 @@ __all__ = [
     "frobenius_norm",
     "full",
     "full_like",
+    "fused_moving_avg_obs_fake_quant",
     "gather",
     "gcd",
     "gcd_",

@@ -621,6 +621,18 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::cumulative_trapezoid.x",
         "aten::cumulative_trapezoid.dx",
     ),
+    "learnt_quantization": (
+        "aten::fake_quantize_per_channel_affine",
+        "aten::fake_quantize_per_channel_affine_cachemask",
+        "aten::fake_quantize_per_channel_affine_cachemask_backward",
+        "aten::_fake_quantize_learnable_per_tensor_affine",
+        "aten::_fake_quantize_learnable_per_tensor_affine_backward",
+        "aten::_fake_quantize_learnable_per_channel_affine",
+        "aten::_fake_quantize_learnable_per_channel_affine_backward",
+        "aten::fused_moving_avg_obs_fake_quant",
+        "aten::_fused_moving_avg_obs_fq_helper",
+        "aten::_fused_moving_avg_obs_fq_helper_functional",
+    ),
     "linalg": (
         "aten::mm",
         "aten::mm.out",
@@ -2149,5 +2161,12 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::t_",
         "aten::transpose_",
         "aten::unsqueeze_",
+    ),
+    "weight_only": (
+        "aten::_weight_int8pack_mm",
+        "aten::_convert_weight_to_int4pack",
+        "aten::_weight_int4pack_mm",
+        "aten::_convert_weight_to_int4pack_for_cpu",
+        "aten::_weight_int4pack_mm_for_cpu",
     ),
 }

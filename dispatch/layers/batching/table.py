@@ -109,6 +109,27 @@ LOOPED = {
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
     **dict.fromkeys(
+        (
+            "aten::fake_quantize_per_channel_affine_cachemask",
+            "aten::_fake_quantize_learnable_per_tensor_affine",
+            "aten::_fake_quantize_learnable_per_tensor_affine_backward",
+            "aten::_fake_quantize_learnable_per_channel_affine",
+            "aten::_fake_quantize_learnable_per_channel_affine_backward",
+            "aten::_fused_moving_avg_obs_fq_helper_functional",
+        ),
+        "has scales and zero points along one axis, or one of each, that examples may have of their own",
+    ),
+    **dict.fromkeys(
+        (
+            "aten::_weight_int8pack_mm",
+            "aten::_weight_int4pack_mm",
+            "aten::_weight_int4pack_mm_for_cpu",
+            "aten::_convert_weight_to_int4pack",
+            "aten::_convert_weight_to_int4pack_for_cpu",
+        ),
+        "has a packed weight, of which models have one for all examples",
+    ),
+    **dict.fromkeys(
         ("aten::_grouped_mm", "aten::_scaled_grouped_mm"), "has groups of one batch among its arguments"
     ),
     "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",

@@ -16,6 +16,7 @@ from ...schema import FunctionSchema
 _SPECIAL = {
     "aten::normal_": "aten::normal_functional",
     "aten::_native_batch_norm_legit": "aten::_native_batch_norm_legit_functional",
+    "aten::_fused_moving_avg_obs_fq_helper": "aten::_fused_moving_avg_obs_fq_helper_functional",
 }
 """Functional forms that do not have the writing form's name."""
 

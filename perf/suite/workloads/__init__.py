@@ -17,6 +17,7 @@ from . import (
     matmul,
     norm,
     overhead,
+    quantized,
     reduction,
 )
 
@@ -25,6 +26,7 @@ SUITES: dict[str, Callable[[Scale], Iterator[Workload]]] = {
     "elementwise": elementwise.workloads,
     "reduction": reduction.workloads,
     "matmul": matmul.workloads,
+    "quantized": quantized.workloads,
     "conv": conv.workloads,
     "norm": norm.workloads,
     "attention": attention.workloads,

@@ -528,6 +528,11 @@ def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
 STRAIGHT_THROUGH = {
     "fake_quantize_per_tensor_affine_cachemask",
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+    "fake_quantize_per_channel_affine_cachemask",
+    "_fake_quantize_learnable_per_tensor_affine",
+    "_fake_quantize_learnable_per_channel_affine",
+    "_fused_moving_avg_obs_fq_helper",
+    "_fused_moving_avg_obs_fq_helper_functional",
 }
 """Rows whose derivative is by definition not that of the steps which they compute: `tests/ops/` has them."""
 

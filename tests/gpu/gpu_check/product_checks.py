@@ -10,7 +10,13 @@ import triten as tt
 
 from .first_checks import NeedsACard, check, fresh_numbers, is_rehearsal, require
 
-UNIT = {tt.float32: 2.0**-24, tt.bfloat16: 2.0**-8, tt.float8_e4m3fn: 2.0**-4, tt.float8_e5m2: 2.0**-3}
+UNIT = {
+    tt.float32: 2.0**-24,
+    tt.float16: 2.0**-11,
+    tt.bfloat16: 2.0**-8,
+    tt.float8_e4m3fn: 2.0**-4,
+    tt.float8_e5m2: 2.0**-3,
+}
 FAR = 2**31 + 16
 """Elements between two lines: an offset that 32 bits do not hold."""
 
@@ -139,6 +145,50 @@ def products_of_integers() -> str:
             require(not wrong, f"{m}x{k}x{n}, {label}: {wrong} of {exact.size} elements are wrong")
             checked += 1
     return f"{checked} products"
+
+
+@check("products: weights of 8 and 4 bits agree with float64")
+def products_with_narrow_weights() -> str:
+    rng, checked = fresh_numbers(), 0
+    sizes = [(3, 128, 40)] if is_rehearsal() else [(1, 4096, 4096), (333, 2048, 1024), (2048, 4096, 512)]
+    eight = [tt.int8, tt.float8_e5m2]
+    if tt.cuda.get_device_capability() >= (8, 9):
+        eight.append(tt.float8_e4m3fn)
+    for dtype in (tt.bfloat16, tt.float16, tt.float32):
+        for m, k, n in sizes:
+            a, x = drawn(rng, dtype, m, k)
+            s, u = drawn(rng, dtype, n)
+            for kind in eight:
+                w = tt.from_numpy(rng.integers(-127, 128, (n, k)).astype(np.int8)).to(kind)
+                y = w.double().numpy() * u[:, None]
+                got = tt._weight_int8pack_mm(a, w.to("cuda"), s)
+                check_rounded(got, x, y, dtype, f"{kind}, {m}x{n}x{k} {dtype}")
+                checked += 1
+            if dtype is tt.float32:
+                continue
+            for tiles, group in ((2, 32), (8, 128)):
+                integers = rng.integers(0, 16, (n, k)).astype(np.uint8)
+                pairs = tt.from_numpy(integers[:, ::2] << 4 | integers[:, 1::2]).to("cuda")
+                packed = tt._convert_weight_to_int4pack(pairs, tiles)
+                numbers, z = drawn(rng, dtype, k // group, n, 2)
+                scale, zero = (z.repeat(group, 0)[..., i].T for i in (0, 1))
+                y = (integers.astype(np.float64) - 8) * scale + zero
+                got = tt._weight_int4pack_mm(a, packed, group, numbers)
+                check_rounded(got, x, y, dtype, f"4 bits, {m}x{n}x{k} {dtype}, groups of {group}")
+                checked += 1
+    return f"{checked} products"
+
+
+def check_rounded(got: Any, x: np.ndarray, y: np.ndarray, dtype: Any, label: str) -> None:
+    """Hold a product to a rounded weight, and to float32's sums."""
+    exact, magnitude = x @ y.T, np.abs(x) @ np.abs(y).T
+    error = np.abs(got.cpu().to(tt.float64).numpy() - exact)
+    unit = UNIT[dtype]
+    allowed = (unit + 2.0**-20) * magnitude + unit * np.abs(exact)
+    require(
+        bool((error <= allowed).all()),
+        f"{label}: {int((error > allowed).sum())} of {error.size} elements are wrong, {error.max():.3g} apart",
+    )
 
 
 @check("products: groups of rows, columns and inner elements agree with float64")

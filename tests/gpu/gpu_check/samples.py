@@ -149,6 +149,26 @@ WITHOUT_SAMPLE = {
     "_scaled_mm_v2": "calls _scaled_mm",
     "_scaled_grouped_mm": "takes 8-bit floats alone, which samples do not draw",
     "_int_mm": "takes 8-bit integers alone: the checks of products have it",
+    **dict.fromkeys(
+        (
+            "_fake_quantize_learnable_per_tensor_affine_backward",
+            "_fake_quantize_learnable_per_channel_affine_backward",
+        ),
+        "adds up what pointwise operators make of each element",
+    ),
+    **dict.fromkeys(
+        (
+            "fused_moving_avg_obs_fake_quant",
+            "_fused_moving_avg_obs_fq_helper",
+            "_fused_moving_avg_obs_fq_helper_functional",
+        ),
+        "writes the range that was seen, which its tests hold beside the CPU",
+    ),
+    "_weight_int8pack_mm": "has a weight of 8 bits: the checks of products have it",
+    "_weight_int4pack_mm": "has a packed weight: the checks of products have it",
+    "_convert_weight_to_int4pack": "takes pairs of 4 bits: the checks of products have it",
+    "_weight_int4pack_mm_for_cpu": "is the CPU's alone",
+    "_convert_weight_to_int4pack_for_cpu": "packs for the CPU alone",
     "_grouped_mm": "has offsets that ascend and lines of whole vectors: the checks of products have it",
     "set_": "exchanges the storage, computes nothing",
     "is_pinned": "asks about host memory, computes nothing",

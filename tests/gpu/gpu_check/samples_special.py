@@ -25,6 +25,8 @@ DECAYING = (
 
 STEP = T("1", low=0.1, high=0.2, dtype="float32", grad=False)
 ZERO_POINT = T("1", low=1.0, high=4.0, dtype="int32", grad=False)
+STEPS = T("b", low=0.1, high=0.2, dtype="float32", grad=False)
+ZERO_POINTS = T("b", low=1.0, high=4.0, dtype="int32", grad=False)
 ENABLED = T("1", low=1.0, high=2.0, dtype="int64", grad=False)
 
 EDGES = T("2", low=-2.0, high=2.0)
@@ -46,6 +48,12 @@ SAMPLES: list[Sample] = [
     *rows("fake_quantize_per_tensor_affine.tensor_qparams", X, STEP, ZERO_POINT, -4, 15, dtypes="f", kind=EXACT),
     *rows("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", X, STEP, ZERO_POINT, ENABLED, -4, 15, dtypes="f",
           kind=EXACT),
+    *rows("fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask", T("a b"), STEPS, ZERO_POINTS,
+          1, -4, 15, dtypes="f", kind=EXACT),
+    *rows("_fake_quantize_learnable_per_tensor_affine", X, STEP, ZERO_POINT, -4, 15, dtypes="f", kind=EXACT),
+    *rows("_fake_quantize_learnable_per_channel_affine", T("a b"), STEPS, ZERO_POINTS, 1, -4, 15, dtypes="f",
+          kind=EXACT),
+    *rows("fake_quantize_per_channel_affine_cachemask_backward", X, B(), dtypes="f", kind=ROUNDED),
     *rows("fake_quantize_per_tensor_affine_cachemask_backward", X, B(), dtypes="f", kind=ROUNDED),
     *rows("signbit", X, dtypes="fib", kind=EXACT, pointwise=True),
     *rows("frac _frexp_mantissa", X, dtypes="f", kind=ROUNDED),

@@ -186,7 +186,12 @@ def changes_memory(name):
     return name.partition("::")[2].partition(".")[0] in (*CHANGES_MEMORY, *BECOMES_A_VIEW)
 
 
-WRITES_BESIDE = {"aten::_native_batch_norm_legit", "aten::_batch_norm_with_update"}
+WRITES_BESIDE = {
+    "aten::_native_batch_norm_legit",
+    "aten::_batch_norm_with_update",
+    "aten::_fused_moving_avg_obs_fq_helper",
+    "aten::fused_moving_avg_obs_fake_quant",
+}
 """Operators with results of their own that write to arguments beside."""
 
 
@@ -203,6 +208,25 @@ def test_writes_beside_results(remove):
         assert_same(got, wanted)
     left = writes(functionalize(program, remove=remove), x, mean.clone(), var.clone())
     assert left == ["aten::copy_", "aten::copy_"]
+
+
+@pytest.mark.parametrize("remove", REMOVE)
+def test_observers_write_beside_results(remove):
+    on = tt.ones(1, dtype=tt.int64)
+
+    def program(x, *seen):
+        return tt.fused_moving_avg_obs_fake_quant(x, on, on, *seen, 0.01, 0, 15, 0)
+
+    def state():
+        infinite = (tt.full((1,), sign * float("inf")) for sign in (1, -1))
+        return (*infinite, tt.ones(1), tt.zeros(1, dtype=tt.int32))
+
+    x = make(F)
+    expected, written = program(x, *(first := state())), state()
+    assert_same(functionalize(program, remove=remove)(x, *written), expected)
+    for got, wanted in zip(written, first, strict=True):
+        assert_same(got, wanted)
+    assert writes(functionalize(program, remove=remove), x, *state()) == ["aten::copy_"] * 4
 
 
 @pytest.mark.parametrize(

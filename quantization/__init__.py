@@ -1,0 +1,59 @@
+"""`tt.quantization`: models with weights of 8 and 4 bits, in torchao's manner.
+
+`quantize_(model, config)` puts tensors of fewer bits in the place of linear layers' weights. They are subclasses of
+`tt.Tensor` over the dispatcher: a layer multiplies with them as with any weight, through kernels that take the bits as
+they lie in memory, and gradients reach its input. `QATConfig` trains a model that expects it.
+
+Example:
+    >>> import triten as tt
+    >>> from triten.quantization import Int8WeightOnlyConfig, quantize_
+    >>> model = tt.nn.Sequential(tt.nn.Linear(64, 32), tt.nn.ReLU())
+    >>> quantize_(model, Int8WeightOnlyConfig())
+    >>> model
+    Sequential(
+      (0): Linear(in_features=64, out_features=32, bias=True, weight=Int8Tensor)
+      (1): ReLU()
+    )
+    >>> model[0].weight.int_data.dtype
+    triten.int8
+
+In this folder `quantized_tensor` is what the classes of tensors share, `int8_tensor`, `int4_tensor` and
+`float8_tensor` are those; `config` says how, `quantize` and `training` do it to a model. Kernels do not belong here:
+they are operators (`dispatch/native_functions/weight_only.yaml`, ``scaled_mm.yaml``). The modules that PyTorch has
+under ``torch.ao.quantization`` are in `tt.ao.quantization`.
+"""
+
+from .config import (
+    AOBaseConfig,
+    Float8DynamicActivationFloat8WeightConfig,
+    Float8WeightOnlyConfig,
+    Int4WeightOnlyConfig,
+    Int8DynamicActivationInt8WeightConfig,
+    Int8WeightOnlyConfig,
+    PerRow,
+    PerTensor,
+)
+from .float8_tensor import Float8Tensor
+from .int4_tensor import Int4Tensor
+from .int8_tensor import Int8Tensor
+from .quantize import quantize_
+from .quantized_tensor import QuantizedTensor
+from .training import FakeQuantizedLinear, QATConfig
+
+__all__ = [
+    "AOBaseConfig",
+    "FakeQuantizedLinear",
+    "Float8DynamicActivationFloat8WeightConfig",
+    "Float8Tensor",
+    "Float8WeightOnlyConfig",
+    "Int4Tensor",
+    "Int4WeightOnlyConfig",
+    "Int8DynamicActivationInt8WeightConfig",
+    "Int8Tensor",
+    "Int8WeightOnlyConfig",
+    "PerRow",
+    "PerTensor",
+    "QATConfig",
+    "QuantizedTensor",
+    "quantize_",
+]

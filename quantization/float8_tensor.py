@@ -1,0 +1,128 @@
+"""Weights of 8-bit floats, with a scale for each row or one for all."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import float8_e4m3fn, float8_e5m2, float32
+from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
+
+LARGEST = {float8_e4m3fn: 448.0, float8_e5m2: 57344.0}
+"""The largest finite number of each format."""
+LEAST_MAGNITUDE = 1e-12
+"""The largest magnitude that a row of zeros is taken to have."""
+ACTIVATIONS = ("none", "tensor", "row")
+
+
+def quantize_float8(x: Tensor, dtype: ScalarType, by_row: bool) -> tuple[Tensor, Tensor]:
+    """8-bit floats, and float32 scales (M, 1) or ( ), by which the largest magnitude is the format's.
+
+    NaN stays; where a row has an infinity its finite elements are 0, its scale is infinite and products are NaN.
+    """
+    wide = x.to(float32)
+    magnitude = wide.abs()
+    if not wide.numel():
+        largest = wide.new_zeros((wide.shape[0], 1) if by_row else ())
+    else:
+        largest = magnitude.amax(1, keepdim=True) if by_row else magnitude.amax()
+    scale = ops.clamp(largest, min=LEAST_MAGNITUDE) / LARGEST[dtype]
+    return (wide / scale).clamp(-LARGEST[dtype], LARGEST[dtype]).to(dtype), scale
+
+
+@savable
+class Float8Tensor(QuantizedTensor):
+    """A matrix of 8-bit floats with a scale for each row, or one for all.
+
+    A product with activations has them as they are (`_weight_int8pack_mm`), or takes them as 8-bit floats, too, with
+    a scale for each row or for all of them (`_scaled_mm`, of compute capability 8.9 or later on CUDA, where 16 divides
+    rows and columns of the weight).
+
+    Attributes:
+        float8_data: The numbers, float8_e4m3fn or float8_e5m2, of shape (N, K).
+        scale: What they are multiplied by, float32, of shape (N,), or ( ).
+        activations: "none", "tensor" or "row": what of activations shares a scale.
+        activation_dtype: The 8-bit floats that activations become.
+    """
+
+    PARTS = ("float8_data", "scale")
+    SETTINGS = ("activations", "activation_dtype")
+
+    float8_data: Tensor
+    scale: Tensor
+    activations: str
+    activation_dtype: ScalarType
+
+    @classmethod
+    def from_float(
+        cls,
+        weight: Tensor,
+        dtype: ScalarType = float8_e4m3fn,
+        by_row: bool = True,
+        activations: str = "none",
+        activation_dtype: ScalarType = float8_e4m3fn,
+    ) -> Self:
+        """The 8-bit floats that are nearest to a weight whose largest magnitude becomes theirs.
+
+        Args:
+            weight: A matrix (N, K) of float32, float16 or bfloat16.
+            dtype: float8_e4m3fn or float8_e5m2.
+            by_row: Whether each row has a scale.
+            activations: "none", "tensor" or "row": whether activations become 8-bit floats in products.
+            activation_dtype: Which ones.
+
+        Raises:
+            ValueError: `weight` is of another dtype or number of dimensions, or an option is not one of these.
+
+        Example:
+            >>> import triten as tt
+            >>> weight = tt.quantization.Float8Tensor.from_float(tt.tensor([[0.5, -1.0]]))
+            >>> weight.float8_data.float(), weight.scale
+            (tensor([[ 224., -448.]]), tensor([0.0022]))
+        """
+        check_weight("Float8Tensor", weight)
+        if dtype not in LARGEST:
+            raise ValueError(f"Float8Tensor: expected a dtype of {', '.join(map(str, LARGEST))}, got {dtype}")
+        numbers, scale = quantize_float8(weight.detach(), dtype, by_row)
+        scale = scale.reshape(-1) if by_row else scale
+        return cls.of_parts(weight.shape, weight.dtype, (numbers, scale), (activations, activation_dtype))
+
+    def check_parts(self, rows: int, columns: int) -> None:
+        """8-bit floats (N, K), float32 (N,) or ( )."""
+        check_part("Float8Tensor", "float8_data", self.float8_data, tuple(LARGEST), (rows, columns))
+        shape = () if isinstance(self.scale, Tensor) and self.scale.dim() == 0 else (rows,)
+        check_part("Float8Tensor", "scale", self.scale, (float32,), shape)
+        if self.activations not in ACTIVATIONS:
+            raise ValueError(
+                f"Float8Tensor: expected `activations` to be one of {ACTIVATIONS}, got {self.activations!r:.100}"
+            )
+        if self.activation_dtype not in LARGEST:
+            raise ValueError(
+                f"Float8Tensor: expected `activation_dtype` of {', '.join(map(str, LARGEST))}, got "
+                f"{self.activation_dtype!r:.100}"
+            )
+        if self.activations == "row" and not shape:
+            raise ValueError("Float8Tensor: rows of activations have scales only with rows of the weight")
+
+    def dequantized(self) -> Tensor:
+        """Numbers times scales, rounded once."""
+        scale = self.scale[:, None] if self.scale.dim() else self.scale
+        return (self.float8_data.to(float32) * scale).to(self.dtype)
+
+    def product(self, x: Tensor) -> Tensor:
+        """In float32 by 8-bit floats, or 8-bit floats by such."""
+        if self.activations == "none":
+            scale = self.scale if self.scale.dim() else self.scale.expand(self.float8_data.shape[0])
+            return ops._weight_int8pack_mm(x.contiguous(), self.float8_data, scale.contiguous())
+        by_row = self.activations == "row"
+        numbers, scale_a = quantize_float8(x, self.activation_dtype, by_row)
+        scale_b = self.scale
+        if self.scale.dim() and not by_row:
+            scale_a = scale_a.expand(x.shape[0], 1).contiguous()
+        if self.scale.dim():
+            scale_b = self.scale[None]
+        return ops._scaled_mm(
+            numbers, self.float8_data.t(), scale_a, scale_b, out_dtype=x.dtype, use_fast_accum=True
+        )

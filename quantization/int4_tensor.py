@@ -1,0 +1,175 @@
+"""Weights of 4-bit integers, with a scale and a zero for each group of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..nn.functional import pad
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import float32, int32, uint8
+from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
+
+GROUP_SIZES = (32, 64, 128, 256)
+ROWS = 16
+"""The rows of a packed weight are a multiple of this; those that are added are zeros."""
+FAR_ROWS = 64
+"""Rows of a block whose bytes each hold two that are 32 apart, on the CPU."""
+INNER_TILES = (8, 4, 2)
+LEAST_SCALE = 2.0**-23
+
+
+def packed_for(integers: Tensor) -> Tensor:
+    """Integers (N, K) of uint8, 16 dividing N, in the order of their device's product."""
+    if integers.device.type == "cpu":
+        return ops._convert_weight_to_int4pack_for_cpu(integers.to(int32), 8)
+    columns = integers.shape[1]
+    tiles = next(each for each in INNER_TILES if columns % (16 * each) == 0)
+    pairs = (integers[:, ::2] << 4) | integers[:, 1::2]
+    return ops._convert_weight_to_int4pack(pairs.contiguous(), tiles)
+
+
+def unpacked(packed: Tensor) -> Tensor:
+    """The integers (N, K) of a packed weight, as uint8."""
+    if packed.dtype is uint8:
+        rows, columns = packed.shape[0], 2 * packed.shape[1]
+        flat = packed.reshape(-1)
+        whole = rows // FAR_ROWS * FAR_ROWS
+        far = flat[: whole * columns // 2].reshape((whole // FAR_ROWS, columns, FAR_ROWS // 2))
+        near = flat[whole * columns // 2 :].reshape((columns, (rows - whole) // 2))
+        first = ops.stack([far & 15, far >> 4], 1).permute((0, 1, 3, 2)).reshape((whole, columns))
+        rest = ops.stack([near & 15, near >> 4], -1).permute((1, 2, 0)).reshape((rows - whole, columns))
+        return ops.cat([first, rest])
+    tiles, outer, _, words = packed.shape
+    device = packed.device
+    # (tile, row, outer, word, eight columns, lane, pair), as `_convert_weight_to_int4pack` has them.
+    lanes = packed.reshape((tiles, outer, 8, 4, words)).permute((0, 2, 1, 4, 3))
+    shifts = 4 * ops.arange(4, device=device)[:, None] + 16 * ops.arange(2, device=device)
+    bits = (lanes[..., None, None].to(ops.arange(1).dtype) >> shifts) & 15
+    return bits.permute((0, 1, 2, 3, 5, 4, 6)).reshape((8 * tiles, 32 * outer * words)).to(uint8)
+
+
+@savable
+class Int4Tensor(QuantizedTensor):
+    """A matrix of 4-bit integers with a scale and a zero for each group of columns of a row.
+
+    An integer i stands for (i - 8) * scale + zero. On the CPU and on CUDA they lie in the orders of
+    `_weight_int4pack_mm_for_cpu` and `_weight_int4pack_mm`, and are put into the other one on their way.
+
+    Attributes:
+        packed: The integers, uint8 of shape (N, K / 2) on the CPU, int32 of four dimensions on CUDA, N being rounded
+            up to a multiple of 16.
+        scale_and_zero: Scales and zeros, of shape (K / group_size, N, 2) and this tensor's dtype.
+        group_size: How many columns share them.
+    """
+
+    PARTS = ("packed", "scale_and_zero")
+    SETTINGS = ("group_size",)
+
+    packed: Tensor
+    scale_and_zero: Tensor
+    group_size: int
+
+    @classmethod
+    def from_float(cls, weight: Tensor, group_size: int = 128) -> Self:
+        """The integers from 0 to 15 that are nearest to a weight; 0 and 15 are a group's extremes, or zero.
+
+        Args:
+            weight: A matrix (N, K) of float32, float16 or bfloat16.
+            group_size: 32, 64, 128 or 256, which divides K.
+
+        Raises:
+            ValueError: `weight` is of another dtype or number of dimensions, or the group's size does not divide K.
+
+        Source: torchao, asymmetric quantization by groups, with zeros of floats.
+
+        Example:
+            >>> import triten as tt
+            >>> weight = tt.linspace(-1.0, 0.5, 32)[None]
+            >>> tt.quantization.Int4Tensor.from_float(weight, 32).dequantize()[0, ::8]
+            tensor([-1.0000, -0.6000, -0.2000,  0.2000])
+        """
+        check_weight("Int4Tensor", weight)
+        rows, columns = weight.shape
+        if group_size not in GROUP_SIZES:
+            raise ValueError(f"Int4Tensor: expected group_size to be one of {GROUP_SIZES}, got {group_size}")
+        if not rows or not columns or columns % group_size:
+            raise ValueError(
+                f"Int4Tensor: expected group_size to divide the columns of a weight that is not empty, got "
+                f"{group_size} and {list(weight.shape)}"
+            )
+        wide = weight.detach().to(float32).reshape((rows, columns // group_size, group_size))
+        low, high = wide.amin(2).clamp(max=0.0), wide.amax(2).clamp(min=0.0)
+        # Rounded to the dtype in which products have them, before the integers are found.
+        scale = ((high - low) / 15).clamp(min=LEAST_SCALE).to(weight.dtype).to(float32)
+        zero = (low + 8 * scale).to(weight.dtype).to(float32)
+        steps = ops.round((wide - zero[..., None]) / scale[..., None]) + 8
+        integers = ops.nan_to_num(steps, 0.0, 15.0, 0.0).clamp(0, 15).to(uint8).reshape((rows, columns))
+        numbers = ops.stack([scale, zero], -1).permute((1, 0, 2)).to(weight.dtype)
+        more = -rows % ROWS
+        parts = packed_for(pad(integers, (0, 0, 0, more))), pad(numbers, (0, 0, 0, more)).contiguous()
+        return cls.of_parts(weight.shape, weight.dtype, parts, (group_size,))
+
+    def check_parts(self, rows: int, columns: int) -> None:
+        """uint8 (N, K / 2) or int32 of four dimensions, and (K / group_size, N, 2), 16 dividing N."""
+        name, group = "Int4Tensor", self.group_size
+        if type(group) is not int or group not in GROUP_SIZES or columns % group:
+            raise ValueError(f"{name}: expected group_size to be one of {GROUP_SIZES}, got {group!r:.100}")
+        padded = rows + -rows % ROWS
+        if isinstance(self.packed, Tensor) and self.packed.dtype is int32 and self.packed.dim() == 4:
+            words = self.packed.shape[3]
+            if words not in (1, 2, 4) or columns % (32 * words):
+                raise ValueError(f"{name}: expected `packed` to have 1, 2 or 4 words of a lane, got {words}")
+            check_part(
+                name, "packed", self.packed, (int32,), (padded // 8, columns // (32 * words), 32, words)
+            )
+        else:
+            check_part(name, "packed", self.packed, (uint8,), (padded, columns // 2))
+        shape = (columns // group, padded, 2)
+        check_part(name, "scale_and_zero", self.scale_and_zero, (self._spec.dtype,), shape)
+
+    def like(
+        self,
+        parts: Sequence[Tensor] | None = None,
+        dtype: ScalarType | None = None,
+        transposed: bool | None = None,
+    ) -> Self:
+        """The same; scales and zeros have the dtype."""
+        packed, numbers = self.parts if parts is None else parts
+        if dtype is not None:
+            numbers = numbers.to(dtype)
+        return super().like((packed, numbers), dtype, transposed)
+
+    def moved(self, device: Device | None, dtype: ScalarType | None, copy: bool) -> Self:
+        """The same elsewhere, in that device's order."""
+        to = self.device if device is None else device
+        packed = self.packed
+        if (
+            "cpu" in (self.device.type, to.type)
+            and self.device.type != to.type
+            and "meta" not in (self.device.type, to.type)
+        ):
+            packed = packed_for(unpacked(packed).to(to))
+        parts = [part.to(device=to, copy=copy) for part in (packed, self.scale_and_zero)]
+        return self.like(parts, dtype)
+
+    def integers(self) -> Tensor:
+        """The integers from 0 to 15, uint8 of shape (N, K), as no device multiplies them."""
+        return unpacked(self.packed)[: self.matrix_shape[0]]
+
+    def dequantized(self) -> Tensor:
+        """(i - 8) * scale + zero, rounded once."""
+        rows, columns = self.matrix_shape
+        wide = self.integers().to(float32).reshape((rows, columns // self.group_size, self.group_size)) - 8
+        numbers = self.scale_and_zero[:, :rows].permute((1, 0, 2)).to(float32)
+        return (wide * numbers[..., :1] + numbers[..., 1:]).reshape((rows, columns)).to(self.dtype)
+
+    def product(self, x: Tensor) -> Tensor:
+        """In float32, by the order's own operator."""
+        multiply = ops._weight_int4pack_mm if self.packed.dtype is int32 else ops._weight_int4pack_mm_for_cpu
+        made = multiply(x.contiguous(), self.packed, self.group_size, self.scale_and_zero)
+        rows = self.matrix_shape[0]
+        return made if made.shape[1] == rows else made[:, :rows].contiguous()

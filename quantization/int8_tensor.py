@@ -1,0 +1,91 @@
+"""Weights of 8-bit integers, with a scale for each row."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import float32, int8
+from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
+
+LEAST_SCALE = 2.0**-23
+"""What a row of zeros has for a scale: float32's distance between 1 and the next number."""
+
+
+def quantize_rows(x: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]:
+    """Each row as integers from `low` to 127 and a scale in float32: the largest magnitude over `divisor`.
+
+    A row with an infinity or a NaN has no integers that stand for it: they are 0, and its scale is not finite.
+    """
+    wide = x.to(float32)
+    scale = (wide.abs().amax(1) if wide.shape[1] else wide.new_zeros(wide.shape[0])) / divisor
+    scale = ops.clamp(scale, min=LEAST_SCALE)
+    steps = ops.round(wide / scale[:, None])
+    return ops.nan_to_num(steps, 0.0, 0.0, 0.0).clamp(low, 127).to(int8), scale
+
+
+@savable
+class Int8Tensor(QuantizedTensor):
+    """A matrix of 8-bit integers with a scale for each row.
+
+    A product with activations either has them as they are (`_weight_int8pack_mm`) or, if `dynamic`, takes each row of
+    them as 8-bit integers, too, and adds up in int32 (`_int_mm`): a row's largest magnitude becomes 127. A row of
+    activations with an infinity or a NaN gives NaN then.
+
+    Attributes:
+        int_data: The integers, int8, of shape (N, K).
+        scale: What they are multiplied by, float32, of shape (N,).
+        dynamic: Whether activations are quantized.
+    """
+
+    PARTS = ("int_data", "scale")
+    SETTINGS = ("dynamic",)
+
+    int_data: Tensor
+    scale: Tensor
+    dynamic: bool
+
+    @classmethod
+    def from_float(cls, weight: Tensor, dynamic: bool = False) -> Self:
+        """The integers from -128 to 127 that are nearest to a weight, its largest magnitude of a row being 127.5.
+
+        Args:
+            weight: A matrix (N, K) of float32, float16 or bfloat16.
+            dynamic: Whether activations are quantized in products.
+
+        Raises:
+            ValueError: `weight` is of another dtype or number of dimensions.
+
+        Source: torchao, symmetric quantization by channels.
+
+        Example:
+            >>> import triten as tt
+            >>> weight = tt.quantization.Int8Tensor.from_float(tt.tensor([[0.5, -1.0]]))
+            >>> weight.int_data, weight.scale
+            (tensor([[  64, -127]], dtype=triten.int8), tensor([0.0078]))
+        """
+        check_weight("Int8Tensor", weight)
+        integers, scale = quantize_rows(weight.detach(), -128, 127.5)
+        return cls.of_parts(weight.shape, weight.dtype, (integers, scale), (dynamic,))
+
+    def check_parts(self, rows: int, columns: int) -> None:
+        """int8 (N, K), float32 (N,)."""
+        check_part("Int8Tensor", "int_data", self.int_data, (int8,), (rows, columns))
+        check_part("Int8Tensor", "scale", self.scale, (float32,), (rows,))
+        if not isinstance(self.dynamic, bool):
+            raise ValueError(
+                f"Int8Tensor: expected `dynamic` to be a bool, got {type(self.dynamic).__name__}"
+            )
+
+    def dequantized(self) -> Tensor:
+        """Integers times scales, rounded once."""
+        return (self.int_data.to(float32) * self.scale[:, None]).to(self.dtype)
+
+    def product(self, x: Tensor) -> Tensor:
+        """In float32 by integers, or in int32 by both."""
+        if not self.dynamic:
+            return ops._weight_int8pack_mm(x.contiguous(), self.int_data, self.scale)
+        integers, scale = quantize_rows(x, -127, 127.0)
+        sums = ops._int_mm(integers, self.int_data.t())
+        return (sums.to(float32) * scale[:, None] * self.scale).to(x.dtype)

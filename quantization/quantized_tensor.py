@@ -1,0 +1,342 @@
+"""What tensors of few bits share: they are made of other tensors, and are moved, saved and multiplied as such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, Self
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.core.tensor_function import disabled_tensor_function
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import bfloat16, float16, float32
+from ..runtime.scalar_type import dtype as ScalarType
+
+FLOATS = (float32, float16, bfloat16)
+"""The dtypes of weights and activations."""
+
+Handler = Callable[..., Any]
+HANDLERS: dict[str, Handler] = {}
+"""What each operator does with such tensors, by its name."""
+
+
+class QuantizedTensor(Tensor):
+    """A weight in few bits: to a program a matrix of `dtype`, in memory integers or 8-bit floats with their scales.
+
+    A subclass names the tensors that it is made of in `PARTS`, what else it has in `SETTINGS`, and says how it is
+    checked, dequantized and multiplied. ``t()`` is the same memory, marked as transposed; a product with a transposed
+    weight, which is what a linear layer computes, takes the bits as they are. Every other product is one with the
+    dequantized weight, that of the gradient of activations, too. The weight itself has no gradient.
+    """
+
+    __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
+
+    PARTS: ClassVar[tuple[str, ...]] = ()
+    SETTINGS: ClassVar[tuple[str, ...]] = ()
+
+    _transposed: bool
+    _is_param: bool
+
+    @classmethod
+    def of_parts(
+        cls,
+        shape: Sequence[int],
+        dtype: ScalarType,
+        parts: Sequence[Tensor],
+        settings: Sequence[Any],
+        transposed: bool = False,
+    ) -> Self:
+        """A tensor over its parts as they are; `shape` is that of the matrix before it is transposed.
+
+        Raises:
+            ValueError: the parts are not such as this class has.
+        """
+        rows, columns = shape
+        where = parts[0].device
+        sizes, strides = ((columns, rows), (1, columns)) if transposed else ((rows, columns), (columns, 1))
+        made = cls._make_wrapper_subclass(cls, sizes, strides, dtype=dtype, device=where)
+        for name, part in zip((*cls.PARTS, *cls.SETTINGS), (*parts, *settings), strict=True):
+            setattr(made, name, part)
+        made._transposed = transposed
+        made.check_parts(*shape)
+        return made
+
+    def check_parts(self, rows: int, columns: int) -> None:
+        """Refuse parts that do not make a matrix of these sizes."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
+
+    def dequantized(self) -> Tensor:
+        """The matrix before it is transposed, in `dtype`."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it stands for")
+
+    def product(self, x: Tensor) -> Tensor:
+        """``x @ weight.T`` for rows of activations."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is multiplied")
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """The tensors that it is made of."""
+        return tuple(getattr(self, name) for name in self.PARTS)
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What it has beside tensors."""
+        return tuple(getattr(self, name) for name in self.SETTINGS)
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns before it is transposed."""
+        first, second = self._spec.sizes
+        return (second, first) if self._transposed else (first, second)
+
+    def like(
+        self,
+        parts: Sequence[Tensor] | None = None,
+        dtype: ScalarType | None = None,
+        transposed: bool | None = None,
+    ) -> Self:
+        """The same with other parts, of another dtype, or transposed."""
+        return type(self).of_parts(
+            self.matrix_shape,
+            self._spec.dtype if dtype is None else dtype,
+            self.parts if parts is None else parts,
+            self.settings,
+            self._transposed if transposed is None else transposed,
+        )
+
+    def moved(self, device: Device | None, dtype: ScalarType | None, copy: bool) -> Self:
+        """The same on another device, and as another dtype."""
+        parts = [part.to(device=part.device if device is None else device, copy=copy) for part in self.parts]
+        return self.like(parts, dtype)
+
+    def dequantize(self) -> Tensor:
+        """The values that the bits stand for, a plain tensor of this one's shape and dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> weight = tt.quantization.Int8Tensor.from_float(tt.tensor([[0.5, -1.0]]))
+            >>> weight.dequantize()
+            tensor([[ 0.5020, -0.9961]])
+        """
+        full = self.dequantized()
+        return full.t() if self._transposed else full
+
+    @property
+    def data(self) -> Tensor:
+        """The same without history; setting it exchanges the parts."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if type(value) is not type(self):
+            raise RuntimeError(
+                f"{type(self).__name__}.data: expected a {type(self).__name__}, got a {type(value).__name__}"
+            )
+        for name in (*self.PARTS, *self.SETTINGS, "_transposed"):
+            setattr(self, name, getattr(value, name))
+        self._spec, self._data = value._spec, value._data
+
+    def __repr__(self) -> str:
+        own = ", ".join(f"{name}={getattr(self, name)}" for name in self.SETTINGS)
+        parts = ", ".join(
+            f"{name}={part.dtype}{list(part.shape)}"
+            for name, part in zip(self.PARTS, self.parts, strict=True)
+        )
+        text = f"{type(self).__name__}(shape={list(self.shape)}, dtype={self.dtype}, device='{self.device}', {parts}"
+        return f"{text}, {own})" if own else f"{text})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made: Self | None = memo.get(id(self))
+        if made is None:
+            made = memo[id(self)] = self.like([deepcopy(part, memo) for part in self.parts])
+            if getattr(self, "_is_param", False):
+                made._is_param = True
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        kind = type(self).__name__, self.matrix_shape, self.dtype, self._transposed
+        return rebuilt, (*kind, self.parts, self.settings, getattr(self, "_is_param", False))
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        handler = HANDLERS.get(func.name())
+        if handler is None:
+            raise NotImplementedError(
+                f"{func.name()}: not supported for {cls.__name__}; it takes products, t(), to(), clone() and "
+                "detach(), and dequantize() makes a plain tensor of it"
+            )
+        return handler(*args, **(kwargs or {}))
+
+
+KINDS: dict[str, type[QuantizedTensor]] = {}
+"""The classes that a file may hold, by name; their modules enter themselves."""
+
+
+def savable(kind: type[QuantizedTensor]) -> type[QuantizedTensor]:
+    """Enter a class among those that `tt.load` makes."""
+    KINDS[kind.__name__] = kind
+    return kind
+
+
+def rebuilt(
+    kind: str,
+    shape: Sequence[int],
+    dtype: ScalarType,
+    transposed: bool,
+    parts: Sequence[Tensor],
+    settings: Sequence[Any],
+    is_parameter: bool,
+) -> QuantizedTensor:
+    """What a pickle of such a tensor calls.
+
+    Raises:
+        ValueError: the class is not known, or the parts are not those of one.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"quantized tensor: expected one of {', '.join(KINDS)}, got {kind!r:.100}")
+    made = KINDS[kind].of_parts(shape, dtype, parts, settings, transposed)
+    if is_parameter:
+        made._is_param = True
+    return made
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Enter a function under operators' names."""
+
+    def enter(function: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+def plain(value: Any) -> Any:
+    """A plain tensor: what a quantized one stands for, anything else as it is."""
+    return value.dequantize() if isinstance(value, QuantizedTensor) else value
+
+
+@handles("aten::detach", "aten::alias")
+def same(self: QuantizedTensor) -> QuantizedTensor:
+    """Another tensor over the same parts."""
+    return self.like()
+
+
+@handles("aten::t")
+def transposed(self: QuantizedTensor) -> QuantizedTensor:
+    """The same parts, transposed."""
+    return self.like(transposed=not self._transposed)
+
+
+@handles("aten::transpose.int")
+def swapped(self: QuantizedTensor, dim0: int, dim1: int) -> QuantizedTensor:
+    """The same parts, transposed where the dimensions differ."""
+    return self.like(transposed=self._transposed ^ (dim0 % 2 != dim1 % 2))
+
+
+@handles("aten::clone")
+def cloned(self: QuantizedTensor, memory_format: Any = None) -> QuantizedTensor:
+    """Copies of the parts."""
+    return self.like([part.clone() for part in self.parts])
+
+
+@handles("aten::_to_copy")
+def to_copy(
+    self: QuantizedTensor,
+    dtype: ScalarType | None = None,
+    layout: Any = None,
+    device: Device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+) -> QuantizedTensor:
+    """Copies of the parts elsewhere, standing for another dtype. Raises TypeError for one that weights do not have."""
+    if dtype is not None and dtype not in FLOATS:
+        raise TypeError(
+            f"{type(self).__name__}.to(): expected a dtype of {', '.join(map(str, FLOATS))}, got {dtype}"
+        )
+    return self.moved(device, dtype, True)
+
+
+@handles("aten::copy_")
+def copied(self: QuantizedTensor, src: Tensor, non_blocking: bool = False) -> QuantizedTensor:
+    """The parts of another such tensor, copied into these."""
+    alike = isinstance(src, QuantizedTensor) and type(src) is type(self)
+    if not alike or (src.settings, src._transposed) != (self.settings, self._transposed):  # type: ignore[attr-defined]
+        own = dict(zip(self.SETTINGS, self.settings, strict=True))
+        got = src if isinstance(src, QuantizedTensor) else type(src).__name__
+        raise RuntimeError(f"copy_(): expected a {type(self).__name__} with {own}, got {got}")
+    moved: QuantizedTensor = src.moved(self.device, None, False)  # type: ignore[attr-defined]
+    for part, given in zip(self.parts, moved.parts, strict=True):
+        part.copy_(given)
+    return self
+
+
+@handles("aten::mm")
+def mm(self: Tensor, mat2: Tensor) -> Tensor:
+    """A product with rows of activations on the left, or one of what both stand for."""
+    if isinstance(mat2, QuantizedTensor) and mat2._transposed and not isinstance(self, QuantizedTensor):
+        check_product(self, mat2)
+        return mat2.product(self)
+    return ops.mm(plain(self), plain(mat2))
+
+
+@handles("aten::addmm")
+def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * self + alpha * (mat1 @ mat2)."""
+    made = mm(mat1, mat2)
+    if alpha != 1:
+        made = made * alpha
+    return made if beta == 0 else ops.add(made, plain(self), alpha=beta)
+
+
+@handles("aten::mv")
+def mv(self: Tensor, vec: Tensor) -> Tensor:
+    """A product with a vector."""
+    if isinstance(self, QuantizedTensor) and not self._transposed:
+        row = vec.unsqueeze(0)
+        check_product(row, self.t())
+        return self.product(row).squeeze(0)
+    return ops.mv(plain(self), plain(vec))
+
+
+def check_product(x: Tensor, weight: Tensor) -> None:
+    """Refuse activations that do not fit a transposed weight."""
+    name = type(weight).__name__
+    if x.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"mm: expected activations to have the dtype of the {name}, {weight.dtype}, got {x.dtype}"
+        )
+    if x.shape[1] != weight.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({x.shape[0]}x{x.shape[1]} and {weight.shape[0]}x"
+            f"{weight.shape[1]}): mat2 is an {name}"
+        )
+    if x.device != weight.device:
+        raise RuntimeError(f"mm: expected activations on {weight.device}, as the {name} is, got {x.device}")
+
+
+def check_weight(name: str, weight: Tensor) -> None:
+    """Refuse what is no matrix of floats."""
+    if weight.dim() != 2 or weight.dtype not in FLOATS:
+        raise ValueError(
+            f"{name}: expected a weight of two dimensions and a dtype of {', '.join(map(str, FLOATS))}, got "
+            f"{weight.dim()} and {weight.dtype}"
+        )
+
+
+def check_part(
+    name: str, argument: str, part: Tensor, dtypes: Sequence[ScalarType], shape: Sequence[int]
+) -> None:
+    """Refuse a part of another dtype or shape."""
+    if not isinstance(part, Tensor) or part.dtype not in dtypes or tuple(part.shape) != tuple(shape):
+        given = f"{part.dtype} and {list(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
+        raise ValueError(
+            f"{name}: expected `{argument}` of {' or '.join(map(str, dtypes))} and shape {list(shape)}, got {given}"
+        )

@@ -1,0 +1,159 @@
+"""Products with weights of 8 bits, which become the activations' type between their load and the tensor cores.
+
+The weight is the left operand of `tl.dot`: tensor cores of sm_90 take that one from registers, where it was converted,
+and have 64 rows of it beside as few columns of activations as 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ..budget import LEAST_CAPABILITY, Configuration, declare
+from ..conversion import convert
+from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
+from .mm import where_aligned
+from .problem import multiprocessors
+from .product import Tiling, bounded, tile_of
+
+FEW_ROWS = 16
+"""Rows of activations of one token's step, or of some tokens': reading the weight is what takes the time."""
+DIVISOR = 16
+
+
+@triton.jit
+def weight8_matmul(
+    x,
+    weight,
+    scales,
+    out,
+    m,
+    n,
+    k,
+    xm,
+    om,
+    on,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    tile_m, tile_n = tile_of(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), 8)
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    x_tile = x + inner[:, None] + rows[None, :].to(xm.dtype) * xm
+    w_tile = weight + columns[:, None].to(xm.dtype) * k + inner[None, :]
+    total = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+    for done in range(0, k, BLOCK_K):
+        left = k - done
+        w = tl.load(w_tile, mask=(columns < n)[:, None] & (inner < left)[None, :], other=0.0)
+        y = tl.load(x_tile, mask=(inner < left)[:, None] & (rows < m)[None, :], other=0)
+        total = tl.dot(convert(w, y.dtype), y, total, input_precision="ieee")
+        x_tile += BLOCK_K
+        w_tile += BLOCK_K
+    total *= tl.load(scales + columns, mask=columns < n, other=0).to(tl.float32)[:, None]
+    to = out + rows[:, None].to(xm.dtype) * om + columns[None, :].to(xm.dtype) * on
+    value = convert(tl.trans(total), out.dtype.element_ty)
+    tl.store(to, value, mask=(rows < m)[:, None] & (columns < n)[None, :])
+
+
+TILES = (
+    Configuration((128, 128, 128), 8, 2, {90: 1, 100: 1}),
+    Configuration((128, 128, 64), 8, 3, {80: 1}),
+    Configuration((64, 64, 128), 4, 3, 2),
+)
+FEW = Configuration((16, 64, 256), 4, 3, 1)
+"""For few rows: three steps' 48 KiB of the weight are under way in each program."""
+FLOAT32 = (Configuration((64, 64, 32), 8, 3, 2), Configuration((16, 32, 128), 4, 3, 4))
+"""By multiplication and addition, since tensor cores have no product of float32."""
+BY_BYTES = Configuration((32, 64, 32), 4, 2, 3)
+"""Where lines are not whole vectors, or begin between two of them: each byte has an address and a mask."""
+
+declare(
+    weight8_matmul,
+    why="see each configuration; many rows are bound by arithmetic and few by reading the weight, which goes to shared "
+    "memory 8 bytes at a time on sm_90, as registers take it from there",
+    operand="x",
+    tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+    dtypes={("bf16", "fp16"): (*TILES, FEW, BY_BYTES), ("fp32",): (*FLOAT32, BY_BYTES)},
+    smaller=True,
+    operations="2 m n k",
+    traffic="n k + (m k + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
+    loads=("x",),
+    tensor_cores=("bf16", "fp16"),
+)
+
+
+def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
+    """The tile: one of few rows for few, else the large one where there is one of it for each multiprocessor."""
+    if interpreted():
+        return Tiling(bounded(m, 64), bounded(n, 64), bounded(k, 128), 4, 1)
+    x = call.args["self"]
+    if k % DIVISOR or (m > 1 and x.strides[0] % DIVISOR):
+        one = BY_BYTES
+    elif x.itemsize == 4:
+        one = FLOAT32[m <= FEW_ROWS]
+    elif m <= FEW_ROWS:
+        one = FEW
+    else:
+        capability = driver().properties(call.device.resolved_index).capability
+        large, small = (tile for tile in TILES if tile.is_for(capability))
+        tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
+        one = large if tiles >= multiprocessors(call.device) else small
+    return Tiling(*one.tile, one.warps, one.stages)
+
+
+def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
+    """The kernel of ``_weight_int8pack_mm``."""
+    x, weight = call.args["self"], call.args["mat2"]
+    least = LEAST_CAPABILITY.get(weight.dtype.triton_name or "", 0)
+    properties = driver().properties(call.device.resolved_index)
+    if properties.capability < least:
+        raise NotImplementedError(
+            f"{call.name}: weights of {weight.dtype} need compute capability {least / 10} or later, "
+            f"{properties.name} has {properties.major}.{properties.minor}"
+        )
+    if call.outputs[0].numel == 0:
+        return PlannedKernel(launch_nothing)
+    tile = tiling(call, x.sizes[0], weight.sizes[0], x.sizes[1])
+    small = tile if interpreted() else Tiling(*BY_BYTES.tile, BY_BYTES.warps, BY_BYTES.stages)
+    run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
+    return PlannedKernel(lambda to, a, w, scales: run(a.address, w.address, scales.address, to.address))
+
+
+def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
+    """``launch(x, weight, scales, out)`` over addresses."""
+    x, weight, scales, out = call.args["self"], call.args["mat2"], call.args["scales"], call.outputs[0]
+    (m, k), n = x.sizes, weight.sizes[0]
+    xm = x.strides[0] if m > 1 else k
+    om, on = out.strides
+    reach = max((m + tile.m) * max(xm, om), (n + tile.n) * max(k, on)) + 2 * tile.k
+    sizes = {"m": m, "n": n, "k": k}
+    strides = {"xm": xm, "om": om, "on": on}
+    constants: dict[str, object] = {"on": 1} if on == 1 else {}
+    signature = {
+        "x": f"*{x.dtype.triton_name}",
+        "weight": f"*{weight.dtype.triton_name}",
+        "scales": f"*{scales.dtype.triton_name}",
+        "out": f"*{out.dtype.triton_name}",
+        **dict.fromkeys(sizes, "i32"),
+        **{name: integer_type(2 * reach) for name in strides if name not in constants},
+    }
+    launch = Launch(
+        call.device,
+        weight8_matmul,
+        signature,
+        {**constants, **tile.constants()},
+        divisible=[name for name, value in (sizes | strides).items() if value % DIVISOR == 0],
+        elements=("scales",),
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    grid = (cdiv(m, tile.m) * cdiv(n, tile.n), 1, 1)
+    numbers = tuple(value for name, value in (sizes | strides).items() if name not in constants)
+    return lambda *addresses: launch(grid, *addresses, *numbers)
+
+
+register_stub("_weight_int8pack_mm_stub", "cuda", weight_int8pack_mm)
