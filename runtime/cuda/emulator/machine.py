@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import translate_units as translate_units  # what it registers is used
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units

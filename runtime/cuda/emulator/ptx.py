@@ -1,7 +1,7 @@
 """PTX text taken apart: functions, their registers and parameters, and one `Instruction` for each statement.
 
 What the NVPTX back end of LLVM writes, and what Triton puts in between as inline assembly, is understood; the meaning
-of an instruction is for `translate.py`. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
+of an instruction is for `instructions`. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
 """
 
 from __future__ import annotations
