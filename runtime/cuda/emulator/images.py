@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from ..device_properties import DeviceProperties
 from ..machine_code import LaunchShape
@@ -11,7 +12,7 @@ from .ptx import Module
 
 ELF = b"\x7fELF"
 SECTION = b".nv_debug_ptx_txt"
-SIZED, REGISTER_COUNT, FRAME_SIZE = 0x04, 0x2F, 0x11
+SIZED, REGISTER_COUNT, FRAME_SIZE, PARAMETER_BANK = 0x04, 0x2F, 0x11, 0x0A
 REGISTERS = 65_536
 """Of a multiprocessor; a block must fit into one."""
 
@@ -27,6 +28,17 @@ def _sections(image: bytes) -> list[tuple[bytes, tuple[int, ...]]]:
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, start + i * size) for i in range(count)]
     names = headers[names_at][4]
     return [(image[names + header[0] : image.index(b"\0", names + header[0])], header) for header in headers]
+
+
+def _entries(cubin: bytes, info: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
+    """Attribute and payload of the entries of a section of information that have a payload."""
+    at, end = info[4], info[4] + info[5]
+    while at < end:
+        kind, attribute, nbytes = struct.unpack_from("<BBH", cubin, at)
+        at += 4
+        if kind == SIZED:
+            yield attribute, cubin[at : at + nbytes]
+            at += nbytes
 
 
 def ptx_of(image: bytes) -> str:
@@ -61,18 +73,23 @@ def code_sizes(cubin: bytes, name: str) -> tuple[int, int]:
     if code is None or info is None:
         raise ValueError(f"the code of kernel '{name}' is not in the cubin")
     symbol, found = code[7] & 0xFFFFFF, {REGISTER_COUNT: 0, FRAME_SIZE: 0}
-    at, end = info[4], info[4] + info[5]
-    while at < end:
-        kind, attribute, nbytes = struct.unpack_from("<BBH", cubin, at)
-        at += 4
-        if kind != SIZED:
-            continue
-        if attribute in found and struct.unpack_from("<I", cubin, at) == (symbol,):
-            (found[attribute],) = struct.unpack_from("<I", cubin, at + 4)
-        at += nbytes
+    for attribute, payload in _entries(cubin, info):
+        if attribute in found and struct.unpack_from("<I", payload) == (symbol,):
+            (found[attribute],) = struct.unpack_from("<I", payload, 4)
     if not found[REGISTER_COUNT]:
         raise ValueError(f"the cubin does not say how many registers kernel '{name}' has")
     return found[REGISTER_COUNT], found[FRAME_SIZE]
+
+
+def parameters_begin(image: bytes, name: str) -> int:
+    """Where in the constant bank the parameters of a kernel begin (``EIATTR_PARAM_CBANK``); 0 if the image is PTX."""
+    if not image.startswith(ELF):
+        return 0
+    info = dict(_sections(image)).get(b".nv.info." + name.encode())
+    for attribute, payload in _entries(image, info) if info is not None else ():
+        if attribute == PARAMETER_BANK:
+            return int(struct.unpack_from("<H", payload, 4)[0])
+    return 0
 
 
 def most_threads(registers: int) -> int:

@@ -105,11 +105,12 @@ class Instruction(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function and where it begins among all of them, in bytes."""
+    """A parameter of a function, where it begins among all of them, in bytes, and what its address is a multiple of."""
 
     name: str
     offset: int
     size: int
+    alignment: int = 1
 
 
 @dataclass
@@ -280,9 +281,10 @@ def _parameters(text: str) -> list[Parameter]:
     found, end = [], 0
     for alignment, type_name, name, count in _PARAMETER.findall(text):
         size = bytes_of(type_name)
-        begin = end + -end % int(alignment or size)
+        multiple = int(alignment or size)
+        begin = end + -end % multiple
         end = begin + size * int(count or 1)
-        found.append(Parameter(name, begin, end - begin))
+        found.append(Parameter(name, begin, end - begin, multiple))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from triten.runtime.cuda.emulator.images import ImageError, ptx_of
+from triten.runtime.cuda.emulator.images import ImageError, parameters_begin, ptx_of
 from triten.runtime.cuda.emulator.machine import Program
 from triten.runtime.cuda.emulator.ptx import Module, parse
 
@@ -17,9 +17,10 @@ MADE_UP = b"standin"
 
 @dataclass
 class LoadedImage:
-    """An image on one device: its PTX taken apart, where its variables lie, and its kernels."""
+    """An image on one device: its bytes, its PTX taken apart, where its variables lie, and its kernels."""
 
     device: int
+    image: bytes
     module: Module
     variables: dict[str, int]
     programs: dict[str, Program] = field(default_factory=dict)
@@ -28,22 +29,33 @@ class LoadedImage:
         """A kernel of it, ready to run."""
         found = self.programs.get(name)
         if found is None:
-            found = self.programs[name] = Program(self.module, name, self.variables)
+            found = self.programs[name] = Program(self.module, name, self.variables, mends=True)
         return found
+
+    def check_parameters(self, name: str, told: list[tuple[int, int]] | None) -> list[tuple[int, int]]:
+        """(offset, size) of each parameter of a kernel in its PTX.
+
+        Raises ImageError where the cubin tells otherwise than its PTX. In a constant bank a parameter is aligned by its
+        address, in PTX by its offset.
+        """
+        try:
+            kernel = self.module.kernel(name)
+        except KeyError:
+            raise ImageError(f"the PTX of the image has no kernel '{name}'") from None
+        if told is not None:
+            base = end = parameters_begin(self.image, name)
+            laid = []
+            for parameter in kernel.parameters:
+                begin = end + -end % parameter.alignment
+                end = begin + parameter.size
+                laid.append((begin - base, parameter.size))
+            if told != laid:
+                raise ImageError(
+                    f"kernel '{name}' takes (offset, size) {told} by its cubin, {laid} by its PTX"
+                )
+        return [(parameter.offset, parameter.size) for parameter in kernel.parameters]
 
 
 def read(image: bytes) -> Module:
     """The PTX of an image, taken apart. Raises ImageError."""
     return parse(ptx_of(image))
-
-
-def check_parameters(name: str, module: Module, told: list[tuple[int, int]] | None) -> list[tuple[int, int]]:
-    """(offset, size) of each parameter of a kernel; raises ImageError where the cubin says otherwise than its PTX."""
-    try:
-        kernel = module.kernel(name)
-    except KeyError:
-        raise ImageError(f"the PTX of the image has no kernel '{name}'") from None
-    taken = [(parameter.offset, parameter.size) for parameter in kernel.parameters]
-    if told is not None and told != taken:
-        raise ImageError(f"kernel '{name}' takes (offset, size) {told} by its cubin, {taken} by its PTX")
-    return taken

@@ -419,20 +419,22 @@ EXPORT int cuLaunchCooperativeKernel(Handle *function, unsigned gx, unsigned gy,
 #define MAP_BYTES 128
 #define MAP_RANK 5
 
-/* A map is made up: the address that it is of, so that a test can tell whose map a kernel was given. Nothing executes
-   one. */
+/* A map is made up: the address that it is of, so that a test can tell whose map a kernel was given. What executes
+   kernels makes its own. */
 EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const uint64_t *sizes,
                                   const uint64_t *pitches, const uint32_t *box, const uint32_t *steps, int interleave,
                                   int swizzle, int promotion, int fill) {
     CALL("cuTensorMapEncodeTiled", "address=%p type=%d rank=%u interleave=%d swizzle=%d promotion=%d fill=%d", address,
          type, rank, interleave, swizzle, promotion, fill);
-    if (executor) return NOT_SUPPORTED;
     if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || rank < 1 || rank > MAP_RANK) return INVALID_VALUE;
     for (unsigned i = 0; i < rank; i++) {
         if (!sizes[i] || sizes[i] > UINT64_C(1) << 32) return INVALID_VALUE;
         if (!box[i] || box[i] > 256 || !steps[i] || steps[i] > 8) return INVALID_VALUE;
         if (i + 1 < rank && (pitches[i] % 16 || pitches[i] >> 40)) return INVALID_VALUE;
     }
+    if (executor)
+        return executor->encode_map(map, type, rank, (uint64_t)address, sizes, pitches, box, steps, interleave, swizzle,
+                                    fill);
     memset(map, 0, MAP_BYTES);
     memcpy(map, &address, sizeof address);
     return SUCCESS;
