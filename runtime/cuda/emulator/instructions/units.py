@@ -124,7 +124,7 @@ def _bulk_tensor(writer: Writer, each: Instruction, rest: tuple[str, ...]) -> No
 def _products(writer: Writer, each: Instruction) -> None:
     what = each.modifiers[0]
     if what == "fence":
-        return writer.line(f"s.units.products.fence({writer.masked})")
+        return writer.line(f"s.units.products.fence(R, {writer.masked})")
     if what == "commit_group":
         return writer.line(f"s.units.products.commit({writer.masked})")
     if what == "wait_group":
