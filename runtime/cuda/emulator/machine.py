@@ -189,6 +189,7 @@ class Blocks(Schedule):
             self.units = AsynchronousUnits(self, ordered)
         else:
             self.shared = SharedMemory(*given)
+        access.order = self.shared if self.units is None and launch.threads > WARP else None
         self.running: Mask = None
         """The threads that run at this moment."""
         self.asked: tuple[Any, Any] = (0, 0)

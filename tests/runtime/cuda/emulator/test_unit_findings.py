@@ -266,7 +266,7 @@ def test_operands_in_registers_that_were_written_need_a_fence(machine: Any) -> N
         machine, "since the last wgmma.fence", *HEAD, given, ORDER, "add.s32 %r31, %r0, 1;", product
     )
     assert "(wgmma.mma_async" in message
-    not_multiplied(machine, "since the last wgmma.fence", *HEAD, given, product)
+    not_multiplied(machine, "without wgmma.fence", *HEAD, given, product)
 
 
 def test_operands_that_are_overwritten_before_the_wait(machine: Any) -> None:
