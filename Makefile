@@ -19,6 +19,7 @@
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
 #   make rehearse     a day with a GPU without one: check and benchmark over CuPy and a stand-in for NVIDIA's driver
+#   make rehearse-bench  every row of the GPU's benchmark at tiny sizes, on emulated devices of sm_80 and sm_90; ROWS=softmax picks
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
 #   make clean        remove what these targets made
 
@@ -33,6 +34,7 @@ SEED ?=
 AOT_ARGS ?=
 EMULATE_ARGS ?=
 REHEARSE_ARGS ?=
+ROWS ?=
 DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
@@ -43,6 +45,7 @@ GPU_PYTHON ?= python3
 GPU_ARGS ?=
 
 BIN := $(VENV)/bin
+REHEARSALS := $(VENV)/rehearsals
 # -P keeps the root's modules (this folder is the package itself) out of the top level of sys.path.
 RUN := $(BIN)/python -P
 
@@ -159,7 +162,18 @@ emulate: $(TEST_READY)
 
 rehearse: $(TEST_READY)
 	$(RUN) tests/gpu/check.py --standin --first-pass $(REHEARSE_ARGS)
-	$(RUN) tests/runtime/cuda/standin/run.py -m triten.perf gpu --rehearse --no-peer --rounds 1 --row-seconds 0.01
+	$(RUN) tests/runtime/cuda/standin/run.py $(REHEARSE)
+
+# Over the stand-in, which is CuPy's driver and all that a GPU would be given, and over the emulator's own driver.
+REHEARSE = -m triten.perf gpu --rehearse --no-peer --rounds 1 --row-seconds 0.01 $(if $(ROWS),--rows "$(ROWS)")
+rehearse-bench: $(TEST_READY)
+	mkdir -p $(REHEARSALS) && rm -f $(REHEARSALS)/*.json
+	set -e; for target in 80 90; do \
+		export TRITEN_EMULATE=$$target; \
+		$(RUN) tests/runtime/cuda/standin/run.py $(REHEARSE) --output $(REHEARSALS)/standin-$$target.json; \
+		TRITEN_CUDA=emulate $(RUN) $(REHEARSE) --output $(REHEARSALS)/emulator-$$target.json; \
+	done
+	$(RUN) -m triten.perf report $(REHEARSALS)/*.json --output $(REHEARSALS)/report.html
 
 gpu-bench:
 	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)

@@ -245,9 +245,10 @@ class Bench:
         return self.peer.disagreement(ours, theirs, allowed)
 
     def note(self, row: Row) -> None:
-        """Keep a row; of a rehearsal's times nothing follows."""
-        if self.arguments.rehearse and not row.note:
-            row.note = REHEARSED
+        """Keep a row; of a rehearsal's times nothing follows, and sizes that are near become the same."""
+        if self.arguments.rehearse:
+            row.name = numbered(row, self.found)
+            row.note = row.note or REHEARSED
         self.found.append(row)
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
@@ -295,6 +296,22 @@ class Bench:
         if not (self.arguments.rehearse and self.arguments.output is None):
             lines.append(f"written to {self.path}")
         return "\n".join(lines)
+
+
+def numbered(row: Row, others: Iterable[Row]) -> str:
+    """A row's name, with a number behind it if others of its group have the name.
+
+    Example:
+        >>> row = Row("norms", "layer_norm 16x16 float32")
+        >>> numbered(row, [row])
+        'layer_norm 16x16 float32 (2)'
+    """
+    names = {other.name for other in others if other.group == row.group}
+    name, number = row.name, 1
+    while name in names:
+        number += 1
+        name = f"{row.name} ({number})"
+    return name
 
 
 def reaches(path: str) -> bool:

@@ -83,6 +83,12 @@ def test_attention_by_operators_may_stay_narrow():
 
 
 def test_plans_of_transforms_are_counted_and_limited():
+    try:
+        tt.fft.fft(tt.ones(4, device="cuda"))
+    except RuntimeError as error:
+        if "need cuFFT" not in str(error):
+            raise
+        pytest.skip("cuFFT is not installed")
     cache = flags.cufft_plan_cache
     before = cache.max_size
     try:

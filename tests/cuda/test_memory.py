@@ -1,11 +1,13 @@
 """`tt.cuda`'s memory functions, by PyTorch's names: they count what tensors hold."""
 
 import gc
+import os
 import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -150,7 +152,8 @@ def test_history_and_snapshot(tmp_path):
     entry = next(e for e in reversed(snapshot["device_traces"][0]) if e["action"] == "alloc")
     assert entry["addr"] == x.data_ptr()
     assert any(frame["filename"] == __file__ for frame in entry["frames"])
-    assert not any("runtime/cuda/" in frame["filename"] for frame in entry["frames"])
+    inside = str(Path(tt.__file__).parent / "runtime" / "cuda")
+    assert not any(frame["filename"].startswith(inside) for frame in entry["frames"])
     with pytest.raises(RuntimeError, match="are not recorded"):
         tt.cuda.memory._record_memory_history(compile_context=True)
 
@@ -180,6 +183,8 @@ def test_another_allocator_can_only_be_set_before_the_first_use():
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
+    if "STANDIN_EXECUTE" in os.environ:
+        pytest.skip("a program that a test starts has no stand-in for the driver")
     return subprocess.run(
         [sys.executable, "-P", "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
     )

@@ -12,6 +12,7 @@ pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
 from triten.perf.gpu.as_result import as_result_rows
+from triten.perf.gpu.command import REHEARSAL_SCALE, numbered
 from triten.perf.gpu.host_time import Intercepted
 from triten.perf.gpu.peer import Peer
 from triten.perf.gpu.rows import CUDNN, EAGER, OURS, PEER, Row, counted, format_rows, group_means
@@ -164,6 +165,16 @@ def test_rows_become_rows_of_the_suites_result_file(tmp_path: Path) -> None:
 
 def test_every_row_has_a_key_of_its_own_in_the_suites_result_file() -> None:
     rows = [Row(workload.group, workload.name) for workload in all_workloads()]
+    assert len({row.key for row in as_result_rows(rows)}) == len(rows)
+
+
+def test_every_row_of_a_rehearsal_has_a_key_of_its_own_too() -> None:
+    rows: list[Row] = []
+    for workload in all_workloads(REHEARSAL_SCALE):
+        row = Row(workload.group, workload.name)
+        row.name = numbered(row, rows)
+        rows.append(row)
+    assert any(row.name.endswith("(2)") for row in rows)
     assert len({row.key for row in as_result_rows(rows)}) == len(rows)
 
 

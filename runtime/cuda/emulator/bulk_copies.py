@@ -12,9 +12,9 @@ import numpy as np
 
 from .barriers import Barriers
 from .fault import ILLEGAL, ILLEGAL_INSTRUCTION, MISALIGNED, MISALIGNED_ADDRESS, RACE, Fault
+from .instructions.writer import PARAMETERS
 from .ordered_memory import OrderedSharedMemory
 from .tensor_maps import NAN_BITS, ROUNDED_TYPES, SPANS, Box, TensorMap, box_at, decode, replaced, swizzled
-from .translate import PARAMETERS
 
 if TYPE_CHECKING:
     from .machine import Blocks

@@ -15,12 +15,14 @@ from ...data_ptr import DataPtr
 from ...device import device as Device
 from ..device_properties import DeviceProperties
 from ..driver import CompiledKernel, current_driver
+from ..machine_code import MachineCode
 from ..memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from ..simulated.driver import DEVICE_COUNT, SimulatedDriver
 from ..triton.compile import compile_kernel
 from ..triton.real_triton import real
 from .global_memory import EmulatedMemory
 from .kernel import EmulatedKernel, arguments_of
+from .machine_code import EmulatedCode
 from .ptx import Module
 from .tensor_maps import EncoderLibrary
 
@@ -77,6 +79,9 @@ class EmulatorDriver(SimulatedDriver):
         self.strict = os.environ.get("TRITEN_EMULATE_UNINITIALISED") != "1"
         self._scratch: CachingAllocator | None = None
         self.encoder = EncoderLibrary()
+
+    def machine_code(self) -> MachineCode:
+        return EmulatedCode(self)
 
     def new_memory(self, total: int) -> EmulatedMemory:
         return EmulatedMemory(total)

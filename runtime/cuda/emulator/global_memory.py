@@ -2,7 +2,9 @@
 
 Every byte of a segment has a note whether it was ever written, and during a launch, each piece that a thread block
 wrote has a note which one it was, so that blocks that depend on each other's order are found: the order of blocks is
-not defined, unless a release and an acquire stand between them (PTX ISA, "Memory Consistency Model").
+not defined, unless a release and an acquire stand between them (PTX ISA, "Memory Consistency Model"). A second note has
+the warp that wrote, and the time between two barriers of the block in which it did: the order of warps is not defined
+either.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 
 from ..simulated.memory import DeviceMemory, HostMemory, LiveBlocks
 from .fault import ILLEGAL, ILLEGAL_ADDRESS, MISALIGNED, MISALIGNED_ADDRESS, RACE, UNINITIALISED, Fault
+from .shared_memory import WARPS, SharedMemory
 
 Array = np.ndarray[Any, Any]
 
@@ -46,15 +49,19 @@ def row_of(addresses: Array, nbytes: int) -> Array:
 
 
 class Segment:
-    """Notes on a segment: `written` has a byte for each of its own, `owner` the block that wrote a piece last."""
+    """Notes on a segment: `written` has a byte for each of its own, `owner` the block that wrote a piece last.
 
-    __slots__ = ("end", "owner", "piece", "start", "written")
+    `moment` has the epoch of that block in which it did, and the warp, as shared memory's tags have them.
+    """
+
+    __slots__ = ("end", "moment", "owner", "piece", "start", "written")
 
     def __init__(self, start: int, nbytes: int) -> None:
         self.start, self.end = start, start + nbytes
         self.written: Array = np.zeros(nbytes, np.uint8)
         self.piece = 0
         self.owner: Array = np.empty(0, np.int64)
+        self.moment: Array = np.empty(0, np.int32)
 
     def rows(self, nbytes: int) -> Array:
         """`written`, a row for each `nbytes`; a segment begins at a multiple of every access's size."""
@@ -64,6 +71,7 @@ class Segment:
         """The tags of pieces of that many bytes."""
         if self.piece != piece:
             self.owner = np.full(self.written.size // piece + 1, -1, np.int64)
+            self.moment = np.full(self.owner.size, -1, np.int32)
             self.piece = piece
         return self.owner
 
@@ -141,12 +149,24 @@ class EmulatedMemory(DeviceMemory):
 
 
 class Read(NamedTuple):
-    """Addresses that blocks have read at a moment of a launch."""
+    """Addresses that blocks have read at a moment of a launch, in the epochs of their blocks at that moment."""
 
     moment: int
     addresses: Array
     nbytes: int
     blocks: Array
+    threads: Array
+    epochs: Array | None
+    order: SharedMemory | None
+
+    def tags(self) -> Array:
+        """Epoch and warp of each thread, in one number."""
+        assert self.order is not None and self.epochs is not None
+        return _tags(self.order, self.epochs, self.threads)
+
+
+def _tags(order: SharedMemory, epochs: Array, threads: Array) -> Array:
+    return epochs[order.block[threads]] * WARPS + order.warp[threads]
 
 
 class GlobalAccess:
@@ -155,7 +175,7 @@ class GlobalAccess:
     Args:
         memory: of the device.
         host: page-locked memory, which kernels reach too.
-        block_count: of the grid; with one block there is no race between blocks.
+        block_count: of the grid; with one block there is no race between blocks, with one warp in each none within.
         piece: the least bytes that an access of the kernel has.
         strict: whether memory that was never written must not be read.
     """
@@ -173,6 +193,8 @@ class GlobalAccess:
         self.lowest, self.highest = _END, 0
         self.acquired: dict[int, int] = {}
         self.released: dict[int, int] = {}
+        self.order: SharedMemory | None = None
+        """Whose barriers order the warps of the blocks that run; None where more than those do."""
 
     def check(self, addresses: Array, nbytes: int, what: str, threads: Array) -> None:
         """Raise Fault unless each access lies within a live block, at a multiple of its size."""
@@ -207,9 +229,46 @@ class GlobalAccess:
         rows = np.take(memory_view(size, count), row_of(addresses, nbytes), axis=0)
         if self.strict:
             self._check_written(addresses, nbytes, threads)
-        if self.many:
-            self.reads.append(Read(self.moment, addresses, nbytes, blocks))
+        order = self.order
+        if order is not None:
+            self.reads.append(
+                Read(self.moment, addresses, nbytes, blocks, threads, order.epoch.copy(), order)
+            )
+            if int(addresses.min()) < self.highest and int(addresses.max()) + nbytes > self.lowest:
+                self._check_warps(self.reads[-1], "were written")
+        elif self.many:
+            self.reads.append(Read(self.moment, addresses, nbytes, blocks, threads, None, None))
         return rows
+
+    def _check_warps(self, read: Read, written: str) -> None:
+        """Raise Fault for what a warp has read and another one of its block writes between the same two barriers."""
+        for segment, chosen in self.memory.by_segment(read.addresses, read.nbytes):
+            if segment.piece != self.piece:
+                continue
+            addresses, blocks = read.addresses[chosen], read.blocks[chosen]
+            pieces = self._pieces((addresses - np.uint64(segment.start)).view(np.int64), read.nbytes)
+            own = segment.owner[pieces] == (self.first_tag + blocks)[:, None]
+            if not own.any():
+                continue
+            tags, wrote = read.tags()[chosen][:, None], segment.moment[pieces]
+            bad = own & (wrote // WARPS == tags // WARPS) & (wrote != tags)
+            if bad.any():
+                # Where a tile has fewer elements than threads, several warps hold each, and one of them stores it: that
+                # one reads what it writes, and what the others read comes to nothing.
+                readers = np.unique(pieces * WARPS + tags % WARPS)
+                bad &= ~np.isin(pieces * WARPS + wrote % WARPS, readers)
+            if bad.any():
+                i, j = (int(k[0]) for k in np.nonzero(bad))
+                reader, writer = int(tags[i, 0]) % WARPS, int(wrote[i, j]) % WARPS
+                raise Fault(
+                    f"{RACE}: {read.nbytes} bytes at {int(addresses[i]):#x} are read by warp {reader} of block "
+                    f"{int(blocks[i])} and {written} by its warp {writer} without a barrier in between",
+                    int(read.threads[chosen][i]),
+                )
+
+    def _pieces(self, offsets: Array, nbytes: int) -> Array:
+        """The pieces of a segment that lie at these offsets, a row for each."""
+        return (offsets // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
 
     def _check_written(self, addresses: Array, nbytes: int, threads: Array) -> None:
         for segment, chosen in self.memory.by_segment(addresses, nbytes):
@@ -230,7 +289,8 @@ class GlobalAccess:
         self.check(addresses, nbytes, "store", threads)
         count = 1 if values.ndim == 1 else values.shape[1]
         view, rows = memory_view(values.dtype.itemsize, count), row_of(addresses, nbytes)
-        old = np.take(view, rows, axis=0) if self.many else None
+        owns = self.many or self.order is not None
+        old = np.take(view, rows, axis=0) if owns else None
         view[rows] = values
         other = np.take(view, rows, axis=0) != values
         if other.any():
@@ -245,7 +305,7 @@ class GlobalAccess:
         for segment, chosen in self.memory.by_segment(addresses, nbytes):
             offsets = (addresses[chosen] - np.uint64(segment.start)).view(np.int64)
             self._note(segment, offsets, nbytes)
-            if self.many:
+            if owns:
                 assert old is not None
                 same = old[chosen] == values[chosen]
                 self._own(
@@ -263,9 +323,9 @@ class GlobalAccess:
     def _own(
         self, segment: Segment, offsets: Array, nbytes: int, threads: Array, blocks: Array, same: Array
     ) -> None:
-        """Note which block wrote, and raise Fault where another had, with another value and in no order."""
+        """Note which block and warp wrote, and raise Fault where others had, with another value and in no order."""
         owners = segment.owners(self.piece)
-        pieces = (offsets // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
+        pieces = self._pieces(offsets, nbytes)
         tags = (self.first_tag + blocks.astype(np.int64))[:, None]
         before = owners[pieces]
         others = (before >= self.first_tag) & (before != tags) & ~same[:, None]
@@ -278,6 +338,18 @@ class GlobalAccess:
                         f"{segment.start + int(offsets[i]):#x} in no order",
                         int(threads[i]),
                     )
+        if self.order is not None:
+            mine = _tags(self.order, self.order.epoch, threads)[:, None]
+            wrote = segment.moment[pieces]
+            crossed = (before == tags) & (wrote // WARPS == mine // WARPS) & (wrote != mine) & ~same[:, None]
+            if crossed.any():
+                i, j = (int(k[0]) for k in np.nonzero(crossed))
+                raise Fault(
+                    f"{RACE}: warps {int(wrote[i, j]) % WARPS} and {int(mine[i, 0]) % WARPS} of block {int(blocks[i])} "
+                    f"store to {segment.start + int(offsets[i]):#x} without a barrier in between",
+                    int(threads[i]),
+                )
+            segment.moment[pieces] = mine
         owners[pieces] = tags
 
     def get_atomically(self, addresses: Array, dtype: Any) -> Array:
@@ -310,13 +382,16 @@ class GlobalAccess:
             low, high = int(read.addresses.min()), int(read.addresses.max()) + read.nbytes
             if high <= self.lowest or low >= self.highest:
                 continue
+            if read.order is not None:
+                self._check_warps(read, "are written later")
+            if not self.many:
+                continue
             for segment, chosen in self.memory.by_segment(read.addresses, read.nbytes):
                 if segment.piece != self.piece:
                     continue
                 addresses, blocks = read.addresses[chosen], read.blocks[chosen]
                 offsets = (addresses - np.uint64(segment.start)).view(np.int64)
-                pieces = (offsets // self.piece)[:, None] + np.arange(max(read.nbytes // self.piece, 1))
-                owners = segment.owner[pieces]
+                owners = segment.owner[self._pieces(offsets, read.nbytes)]
                 others = (owners >= self.first_tag) & (owners - self.first_tag != blocks[:, None])
                 for i, j in zip(*np.nonzero(others), strict=True):
                     writer = int(owners[i, j]) - self.first_tag

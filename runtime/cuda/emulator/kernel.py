@@ -12,20 +12,19 @@ import numpy as np
 
 from ..device_properties import DeviceProperties
 from ..driver import CompiledKernel, Grid, check_grid
+from ..machine_code import LaunchShape
 from ..occupancy import WARP_SIZE
 from ..simulated.driver import check_divisible, check_tensor_map
 from ..simulated.memory import LiveBlocks
 from ..tensor_map import DescribedTensor, TensorMaps
 from ..triton.compile import KernelBinary, ParameterLayout
 from .global_memory import EmulatedMemory
+from .images import check_resources
 from .machine import Launch, Program
-from .ptx import Module, parse
+from .ptx import parse
 
 if TYPE_CHECKING:
     from .driver import EmulatorDriver
-
-REGISTERS = 65_536
-"""Of a multiprocessor; a block must fit into one."""
 
 
 class EmulatedKernel(CompiledKernel):
@@ -50,33 +49,10 @@ class EmulatedKernel(CompiledKernel):
         self._driver, self._binary, self._names, self._divisible = driver, binary, list(names), divisible
         self._layout = ParameterLayout(binary.parameter_types)
         module = parse(binary.asm["ptx"])
-        self._check_resources(module, properties)
+        shape = LaunchShape(WARP_SIZE * binary.num_warps, binary.shared, binary.num_ctas)
+        check_resources(binary.name, module, binary.cubin, shape, properties)
         self._program = Program(module, binary.name, driver.load_variables(module), mends=True)
         self._check_layout()
-
-    def _check_resources(self, module: Module, properties: DeviceProperties) -> None:
-        binary = self._binary
-        if binary.num_ctas > 1:
-            raise RuntimeError(f"kernel '{self.name}': clusters of {binary.num_ctas} blocks are not emulated")
-        threads = WARP_SIZE * binary.num_warps
-        shared = binary.shared + module.shared_size
-        if shared > properties.max_shared_memory:
-            raise RuntimeError(
-                f"kernel '{self.name}' needs {shared} bytes of shared memory, {properties.name} has "
-                f"{properties.max_shared_memory}: take smaller blocks or fewer stages"
-            )
-        registers = registers_of(binary.cubin, binary.name)
-        rounded = registers + -registers % 8
-        if rounded * threads > REGISTERS:
-            raise RuntimeError(
-                f"kernel '{self.name}' wants {threads} threads in a block, its {registers} registers allow "
-                f"{REGISTERS // rounded // WARP_SIZE * WARP_SIZE}: take fewer warps"
-            )
-        kernel = module.kernel(binary.name)
-        if kernel.threads and kernel.threads != threads:
-            raise RuntimeError(
-                f"kernel '{self.name}' was compiled for {kernel.threads} threads in a block, not for {threads}"
-            )
 
     def _check_layout(self) -> None:
         parameters = self._program.kernel.function.parameters
@@ -110,7 +86,8 @@ class EmulatedKernel(CompiledKernel):
                 f"kernel '{self.name}': expected {len(types)} arguments {self._names}, got {len(values)}"
             )
         if len(maps) != len(self._layout.maps):
-            raise TypeError(f"kernel '{self.name}': its tensor descriptors were given no sizes and strides")
+            names = " and ".join(f"'{self._names[i]}'" for i in self._layout.maps)
+            raise TypeError(f"kernel '{self.name}': tensor descriptor {names} was given no sizes and strides")
         for name, value in zip(self._names, values, strict=True):
             if name in self._divisible:
                 check_divisible(self.name, name, int(value))
@@ -173,27 +150,6 @@ class EmulatedKernel(CompiledKernel):
             driver.strict,
         )
         launch.run()
-
-
-def registers_of(cubin: bytes, name: str) -> int:
-    """The registers of a thread of a kernel, which the compiler notes in its section of the ELF file.
-
-    Source: the layout of ``.text.NAME`` as `cuobjdump -elf` shows it: the upper byte of ``sh_info``.
-
-    Raises:
-        ValueError: if the file has no such section.
-    """
-    start, size, count, names_at = (
-        struct.unpack_from("<Q", cubin, 40)[0],
-        *struct.unpack_from("<HHH", cubin, 58),
-    )
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + i * size) for i in range(count)]
-    names = headers[names_at][4]
-    for header in headers:
-        begin = names + header[0]
-        if cubin[begin : cubin.index(b"\0", begin)] == b".text." + name.encode():
-            return int(header[7] >> 24)
-    raise ValueError(f"the code of kernel '{name}' is not in the cubin")
 
 
 def arguments_of(kernel: Any, signature: Mapping[str, str]) -> list[str]:

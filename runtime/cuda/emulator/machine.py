@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import translate_units as translate_units  # what it registers is used
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
@@ -190,6 +189,7 @@ class Blocks(Schedule):
             self.units = AsynchronousUnits(self, ordered)
         else:
             self.shared = SharedMemory(*given)
+        access.order = self.shared if self.units is None and launch.threads > WARP else None
         self.running: Mask = None
         """The threads that run at this moment."""
         self.asked: tuple[Any, Any] = (0, 0)

@@ -33,6 +33,8 @@ class Products:
         """The groups of products that each warp has committed."""
         self.fenced: Array = np.zeros(count, np.bool_)
         """Whether each warp has executed ``wgmma.fence`` since it last waited."""
+        self.seen: dict[int, list[Any]] = {}
+        """The registers as each group of four warps had them at its last ``wgmma.fence``."""
         self.flying: list[Sums] = []
         """Sums that were not waited for."""
         self.operands: list[tuple[Array, int, int, Any]] = []
@@ -40,10 +42,11 @@ class Products:
         self.landed: dict[int, Any] = {}
         """Registers as a wait left them, by place: a product may go on with them without a fence."""
 
-    def fence(self, mask: Mask) -> None:
+    def fence(self, registers: list[Any], mask: Mask) -> None:
         """``wgmma.fence``."""
         groups = self.blocks.groups_of_warps(mask, "wgmma.fence")
         self.fenced.reshape(-1, 4)[groups] = True
+        self.seen |= dict.fromkeys(groups.tolist(), registers.copy())
 
     def commit(self, mask: Mask) -> None:
         """``wgmma.commit_group``."""
@@ -131,6 +134,7 @@ class Products:
         d_type, a_type, b_type = types
         sums = self._sums(registers, targets, groups, d_type == "f16")
         if isinstance(left, tuple):
+            self._check_seen(registers, left, groups)
             lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
             lanes[groups] = True
             for place in left:
@@ -161,6 +165,22 @@ class Products:
         sums.put(found)
         threads = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
         sums.issued[threads] = np.repeat(self.committed, WARP)[threads]
+
+    def _check_seen(self, registers: list[Any], places: tuple[int, ...], groups: Array) -> None:
+        """Raise Fault if an operand in registers was written since the last fence of its warps."""
+        for group in groups.tolist():
+            seen, lanes = self.seen.get(group), slice(group * GROUP, group * GROUP + GROUP)
+            for place in places:
+                now = registers[place]
+                if seen is not None and (
+                    now is seen[place]
+                    or np.array_equal(self.blocks.full(now)[lanes], self.blocks.full(seen[place])[lanes])
+                ):
+                    continue
+                raise Fault(
+                    f"{RACE}: wgmma.mma_async reads a register that was written since the last wgmma.fence",
+                    group * GROUP,
+                )
 
     def _sums(self, registers: list[Any], targets: tuple[int, ...], groups: Array, packed: bool) -> Sums:
         """The accumulators of some groups, in flight from here on."""

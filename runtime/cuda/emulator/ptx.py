@@ -1,7 +1,7 @@
 """PTX text taken apart: functions, their registers and parameters, and one `Instruction` for each statement.
 
 What the NVPTX back end of LLVM writes, and what Triton puts in between as inline assembly, is understood; the meaning
-of an instruction is for `translate.py`. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
+of an instruction is for `instructions`. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
 """
 
 from __future__ import annotations
@@ -105,11 +105,12 @@ class Instruction(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function and where it begins among all of them, in bytes."""
+    """A parameter of a function, where it begins among all of them, in bytes, and what its address is a multiple of."""
 
     name: str
     offset: int
     size: int
+    alignment: int = 1
 
 
 @dataclass
@@ -280,9 +281,10 @@ def _parameters(text: str) -> list[Parameter]:
     found, end = [], 0
     for alignment, type_name, name, count in _PARAMETER.findall(text):
         size = bytes_of(type_name)
-        begin = end + -end % int(alignment or size)
+        multiple = int(alignment or size)
+        begin = end + -end % multiple
         end = begin + size * int(count or 1)
-        found.append(Parameter(name, begin, end - begin))
+        found.append(Parameter(name, begin, end - begin, multiple))
     return found
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits
 from .barriers import joined
+from .basic_blocks import BasicBlock
 from .fault import DIVERGENT, Fault
 from .ordered_memory import OrderedSharedMemory
 from .ptx import Instruction
 from .shared_memory import SharedMemory
-from .translate import BasicBlock, Translation
+from .translate import Translation
 from .warp_group import merged
 
 if TYPE_CHECKING:

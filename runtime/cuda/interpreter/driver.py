@@ -5,16 +5,13 @@ Masked-off lanes hold poison, and every access is held against the live blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from ..device_properties import DeviceProperties
-from ..driver import CompiledKernel, Grid, check_grid, kernel_name
-from ..simulated.driver import DEVICE_COUNT, SimulatedDriver, check_divisible, check_tensor_map
-from ..tensor_map import DescribedTensor, descriptor_type
+from ..driver import CompiledKernel
+from ..simulated.driver import DEVICE_COUNT, SimulatedDriver
 from ..triton.real_triton import real, real_constants
-from .semantics import ProgramRunner, argument_type, described, scalar_or_pointer
 
 PROPERTIES = DeviceProperties(
     name="Triton interpreter",
@@ -32,81 +29,6 @@ PROPERTIES = DeviceProperties(
 """An sm_90 device with few multiprocessors, so that persistent kernels stay small."""
 
 
-class InterpretedKernel(CompiledKernel):
-    """A kernel bound to its constants; its arguments are given the signature's exact types."""
-
-    __slots__ = ("_constexprs", "_descriptors", "_divisible", "_driver", "_kernel", "_names", "_types")
-
-    def __init__(
-        self,
-        driver: InterpreterDriver,
-        kernel: Any,
-        signature: Mapping[str, str],
-        constexprs: Mapping[str, object],
-        divisible: frozenset[str],
-    ) -> None:
-        self.name = kernel_name(kernel)
-        self._driver = driver
-        self._kernel = kernel
-        self._names = [name for name in kernel.arg_names if name in signature]
-        found = {name: descriptor_type(signature[name]) for name in self._names}
-        self._descriptors = {name: each for name, each in found.items() if each is not None}
-        self._types = [
-            argument_type(f"*{found_.element}" if (found_ := found[name]) is not None else signature[name])
-            for name in self._names
-        ]
-        self._constexprs = dict(constexprs)
-        self._divisible = divisible
-
-    def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
-        self._launch({}, grid, stream, *values)
-
-    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
-        return partial(self._launch, dict(zip(self._descriptors, tensors, strict=True)))
-
-    def _launch(
-        self, tensors: Mapping[str, DescribedTensor], grid: Grid, stream: int, *values: int | float
-    ) -> None:
-        check_grid(self.name, grid)
-        if 0 in grid:
-            return
-        if len(values) != len(self._names):
-            raise TypeError(
-                f"kernel '{self.name}': expected {len(self._names)} arguments {self._names}, "
-                f"got {len(values)}"
-            )
-        arguments = dict(self._constexprs)
-        for name, type_, value in zip(self._names, self._types, values, strict=True):
-            if name in self._divisible:
-                check_divisible(self.name, name, int(value))
-            try:
-                arguments[name] = scalar_or_pointer(type_, value)
-            except (OverflowError, TypeError, ValueError) as error:
-                raise TypeError(
-                    f"kernel '{self.name}': argument '{name}': expected {type_}, got {value!r}"
-                ) from error
-            if name in self._descriptors:
-                arguments[name] = self._described(name, arguments[name], int(value), tensors)
-        driver = self._driver
-        driver.launch_kernel(
-            self.name,
-            grid,
-            stream,
-            lambda blocks: driver.runner.run(self._kernel, self.name, arguments, grid, blocks),
-        )
-
-    def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:
-        """A descriptor as the kernel sees it. What `cuTensorMapEncodeTiled` refuses is refused."""
-        tensor, type_ = tensors.get(name), self._descriptors[name]
-        if tensor is None:
-            raise TypeError(
-                f"kernel '{self.name}': tensor descriptor '{name}' was given no sizes and strides"
-            )
-        itemsize = base.dtype.element_ty.primitive_bitwidth // 8
-        check_tensor_map(self.name, name, tensor, type_.block, itemsize, address)
-        return described(base, tensor, type_.block)
-
-
 class InterpreterDriver(SimulatedDriver):
     """Simulated sm_90 devices whose kernels are interpreted."""
 
@@ -114,7 +36,6 @@ class InterpreterDriver(SimulatedDriver):
 
     def __init__(self, device_count: int = DEVICE_COUNT) -> None:
         super().__init__(PROPERTIES, device_count)
-        self.runner = ProgramRunner()
 
     def _compile(
         self,
@@ -124,4 +45,6 @@ class InterpreterDriver(SimulatedDriver):
         divisible: frozenset[str],
         options: Mapping[str, object],
     ) -> CompiledKernel:
+        from .kernel import InterpretedKernel  # a process that runs no kernel here may compile them
+
         return InterpretedKernel(self, real(kernel), signature, real_constants(constexprs), divisible)

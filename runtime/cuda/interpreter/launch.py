@@ -21,7 +21,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from ...tensor_impl import TensorImpl
 from ..driver import driver, kernel_name
 from ..triton.kernel_arguments import Parameter, parameters_of, pointer_type, scalar_type
-from .driver import InterpretedKernel, InterpreterDriver
+from .driver import InterpreterDriver
+from .kernel import InterpretedKernel
 from .semantics import argument_type, descriptor, scalar_or_pointer
 
 UserGrid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]

@@ -462,15 +462,27 @@ class SimulatedDriver(Driver, SimulatedCapture):
         self._event(event)
         del self._events[event]
 
-    def launch_kernel(self, name: str, grid: Grid, stream: int, work: Callable[[LiveBlocks], None]) -> None:
-        """Enqueue a kernel, through the observer if there is one; `work` is given the device's live blocks."""
+    def launch_kernel(
+        self,
+        name: str,
+        grid: Grid,
+        stream: int,
+        work: Callable[[LiveBlocks], None],
+        counts: bool = True,
+    ) -> None:
+        """Enqueue a kernel, through the observer if there is one.
+
+        `work` is given the device's live blocks. Without `counts` the caller counts the launch.
+        """
         if self.launch_observer is None:
-            self._enqueue_kernel(name, stream, work)
+            self._enqueue_kernel(name, stream, work, counts)
         else:
-            enqueue = partial(self._enqueue_kernel, name, stream, work)
+            enqueue = partial(self._enqueue_kernel, name, stream, work, counts)
             self.launch_observer(name, (grid[0], grid[1], grid[2]), stream, enqueue)
 
-    def _enqueue_kernel(self, name: str, stream: int, work: Callable[[LiveBlocks], None]) -> None:
+    def _enqueue_kernel(
+        self, name: str, stream: int, work: Callable[[LiveBlocks], None], counts: bool
+    ) -> None:
         on = self.stream(stream)
         if on.device != self.current_device():
             raise RuntimeError(
@@ -481,7 +493,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
         if on.is_full:
             on.run()
         on.enqueue(partial(work, blocks), "kernel", name)
-        self.launches += 1
+        self.launches += counts
         if self.launch_blocking and on.capture is None:
             on.run()
 

@@ -15,6 +15,7 @@ OLDEST = 80
 
 FIRST_WITH = {"fp8e4nv": 89}
 """The oldest architecture with a type that not all have."""
+FIRST_WITH_TENSOR_MAPS = 90
 
 PUBLIC_NAMES = {
     "bf16": "bfloat16",
@@ -39,7 +40,7 @@ def check_architecture(
         capability: the architecture, ``80`` for sm_80.
 
     Raises:
-        NotImplementedError: naming kernel, dtype, architecture and what is supported there.
+        NotImplementedError: naming kernel, argument or dtype, architecture and what is supported there.
     """
     if capability < OLDEST:
         raise NotImplementedError(
@@ -47,6 +48,12 @@ def check_architecture(
             f"capability {OLDEST // 10}.{OLDEST % 10}) and later"
         )
     described = {type_: descriptor_type(type_) for type_ in signature.values()}
+    for parameter, type_ in signature.items():
+        if described[type_] is not None and capability < FIRST_WITH_TENSOR_MAPS:
+            raise NotImplementedError(
+                f"kernel '{name}' is not implemented for sm_{capability}: argument '{parameter}' is a tensor "
+                f"descriptor, whose map needs sm_{FIRST_WITH_TENSOR_MAPS} or later"
+            )
     used = {type_.lstrip("*k") if found is None else found.element for type_, found in described.items()}
     used |= {getattr(stand_in(constant), "name", "") for constant in constants}
     for type_, first in FIRST_WITH.items():

@@ -28,7 +28,7 @@ from triton.runtime.jit import MockTensor, native_specialize_impl
 from ...data_ptr import DataPtr
 from ...device import device as Device
 from ...scalar_type import dtype as ScalarType
-from ..driver import Driver, wants_interpreter
+from ..driver import Driver, is_simulated
 from ..machine_code import LoadedCode, MachineCode
 from ..memory.caching_allocator import CUDA_ALLOCATOR
 from .assembler import fit_assembler
@@ -163,8 +163,8 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         owner.memset(cache.address, 0, cache.nbytes, owner.current_stream(owner.current_device()))
 
 
-class InterpretedTritonDriver(TritonDriver):
-    """For a process that interprets every kernel: nothing is compiled, and timing tells little."""
+class SimulatedTritonDriver(TritonDriver):
+    """For devices that are no GPUs: there is little to know of them, and timing tells nothing."""
 
     flush_bytes = 2**16
 
@@ -173,7 +173,7 @@ class InterpretedTritonDriver(TritonDriver):
         return {}
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """One timed run for each configuration: the interpreter's times say nothing about a GPU's."""
+        """One timed run for each configuration: a simulated device's times say nothing about a GPU's."""
         return self._time_once
 
     def _time_once(
@@ -254,7 +254,7 @@ def install(owner: Driver, *, automatic: bool) -> None:
     """Let Triton launch through `owner`; unasked, only where neither PyTorch nor another driver is in use."""
     if automatic and (config._active is not None or _torch_has_cuda()):
         return
-    kind = InterpretedTritonDriver if wants_interpreter() else TritonDriver
+    kind = SimulatedTritonDriver if is_simulated() else TritonDriver
     MockTensor.wrap_dtype = staticmethod(_wrap_dtype)
     config.set_active(kind(owner, automatic))
 

@@ -1,4 +1,4 @@
-"""Dtypes that an architecture does not have are refused before anything is compiled."""
+"""What an architecture does not have is refused before anything is compiled."""
 
 import pytest
 
@@ -15,6 +15,13 @@ def test_float8_e4m3fn_needs_sm_89(type_):
         "kernel 'dense' is not implemented for 'float8_e4m3fn' on sm_86: it needs sm_89 or later; sm_86 has "
         "float8_e5m2, float16, bfloat16, float32, float64"
     )
+
+
+def test_a_tensor_descriptor_needs_sm_90():
+    signature = {"out": "*fp32", "x": "tensordesc<fp32[8, 8]>"}
+    check_architecture("dense", signature, (), 90)
+    with pytest.raises(NotImplementedError, match=r"kernel 'dense' .* sm_89: argument 'x' .* needs sm_90"):
+        check_architecture("dense", signature, (), 89)
 
 
 def test_types_that_a_kernel_computes_in_count():

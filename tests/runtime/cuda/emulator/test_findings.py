@@ -57,6 +57,57 @@ def test_global_memory_that_was_never_written(machine: Any) -> None:
     machine.run(THREAD + "add.s64 %d1, %d0, %d10; st.global.b32 [%d1], %r0; ld.global.b32 %r1, [%d1];", out)
 
 
+GLOBAL_OWN = "add.s64 %d1, %d0, %d10;"
+GLOBAL_NEXT = "xor.b32 %r6, %r8, 128; cvt.u64.u32 %d11, %r6; add.s64 %d2, %d0, %d11;"
+"""The place in global memory of the thread in the other warp."""
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_warps_of_a_block_that_exchange_by_global_memory(machine: Any, blocks: int) -> None:
+    out = machine.put(np.zeros(64 * blocks, np.uint32))
+    places = (
+        THREAD
+        + "mov.u32 %r10, %ctaid.x; mul.wide.u32 %d12, %r10, 256; add.s64 %d0, %d0, %d12;"
+        + GLOBAL_OWN
+        + GLOBAL_NEXT
+    )
+    write, read = "st.global.b32 [%d1], %r0;", "ld.global.b32 %r1, [%d2];"
+    options = {"threads": 64, "grid": (blocks, 1, 1)}
+    machine.run(places + write + "bar.sync 0;" + read + "bar.sync 0;" + write, out, **options)
+    machine.run(places + write + "ld.global.b32 %r1, [%d1];" + write, out, **options)
+    message = refused(
+        machine, "by its warp 1 without a barrier in between", places + write + read, out, **options
+    )
+    assert "are read by warp 0 of block 0 and were written" in message and "(ld.global.b32)" in message
+    again = places + "bar.sync 0;" + read + write
+    with pytest.raises(
+        EmulationError, match="are read by warp 0 of block 0 and are written later by its warp 1"
+    ):
+        machine.run(again, out, **options)
+    other = write.replace("%d1", "%d2").replace("%r0", "%r7")
+    machine.run(places + write + "bar.sync 0;" + "add.s32 %r7, %r0, 1;" + other, out, **options)
+    message = refused(
+        machine, "of block 0 store to", places + write + "add.s32 %r7, %r0, 1;" + other, out, **options
+    )
+    assert "warps 1 and 0" in message and "without a barrier" in message
+
+
+def test_warps_that_hold_copies_of_a_tile_may_read_it_late(machine: Any) -> None:
+    out = machine.put(np.arange(32, dtype=np.uint32))
+    body = """
+        mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 31; mul.wide.u32 %d10, %r1, 4; add.s64 %d1, %d0, %d10;
+        ld.global.b32 %r2, [%d1]; add.s32 %r2, %r2, 1;
+        setp.lt.u32 %p1, %r0, 32; @%p1 st.global.b32 [%d1], %r2;
+    """
+    machine.run(body, out, threads=128)
+    assert machine.get(out, 32, np.uint32).tolist() == list(range(1, 33))
+
+
+def test_warps_that_store_the_same_are_no_race(machine: Any) -> None:
+    out = machine.put(np.zeros(1, np.uint32))
+    machine.run("mov.b32 %r1, 7; st.global.b32 [%d0], %r1; st.global.b32 [%d0], %r1;", out, threads=64)
+
+
 def test_shared_memory_that_was_never_written(machine: Any) -> None:
     refused(machine, "never written", "ld.shared.b32 %r1, [global_smem];", shared=16)
 

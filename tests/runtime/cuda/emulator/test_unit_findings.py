@@ -257,6 +257,18 @@ def test_sums_that_were_touched_need_a_fence(machine: Any) -> None:
     not_multiplied(machine, "without wgmma.fence", *HEAD, *again, SUMS, PRODUCT, COMMIT, DONE)
 
 
+def test_operands_in_registers_that_were_written_need_a_fence(machine: Any) -> None:
+    product = PRODUCT.replace("%d20,", "{%r30, %r31, %r32, %r33},").replace("1, 1, 1, 0, 0;", "1, 1, 1, 0;")
+    given = SUMS.replace("%r2", "%r3")
+    for again in ("", given):  # written anew, with what lay there
+        multiplied(machine, *HEAD, given, ORDER, product, again, product, COMMIT, DONE)
+    message = not_multiplied(
+        machine, "since the last wgmma.fence", *HEAD, given, ORDER, "add.s32 %r31, %r0, 1;", product
+    )
+    assert "(wgmma.mma_async" in message
+    not_multiplied(machine, "without wgmma.fence", *HEAD, given, product)
+
+
 def test_operands_that_are_overwritten_before_the_wait(machine: Any) -> None:
     body = (*HEAD, ORDER, PRODUCT, COMMIT)
     again = "bar.sync 0; " + OPERANDS

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from triten.tests.runtime.cuda.standin.install import EXECUTING
+from triten.tests.runtime.cuda.standin.install import executing
 from triten.tests.shared.threads import PATIENCE
 
 FOLDER = Path(__file__).parent
@@ -35,8 +35,10 @@ class Worker:
         environment = {
             name: value
             for name, value in os.environ.items()
-            if name not in ("TRITEN_CUDA", "TRITON_INTERPRET")
+            if name not in ("TRITEN_CUDA", "TRITEN_EMULATE", "TRITON_INTERPRET")
         }
+        if "execute" in settings:
+            environment["TRITEN_EMULATE"] = str(settings["capability"])
         environment |= {f"STANDIN_{name.upper()}": str(value) for name, value in settings.items()}
         environment["LD_LIBRARY_PATH"] = str(library.parent)
         environment["CUPY_CACHE_DIR"] = str(library.parent / "cupy")
@@ -115,7 +117,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("standin")
     arguments = dict(pyfuncitem.callspec.params) if hasattr(pyfuncitem, "callspec") else {}
     asked = marker.kwargs if marker else {}
-    settings = {"devices": 2} | (EXECUTING if asked.get("execute") else {}) | asked
+    devices = executing(asked.get("capability", 80)) if asked.get("execute") else {}
+    settings = {"devices": 2} | devices | asked
     status, text = running.run(settings, str(pyfuncitem.path), pyfuncitem.originalname, arguments)
     if status == "skipped":
         pytest.skip(text)

@@ -11,24 +11,35 @@ import atexit
 import ctypes
 import sys
 from collections.abc import Callable
-from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint16, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_float,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from functools import partial
 from typing import Any
 
 from triten.runtime.cuda import capture
 from triten.runtime.cuda.capture import MODES
 from triten.runtime.cuda.emulator.machine import Launch
+from triten.runtime.cuda.emulator.tensor_maps import encode
 from triten.runtime.cuda.simulated.memory import LiveBlocks
 from triten.tests.runtime.cuda.standin.executed_devices import UNKNOWN, ExecutedDevices
 from triten.tests.runtime.cuda.standin.loaded_images import (
     MADE_UP,
     ImageError,
     LoadedImage,
-    check_parameters,
     read,
 )
 
-SUCCESS, INVALID_IMAGE, NOT_FOUND, NOT_READY = 0, 200, 500, 600
+SUCCESS, INVALID_VALUE, INVALID_IMAGE, NOT_FOUND, NOT_READY = 0, 1, 200, 500, 600
 PAGEABLE, PINNED, ON_DEVICE, REGISTERED = range(4)
 REFUSALS = {
     "invalid argument": 1,
@@ -79,6 +90,10 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "instantiate": (HANDLE, HANDLE),
     "launch_graph": (HANDLE, HANDLE, c_int),
     "drop_graph": (HANDLE,),
+    "encode_map": (
+        *(c_void_p, c_int, c_uint, c_uint64, POINTER(c_uint64), POINTER(c_uint64)),
+        *(POINTER(c_uint32), POINTER(c_uint32), c_int, c_int, c_int),
+    ),
 }
 """The fields of `Executor` in standin.h, in order, with the types of their parameters."""
 
@@ -152,8 +167,10 @@ class Execution:
         if not nbytes:
             self._images[module] = None  # made up by a test
             return
-        read_module = read(ctypes.string_at(image, nbytes))
-        self._images[module] = LoadedImage(device, read_module, self.devices.load_variables(read_module))
+        loaded = ctypes.string_at(image, nbytes)
+        read_module = read(loaded)
+        variables = self.devices.load_variables(read_module)
+        self._images[module] = LoadedImage(device, loaded, read_module, variables)
 
     def _unload(self, module: int) -> None:
         image = self._images.pop(module)
@@ -178,7 +195,7 @@ class Execution:
         told = [(offsets[i], sizes[i]) for i in range(count)] if count >= 0 else None
         if told is None and kernel not in image.module.functions:
             return NOT_FOUND
-        taken = check_parameters(kernel, image.module, told)
+        taken = image.check_parameters(kernel, told)
         for i, (offset, size) in enumerate(taken):
             offsets[i], sizes[i] = offset, size
         parameters[0] = len(taken)
@@ -349,3 +366,26 @@ class Execution:
 
     def _drop_graph(self, graph: int) -> None:
         self.devices.drop_graph(graph)
+
+    # Tensor maps
+
+    def _encode_map(
+        self,
+        target: int,
+        type_: int,
+        rank: int,
+        address: int,
+        sizes: Any,
+        pitches: Any,
+        box: Any,
+        steps: Any,
+        *modes: int,
+    ) -> int:
+        """Write a map as the emulator reads it; `modes` are those of interleaving, swizzling and filling."""
+        try:
+            made = encode(type_, address, sizes[:rank], pitches[: rank - 1], box[:rank], steps[:rank], *modes)
+        except ValueError as error:
+            print(f"standin: {error}", file=sys.stderr, flush=True)
+            return INVALID_VALUE
+        ctypes.memmove(target, made, len(made))
+        return SUCCESS

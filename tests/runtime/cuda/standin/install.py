@@ -11,17 +11,28 @@ if TYPE_CHECKING:
     from triten.tests.runtime.cuda.standin.execution import Execution
 
 
-EXECUTING = {"capability": 80, "shared": 166_912, "multiprocessors": 4, "memory": 2**31}
-"""Devices of which the emulator executes the code, with few multiprocessors, so that persistent kernels stay small."""
+SHARED = {80: 166_912, 90: 232_448}
+"""Bytes of shared memory that a block may have on the devices of which the emulator executes the code."""
 
 _kept: list[Execution] = []
 """The library calls its functions as long as the process lives."""
 
 
+def executing(capability: int = 80) -> dict[str, int]:
+    """The settings of devices that execute: few multiprocessors, so that persistent kernels stay small."""
+    return {
+        "capability": capability,
+        "shared": SHARED[capability],
+        "multiprocessors": 4,
+        "memory": 2**31,
+    }
+
+
 def prepare(folder: Path) -> None:
     """Build the library into a folder; processes that are started from here on execute their work over it.
 
-    Raises RuntimeError where it cannot be built or used.
+    Devices are those that ``TRITEN_EMULATE`` names: of sm_80, or ``90``. Raises RuntimeError where the library cannot
+    be built or used.
     """
     from triten.tests.runtime.cuda.standin.build_library import build, missing
 
@@ -30,7 +41,7 @@ def prepare(folder: Path) -> None:
     os.environ["LD_LIBRARY_PATH"] = str(build(folder).parent)
     os.environ["STANDIN_EXECUTE"] = "1"
     os.environ["STANDIN_DEVICES"] = "2"
-    for name, value in EXECUTING.items():
+    for name, value in executing(int(os.environ.get("TRITEN_EMULATE") or "80")).items():
         os.environ[f"STANDIN_{name.upper()}"] = str(value)
 
 

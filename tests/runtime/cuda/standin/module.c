@@ -19,6 +19,7 @@ int cuDeviceGetAttribute(int *, int, int);
 /* .nv.info: each entry is a format, an attribute and 16 bits, which for SVAL are the length of a payload. */
 #define SVAL 0x04
 #define REQUIRED_THREADS 0x10
+#define REGISTER_COUNT 0x2f
 #define PARAMETER_INFO 0x17
 
 typedef struct { uint32_t index; uint16_t ordinal, offset; uint32_t packed; } ParameterInfo;
@@ -196,13 +197,23 @@ static const char *entry(const char *text, const char *name) {
     return NULL;
 }
 
-/* A thread's registers are in the upper byte of the section's information; they bound the threads of a block. */
-static void read_registers(Handle *function, const Elf64_Shdr *text) {
-    int registers = (int)(text->sh_info >> 24), rounded = (registers + 7) / 8 * 8;
-    if (!registers) return;
-    function->function.registers = registers;
-    int most = REGISTERS / rounded / 32 * 32;
-    if (most < function->function.max_threads) function->function.max_threads = most;
+/* A thread's registers, which bound the threads of a block: .nv.info has them by the number of the kernel's symbol,
+   which the kernel's section names. */
+static void read_registers(Handle *function, const unsigned char *image, const Elf64_Shdr *text) {
+    const Elf64_Shdr *info = section(image, ".nv.info", "");
+    if (!info) return;
+    const unsigned char *at = image + info->sh_offset, *end = at + info->sh_size;
+    uint32_t counted[2];
+    while (at < end) {
+        int length = at[0] == SVAL ? at[2] | at[3] << 8 : 0;
+        memcpy(counted, at + 4, length >= (int)sizeof counted ? sizeof counted : 0);
+        if (length && at[1] == REGISTER_COUNT && counted[0] == (text->sh_info & 0xffffff)) {
+            int registers = (int)counted[1], most = REGISTERS / ((registers + 7) / 8 * 8) / 32 * 32;
+            function->function.registers = registers;
+            if (most < function->function.max_threads) function->function.max_threads = most;
+        }
+        at += 4 + length;
+    }
 }
 
 EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *name) {
@@ -231,7 +242,7 @@ EXPORT int cuModuleGetFunction(Handle **function, Handle *module, const char *na
         made->function.parameters = told[i].count;
         memcpy(made->function.sizes, told[i].sizes, sizeof told[i].sizes);
     }
-    if (image && !parameters) read_registers(made, section(image, ".text.", name));
+    if (image && !parameters) read_registers(made, image, section(image, ".text.", name));
     if (executor && image) {
         int wrong = executor->describe(module, made, name, &made->function.parameters, made->function.sizes,
                                        made->function.offsets, &made->function.required_threads,
@@ -408,20 +419,22 @@ EXPORT int cuLaunchCooperativeKernel(Handle *function, unsigned gx, unsigned gy,
 #define MAP_BYTES 128
 #define MAP_RANK 5
 
-/* A map is made up: the address that it is of, so that a test can tell whose map a kernel was given. Nothing executes
-   one. */
+/* A map is made up: the address that it is of, so that a test can tell whose map a kernel was given. What executes
+   kernels makes its own. */
 EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const uint64_t *sizes,
                                   const uint64_t *pitches, const uint32_t *box, const uint32_t *steps, int interleave,
                                   int swizzle, int promotion, int fill) {
     CALL("cuTensorMapEncodeTiled", "address=%p type=%d rank=%u interleave=%d swizzle=%d promotion=%d fill=%d", address,
          type, rank, interleave, swizzle, promotion, fill);
-    if (executor) return NOT_SUPPORTED;
     if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || rank < 1 || rank > MAP_RANK) return INVALID_VALUE;
     for (unsigned i = 0; i < rank; i++) {
         if (!sizes[i] || sizes[i] > UINT64_C(1) << 32) return INVALID_VALUE;
         if (!box[i] || box[i] > 256 || !steps[i] || steps[i] > 8) return INVALID_VALUE;
         if (i + 1 < rank && (pitches[i] % 16 || pitches[i] >> 40)) return INVALID_VALUE;
     }
+    if (executor)
+        return executor->encode_map(map, type, rank, (uint64_t)address, sizes, pitches, box, steps, interleave, swizzle,
+                                    fill);
     memset(map, 0, MAP_BYTES);
     memcpy(map, &address, sizeof address);
     return SUCCESS;

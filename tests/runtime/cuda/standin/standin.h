@@ -142,6 +142,9 @@ typedef struct {
     int (*instantiate)(const Handle *executable, const Handle *graph);
     int (*launch_graph)(const Handle *executable, const Handle *stream, int device);
     int (*drop_graph)(const Handle *graph);
+    int (*encode_map)(void *map, int type, unsigned rank, uint64_t address, const uint64_t *sizes,
+                      const uint64_t *pitches, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,
+                      int fill);
 } Executor;
 
 extern const Executor *executor; /* NULL: work is recorded, not done */

@@ -204,8 +204,3 @@ def test_a_cluster_is_refused(standin):
     launch = launch_kernel_ex(launch_attributes(2, False, False))
     with pytest.raises(RuntimeError, match="operation not supported"):
         launch(kernel._function, 2, 1, 1, 128, 1, 1, 0, 0, kernel._names["new_buffer"]()[1], 0)
-
-
-def test_a_tensor_map_is_refused(standin):
-    library = ctypes.CDLL("libcuda.so.1")
-    assert library.cuTensorMapEncodeTiled(*[None] * 12) == 801

@@ -36,6 +36,8 @@ SIGNATURE = {
 
 @pytest.fixture
 def kernel(cuda):
+    if cuda.driver.properties(0).major < 9:
+        pytest.skip("a device without tensor maps")
     return cuda.driver.compile(copy_block, SIGNATURE, {"BLOCK": BLOCK})
 
 
@@ -67,7 +69,7 @@ def test_what_no_map_describes_is_refused(kernel, tensor, offset):
 
 def test_a_descriptor_without_sizes_is_refused(kernel):
     x = tt.zeros(8, 8, device="cuda")
-    with pytest.raises(TypeError, match="'source' was given no sizes and strides"):
+    with pytest.raises(TypeError, match=r"'source'.* was given no sizes and strides"):
         kernel.launch((1, 1, 1), 0, x.data_ptr(), x.data_ptr(), x.data_ptr(), 0)
 
 

@@ -1,4 +1,4 @@
-"""Instructions of sm_90's asynchronous units as Python statements; see `translate` for how, `asynchronous` for what."""
+"""Instructions of sm_90's asynchronous units as Python statements; see `writer` for how, `asynchronous` for what."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import re
 
 import numpy as np
 
-from .ptx import Address, Immediate, Instruction, Operand, Vector
-from .translate import Writer, emits
-
-
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
+from ..ptx import Address, Immediate, Instruction, Vector
+from .writer import Writer, emits, items_of
 
 
 @emits("mbarrier")
@@ -128,7 +124,7 @@ def _bulk_tensor(writer: Writer, each: Instruction, rest: tuple[str, ...]) -> No
 def _products(writer: Writer, each: Instruction) -> None:
     what = each.modifiers[0]
     if what == "fence":
-        return writer.line(f"s.units.products.fence({writer.masked})")
+        return writer.line(f"s.units.products.fence(R, {writer.masked})")
     if what == "commit_group":
         return writer.line(f"s.units.products.commit({writer.masked})")
     if what == "wait_group":
@@ -150,7 +146,7 @@ def _products(writer: Writer, each: Instruction) -> None:
         a = repr(tuple(writer.place(item) for item in left.items))
     else:
         a = writer.read(left, np.uint64)
-    targets = tuple(writer.place(item) for item in _items(sums))
+    targets = tuple(writer.place(item) for item in items_of(sums))
     return writer.line(
         f"s.units.products.multiply(R, {targets}, ({shape[1]}, {shape[2]}), {tuple(types)!r}, {a}, "
         f"{writer.read(right, np.uint64)}, {writer.read(scale, np.bool_)}, {signs}, {turned}, "

@@ -1,0 +1,188 @@
+"""The basic blocks of a function, and the order in which threads that went apart run through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .ptx import Function, Immediate, Instruction, Operand, Register, Symbol
+
+BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier", "setmaxnreg")
+"""Where a basic block ends: what follows may be for other threads, or later."""
+
+
+class UntranslatableError(NotImplementedError):
+    """An instruction, or a form of it, that is not emulated."""
+
+
+@dataclass
+class End:
+    """How a basic block ends.
+
+    `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``; `target` is the index of the block that is branched to,
+    `guard` the register of the predicate, with `negated`. `barrier` has the number of a barrier and how many threads it
+    is for, None for all; `result` is the register in which a wait says whether it was successful, and `registers` how
+    many a warp waits for.
+    """
+
+    kind: str
+    target: int = -1
+    guard: int = -1
+    negated: bool = False
+    instruction: Instruction | None = None
+    barrier: tuple[Any, Any] = (0, None)
+    result: int = -1
+    registers: int = 0
+
+
+@dataclass
+class BasicBlock:
+    """Instructions that run one after the other, and the index of the block behind them."""
+
+    index: int
+    instructions: list[Instruction]
+    end: End
+    next: int = -1
+    _forms: dict[bool, tuple[Callable[..., None], list[Instruction | None]]] = field(default_factory=dict)
+
+
+def blocks_of(function: Function) -> list[BasicBlock]:
+    """The basic blocks of a function, in an order in which threads that went apart meet early."""
+    places = {name: i for i, name in enumerate(function.registers)}
+    code, labels = function.instructions, function.labels
+    starts = {0, *labels.values()}
+    starts |= {i + 1 for i, each in enumerate(code) if each.opcode in BRANCHES and _ends(each)}
+    ordered = sorted(start for start in starts if start < len(code))
+    number = {start: i for i, start in enumerate(ordered)}
+    blocks = []
+    for i, start in enumerate(ordered):
+        stop = ordered[i + 1] if i + 1 < len(ordered) else len(code)
+        body = code[start:stop]
+        end = End("next" if i + 1 < len(ordered) else "ret")
+        if body and body[-1].opcode in BRANCHES and _ends(body[-1]):
+            last, body = body[-1], body[:-1]
+            end = _end(last, number, labels, len(ordered), places)
+        blocks.append(BasicBlock(i, body, end))
+    return in_order(blocks)
+
+
+def _end(
+    last: Instruction, number: dict[int, int], labels: dict[str, int], count: int, places: dict[str, int]
+) -> End:
+    end = End(last.opcode, instruction=last)
+    if last.opcode == "exit":
+        end.kind = "ret"
+    if last.opcode == "bra":
+        target = last.operands[0]
+        assert isinstance(target, Symbol)
+        # A label behind the last instruction is the end of the function.
+        end.target = number.get(labels[target.name], count)
+    if last.opcode in ("bar", "barrier"):
+        if last.modifiers[0] not in ("sync", "arrive"):
+            raise UntranslatableError(f"PTX line {last.line}: '{last.name}' is not emulated")
+        end.kind = "bar"
+        which, *threads = last.operands
+        end.barrier = (_plain(which, places), _plain(threads[0], places) if threads else None)
+    if last.opcode == "mbarrier":
+        end.kind = "wait"
+        end.result = places[last.operands[0].name]  # type: ignore[union-attr]
+    if last.opcode == "setmaxnreg":
+        end.kind, end.registers = "wait", _plain(last.operands[0], places)
+    if last.guard is not None:
+        end.guard, end.negated = places[last.guard[0].name], last.guard[1]
+    return end
+
+
+def _plain(operand: Operand, places: dict[str, int]) -> Any:
+    if isinstance(operand, Immediate):
+        return operand.value
+    assert isinstance(operand, Register)
+    return ("register", places[operand.name])
+
+
+def _ends(instruction: Instruction) -> bool:
+    if instruction.opcode == "mbarrier":
+        return instruction.modifiers[0] in ("try_wait", "test_wait")
+    if instruction.opcode == "setmaxnreg":
+        return instruction.modifiers[0] == "inc"
+    return instruction.opcode not in ("bar", "barrier") or "warp" not in instruction.modifiers
+
+
+def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
+    """The blocks of a function in an order in which joins come behind what they join, and exits behind their loop.
+
+    Threads that went apart then meet at the earliest place where they can: compilers put blocks anywhere. An edge
+    that leads backwards is one to the head of a loop (Collange, "Stack-less SIMT reconvergence at low cost", 2011).
+    """
+    count = len(blocks)
+    leads: list[list[int]] = []
+    for block in blocks:
+        end = block.end
+        to = [end.target] if end.kind == "bra" else []
+        if end.kind in ("next", "bar", "wait") or end.guard >= 0:
+            to.append(block.index + 1)
+        leads.append([each for each in to if each < count])
+    order = _ordered(list(range(count)), 0, leads) if count else []
+    place = {old: new for new, old in enumerate(order)}
+    place[count] = count
+    for block in blocks:
+        block.next = place.get(block.index + 1, count)
+        if block.end.kind == "bra":
+            block.end.target = place[block.end.target]
+    found = [blocks[old] for old in order]
+    for new, block in enumerate(found):
+        block.index = new
+    return found
+
+
+def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:
+    """The nodes that can be reached from `head`, loops as wholes."""
+    inside = set(nodes)
+    parts = _components(head, lambda node: [to for to in leads[node] if to in inside])
+    order: list[int] = []
+    for part in parts:
+        if len(part) == 1:
+            order += part
+            continue
+        members = set(part)
+        # The head of a loop is where it is entered.
+        entered = [to for node in order for to in leads[node] if to in members]
+        first = head if head in members else (entered or part)[0]
+        without = [[to for to in each if to != first] for each in leads]
+        order += _ordered(part, first, without)
+    return order
+
+
+def _components(head: int, leads: Callable[[int], list[int]]) -> list[list[int]]:
+    """The strongly connected parts that `head` reaches, those that lead to others first (Tarjan, 1972)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[list[int]] = []
+    work = [(head, iter(leads(head)))]
+    number[head] = low[head] = 0
+    stack.append(head)
+    on_stack.add(head)
+    while work:
+        node, following = work[-1]
+        for to in following:
+            if to not in number:
+                number[to] = low[to] = len(number)
+                stack.append(to)
+                on_stack.add(to)
+                work.append((to, iter(leads(to))))
+                break
+            if to in on_stack:
+                low[node] = min(low[node], number[to])
+        else:
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[node])
+            if low[node] == number[node]:
+                at = stack.index(node)
+                part, stack = stack[at:], stack[:at]
+                on_stack.difference_update(part)
+                found.append(part)
+    return found[::-1]

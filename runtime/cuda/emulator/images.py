@@ -1,0 +1,123 @@
+"""Kernel images: the PTX that a cubin was made from, and what its kernels ask of a multiprocessor."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from ..device_properties import DeviceProperties
+from ..machine_code import LaunchShape
+from ..occupancy import WARP_SIZE
+from .ptx import Module
+
+ELF = b"\x7fELF"
+SECTION = b".nv_debug_ptx_txt"
+SIZED, REGISTER_COUNT, FRAME_SIZE, PARAMETER_BANK = 0x04, 0x2F, 0x11, 0x0A
+REGISTERS = 65_536
+"""Of a multiprocessor; a block must fit into one."""
+
+
+class ImageError(RuntimeError):
+    """An image that cannot be executed; the message says why."""
+
+
+def _sections(image: bytes) -> list[tuple[bytes, tuple[int, ...]]]:
+    """Name and header of each section of an ELF file."""
+    (start,) = struct.unpack_from("<Q", image, 40)
+    size, count, names_at = struct.unpack_from("<HHH", image, 58)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", image, start + i * size) for i in range(count)]
+    names = headers[names_at][4]
+    return [(image[names + header[0] : image.index(b"\0", names + header[0])], header) for header in headers]
+
+
+def _entries(cubin: bytes, info: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
+    """Attribute and payload of the entries of a section of information that have a payload."""
+    at, end = info[4], info[4] + info[5]
+    while at < end:
+        kind, attribute, nbytes = struct.unpack_from("<BBH", cubin, at)
+        at += 4
+        if kind == SIZED:
+            yield attribute, cubin[at : at + nbytes]
+            at += nbytes
+
+
+def ptx_of(image: bytes) -> str:
+    """The PTX of a cubin, or of an image that is PTX. Raises ImageError for a cubin without it.
+
+    A cubin holds the PTX that it was made from in the section ``.nv_debug_ptx_txt``, without comments and without the
+    lines of source: ``ptxas -lineinfo`` puts it there, and Triton asks for line information unless
+    ``TRITON_DISABLE_LINE_INFO=1`` is set. So what runs belongs to the very bytes that were loaded.
+    """
+    if not image.startswith(ELF):
+        return image.decode()
+    for name, header in _sections(image):
+        if name == SECTION:
+            return image[header[4] : header[4] + header[5]].replace(b"\0", b"\n").decode()
+    raise ImageError(
+        f"a cubin without the section {SECTION.decode()} has no PTX to execute: it was compiled without line "
+        "information (TRITON_DISABLE_LINE_INFO)"
+    )
+
+
+def code_sizes(cubin: bytes, name: str) -> tuple[int, int]:
+    """Registers of a thread of a kernel, and bytes of its stack frame in local memory.
+
+    The compiler notes them in the section ``.nv.info``: entries of a format, an attribute and a payload, here the
+    number of the kernel's symbol and the size. Source: `cuobjdump -elf`, ``EIATTR_REGCOUNT``, ``EIATTR_FRAME_SIZE``.
+
+    Raises:
+        ValueError: if the file has no such kernel, or says nothing of its registers.
+    """
+    sections = dict(_sections(cubin))
+    code, info = sections.get(b".text." + name.encode()), sections.get(b".nv.info")
+    if code is None or info is None:
+        raise ValueError(f"the code of kernel '{name}' is not in the cubin")
+    symbol, found = code[7] & 0xFFFFFF, {REGISTER_COUNT: 0, FRAME_SIZE: 0}
+    for attribute, payload in _entries(cubin, info):
+        if attribute in found and struct.unpack_from("<I", payload) == (symbol,):
+            (found[attribute],) = struct.unpack_from("<I", payload, 4)
+    if not found[REGISTER_COUNT]:
+        raise ValueError(f"the cubin does not say how many registers kernel '{name}' has")
+    return found[REGISTER_COUNT], found[FRAME_SIZE]
+
+
+def parameters_begin(image: bytes, name: str) -> int:
+    """Where in the constant bank the parameters of a kernel begin (``EIATTR_PARAM_CBANK``); 0 if the image is PTX."""
+    if not image.startswith(ELF):
+        return 0
+    info = dict(_sections(image)).get(b".nv.info." + name.encode())
+    for attribute, payload in _entries(image, info) if info is not None else ():
+        if attribute == PARAMETER_BANK:
+            return int(struct.unpack_from("<H", payload, 4)[0])
+    return 0
+
+
+def most_threads(registers: int) -> int:
+    """How many threads with that many registers a block may have."""
+    return REGISTERS // (registers + -registers % 8) // WARP_SIZE * WARP_SIZE
+
+
+def check_resources(
+    name: str, module: Module, cubin: bytes, shape: LaunchShape, properties: DeviceProperties
+) -> None:
+    """Raise RuntimeError for a kernel that asks for more than a device has, or was compiled for other blocks."""
+    if shape.cluster > 1:
+        raise RuntimeError(f"kernel '{name}': clusters of {shape.cluster} blocks are not emulated")
+    shared = shape.shared + module.shared_size
+    if shared > properties.max_shared_memory:
+        raise RuntimeError(
+            f"kernel '{name}' needs {shared} bytes of shared memory, {properties.name} has "
+            f"{properties.max_shared_memory}: take smaller blocks or fewer stages"
+        )
+    registers, _ = code_sizes(cubin, name)
+    most = most_threads(registers)
+    if shape.threads > most:
+        raise RuntimeError(
+            f"kernel '{name}' wants {shape.threads} threads in a block, its {registers} registers allow {most}: take "
+            "fewer warps"
+        )
+    kernel = module.kernel(name)
+    if kernel.threads and kernel.threads != shape.threads:
+        raise RuntimeError(
+            f"kernel '{name}' was compiled for {kernel.threads} threads in a block, not for {shape.threads}"
+        )

@@ -1,0 +1,141 @@
+"""Loads, stores, atomic operations, copies and fences as Python statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import arithmetic
+from ..ptx import Address, Immediate, Instruction, Operand, Symbol
+from .writer import EMITTERS, SHORT, Writer, dtype_of, emits, items_of
+
+_SPACES = ("global", "shared", "local", "param", "const")
+
+
+def _space(each: Instruction) -> str:
+    for modifier in each.modifiers:
+        name = modifier.split("::")[0]
+        if name in _SPACES:
+            return "global" if name == "const" else name
+    return "generic"
+
+
+@emits("ld")
+def _load(writer: Writer, each: Instruction) -> None:
+    space, dtype = _space(each), dtype_of(each.modifiers[-1])
+    targets = items_of(each.operands[0])
+    kind = dtype if np.dtype(dtype).kind in "iu" else arithmetic.UNSIGNED[8 * np.dtype(dtype).itemsize]
+    size = np.dtype(dtype).itemsize
+    if space == "param":
+        return _load_parameter(writer, each, targets, kind)
+    address = ("F, " if space == "local" else "") + writer.address(each.operands[1])
+    writer.line(f"v = s.load_{space}({address}, {size}, {len(targets)}, {writer.masked})")
+    for i, target in enumerate(targets):
+        text = f"v[{i}]" if np.dtype(kind).kind == "u" else f"v[{i}].view({SHORT[kind]})"
+        writer.store(target, text, kind)
+    return None
+
+
+def _load_parameter(writer: Writer, each: Instruction, targets: Sequence[Operand], kind: Any) -> None:
+    address = each.operands[1]
+    assert isinstance(address, Address)
+    if not isinstance(address.base, Symbol):
+        if not writer.translation.function.is_kernel or len(targets) > 1:
+            raise writer.unknown("(parameters of calls, and vectors, by addresses in registers)")
+        at = writer.address(address)
+        return writer.store(targets[0], f"s.parameter_at({at}, {SHORT[kind]}, {writer.masked})", kind)
+    name, size = address.base.name, np.dtype(kind).itemsize
+    begin = writer.translation.parameters.get(name)
+    for i, target in enumerate(targets):
+        offset = address.offset + i * size
+        if begin is not None and writer.translation.function.is_kernel:
+            text = f"s.parameter({begin + offset}, {SHORT[kind]})"
+        else:
+            text = f"F.parameters[{name!r}, {offset}].astype(u{size}).view({SHORT[kind]})"
+        writer.store(target, text, kind)
+    return None
+
+
+@emits("st")
+def _store(writer: Writer, each: Instruction) -> None:
+    space, dtype = _space(each), dtype_of(each.modifiers[-1])
+    kind = arithmetic.UNSIGNED[8 * np.dtype(dtype).itemsize]
+    values = [writer.read(operand, kind) for operand in items_of(each.operands[1])]
+    if space == "param":
+        address = each.operands[0]
+        assert isinstance(address, Address) and isinstance(address.base, Symbol)
+        for i, value in enumerate(values):
+            key = f"({address.base.name!r}, {address.offset + i * np.dtype(kind).itemsize})"
+            writer.line(f"s.store_parameter(F, {key}, {value}, {writer.masked})")
+        return
+    address_text = ("F, " if space == "local" else "") + writer.address(each.operands[0])
+    size = np.dtype(kind).itemsize
+    writer.line(f"s.store_{space}({address_text}, {size}, ({', '.join(values)},), {writer.masked})")
+
+
+@emits("atom", "red")
+def _atomic(writer: Writer, each: Instruction) -> None:
+    space = _space(each)
+    operation = next(m for m in each.modifiers if m in _ATOMIC)
+    dtype = dtype_of(each.modifiers[-1])
+    order = next((m for m in each.modifiers if m in ("relaxed", "acquire", "release", "acq_rel")), "relaxed")
+    operands = each.operands if each.opcode == "red" else each.operands[1:]
+    values = [writer.read(operand, dtype) for operand in operands[1:]]
+    place = "shared" if space == "shared" else "global"
+    writer.line(
+        f"v = s.atomic_{place}({writer.address(operands[0])}, {operation!r}, ({', '.join(values)},), "
+        f"{order!r}, {writer.masked})"
+    )
+    if each.opcode == "atom":
+        writer.store(each.operands[0], "v", dtype)
+
+
+_ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+
+
+@emits("cp")
+def _copy(writer: Writer, each: Instruction) -> None:
+    what = each.modifiers[1]
+    if each.modifiers[0] != "async":
+        raise writer.unknown()
+    if what == "bulk":
+        return EMITTERS["cp.async.bulk"](writer, each)
+    if what == "commit_group":
+        return writer.line(f"s.commit_copies({writer.masked})")
+    if what == "wait_all":
+        return writer.line(f"s.wait_for_copies(0, {writer.masked}, True)")
+    if what == "wait_group":
+        kept = each.operands[0]
+        assert isinstance(kept, Immediate)
+        return writer.line(f"s.wait_for_copies({kept.value}, {writer.masked})")
+    if what not in ("ca", "cg"):
+        raise writer.unknown()
+    target, source = writer.address(each.operands[0]), writer.address(each.operands[1])
+    size = each.operands[2]
+    assert isinstance(size, Immediate)
+    filled = writer.read(each.operands[3], np.uint32) if len(each.operands) > 3 else f"u4({size.value})"
+    return writer.line(f"s.copy_to_shared({target}, {source}, {size.value}, {filled}, {writer.masked})")
+
+
+@emits("membar", "fence")
+def _fence(writer: Writer, each: Instruction) -> None:
+    if each.modifiers[0] == "proxy":
+        return EMITTERS["fence.proxy"](writer, each)
+    return writer.line(f"s.fence({writer.masked})")
+
+
+@emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep")
+def _hint(writer: Writer, each: Instruction) -> None:
+    """Nothing: it changes how fast a GPU is, or how long it waits."""
+
+
+@emits("createpolicy")
+def _policy(writer: Writer, each: Instruction) -> None:
+    writer.store(each.operands[0], "u8(0)", np.uint64)
+
+
+@emits("trap", "brkpt")
+def _trap(writer: Writer, each: Instruction) -> None:
+    writer.line(f"s.trap({writer.masked})")

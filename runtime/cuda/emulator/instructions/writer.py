@@ -1,0 +1,267 @@
+"""Writes the statements of one basic block: operands become expressions, results assignments.
+
+A register is an entry of the list ``R``: an array with an element for each thread of the blocks that run together, or
+a NumPy scalar where all threads have the same. Entries are unsigned whatever an instruction takes them for. ``M`` is
+the mask of the threads that run, None for all; every statement has a form for either, so that threads which go
+together pay nothing for those that might not. ``s`` is the state (`machine.Blocks`), ``F`` the frame of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import arithmetic
+from ..basic_blocks import BRANCHES, UntranslatableError
+from ..ptx import Address, Immediate, Instruction, Not, Operand, Register, Special, Symbol, Vector
+
+if TYPE_CHECKING:
+    from ..translate import Translation
+
+PARAMETERS = 1 << 56
+"""Where generic addresses of a kernel's parameters begin."""
+_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": arithmetic.bf2}
+
+
+def dtype_of(name: str) -> Any:
+    """The NumPy type of a type of PTX; bits are unsigned numbers. Raises UntranslatableError.
+
+    Example:
+        >>> dtype_of("s32"), dtype_of("b16")
+        (<class 'numpy.int32'>, <class 'numpy.uint16'>)
+    """
+    if name in _FLOATS:
+        return _FLOATS[name]
+    kind, bits = name[:1], name[1:]
+    if name == "pred":
+        return np.bool_
+    if kind in "bu" and bits.isdigit() and int(bits) in arithmetic.UNSIGNED:
+        return arithmetic.UNSIGNED[int(bits)]
+    if kind == "s" and bits.isdigit() and int(bits) in arithmetic.SIGNED:
+        return arithmetic.SIGNED[int(bits)]
+    raise UntranslatableError(f"type {name!r}")
+
+
+SHORT: dict[Any, str] = {
+    np.bool_: "b1",
+    **{dtype: f"u{bits // 8}" for bits, dtype in arithmetic.UNSIGNED.items()},
+    **{dtype: f"i{bits // 8}" for bits, dtype in arithmetic.SIGNED.items()},
+    np.float16: "f2",
+    np.float32: "f4",
+    np.float64: "f8",
+    arithmetic.bf2: "bf2",
+}
+"""The names of types in the generated text."""
+
+
+class Writer:
+    """Writes the statements of one basic block."""
+
+    def __init__(self, translation: Translation, whole: bool) -> None:
+        self.translation = translation
+        self.whole = whole
+        self.lines: list[str] = []
+        self.instructions: list[Instruction | None] = []
+        self.instruction: Instruction | None = None
+        self.mask: str | None = None if whole else "M"
+
+    def write(self, instruction: Instruction) -> None:
+        """Write one instruction."""
+        self.instruction = instruction
+        self.mask = None if self.whole else "M"
+        if instruction.guard is not None:
+            register, negated = instruction.guard
+            read = f"R[{self.translation.places[register.name]}]"
+            self.line(f"m = s.guarded(M, {'~' if negated else ''}{read})")
+            self.mask = "m"
+        emit = EMITTERS.get(instruction.opcode)
+        if emit is None:
+            raise self.unknown()
+        try:
+            emit(self, instruction)
+        except (UntranslatableError, KeyError, IndexError, ValueError, AssertionError) as error:
+            raise self.unknown(f"{type(error).__name__}: {error}") from error
+
+    def unknown(self, why: str = "") -> UntranslatableError:
+        """The error for an instruction that is not emulated."""
+        each = self.instruction
+        assert each is not None
+        return UntranslatableError(
+            f"kernel '{self.translation.function.name}', PTX line {each.line}: '{each.name}' is not emulated {why}"
+        )
+
+    def line(self, text: str) -> None:
+        """Add a statement."""
+        self.lines.append(text)
+        self.instructions.append(self.instruction)
+
+    @property
+    def masked(self) -> str:
+        """The mask as an argument: a name, or None."""
+        return self.mask or "None"
+
+    # Operands
+
+    def width(self, operand: Operand) -> int:
+        """The bits of a register."""
+        assert isinstance(operand, Register)
+        return self.translation.function.registers[operand.name]
+
+    def place(self, operand: Operand) -> int:
+        """The index of a register in ``R``."""
+        assert isinstance(operand, Register)
+        return self.translation.places[operand.name]
+
+    def read(self, operand: Operand, dtype: Any) -> str:
+        """An expression for an operand as a type."""
+        if isinstance(operand, Immediate):
+            return self.translation.constant(_constant(operand, dtype))
+        if isinstance(operand, Symbol):
+            return self.translation.constant(_constant(Immediate(self.symbol(operand)), dtype))
+        if isinstance(operand, Special):
+            return f"s.special({operand.name!r}).astype({SHORT[dtype]})"
+        if isinstance(operand, Not):
+            return f"~{self.read(operand.operand, dtype)}"
+        if isinstance(operand, Vector):
+            return self.joined(operand, dtype)
+        assert isinstance(operand, Register)
+        text, have = f"R[{self.place(operand)}]", self.width(operand)
+        if dtype is np.bool_ or have == 1:
+            if not (dtype is np.bool_ and have == 1):
+                raise UntranslatableError("a predicate among numbers")
+            return text
+        bits = 8 * np.dtype(dtype).itemsize
+        if have != bits:
+            text = f"{text}.astype(u{bits // 8})"
+        return text if np.dtype(dtype).kind == "u" else f"{text}.view({SHORT[dtype]})"
+
+    def symbol(self, operand: Symbol) -> int:
+        """The address of a variable in its own space."""
+        translation = self.translation
+        parameters = translation.parameters if translation.function.is_kernel else {}
+        for places in (
+            translation.function.locals,
+            translation.module.shared,
+            translation.addresses,
+            parameters,
+        ):
+            if operand.name in places:
+                return places[operand.name]
+        raise UntranslatableError(f"symbol {operand.name!r}")
+
+    def joined(self, vector: Vector, dtype: Any) -> str:
+        """Several registers as one wider number, the first in its lowest bits."""
+        total = 8 * np.dtype(dtype).itemsize
+        each = total // len(vector.items)
+        part, whole = arithmetic.UNSIGNED[each], arithmetic.UNSIGNED[total]
+        short = SHORT[whole]
+        terms = [
+            f"({self.read(item, part)}.astype({short}) << {short}({i * each}))"
+            for i, item in enumerate(vector.items)
+        ]
+        text = " | ".join(terms)
+        return f"({text})" if np.dtype(dtype).kind == "u" else f"({text}).view({SHORT[dtype]})"
+
+    def store(self, operand: Operand | None, text: str, dtype: Any) -> None:
+        """Write a result to a register; wider registers are filled with zeros, or a signed number's sign."""
+        if operand is None or (isinstance(operand, Special) and operand.name == "_"):
+            return
+        if isinstance(operand, Symbol) and operand.name == "_":
+            return
+        if isinstance(operand, Vector):
+            return self.split(operand, text, dtype)
+        i, have = self.place(operand), self.width(operand)
+        kind = np.dtype(dtype)
+        if have != 1:
+            bits = 8 * kind.itemsize
+            if bits != have:
+                text = f"({text}).astype({'i' if kind.kind == 'i' else 'u'}{have // 8})"
+                if kind.kind == "i":
+                    text = f"{text}.view(u{have // 8})"
+            elif kind.kind != "u":
+                text = f"({text}).view(u{have // 8})"
+        if self.mask is None:
+            self.line(f"R[{i}] = {text}")
+        else:
+            call = "merged" if self.translation.flies else "where"
+            self.line(f"R[{i}] = {call}({self.mask}, {text}, R[{i}])")
+        return None
+
+    def split(self, vector: Vector, text: str, dtype: Any) -> None:
+        """Write the parts of a number to several registers."""
+        total = 8 * np.dtype(dtype).itemsize
+        each = total // len(vector.items)
+        short = f"u{total // 8}"
+        self.line(f"v = {text}" if np.dtype(dtype).kind == "u" else f"v = ({text}).view({short})")
+        for i, item in enumerate(vector.items):
+            self.store(item, f"(v >> {short}({i * each})).astype(u{each // 8})", arithmetic.UNSIGNED[each])
+
+    def address(self, operand: Operand) -> str:
+        """An expression for an address, 64 bits wide."""
+        assert isinstance(operand, Address)
+        base = operand.base
+        if isinstance(base, Symbol):
+            return self.translation.constant(np.uint64(self.symbol(base) + operand.offset))
+        if isinstance(base, Immediate):
+            return self.translation.constant(np.uint64(base.value + operand.offset))
+        text = self.read(base, np.uint64)
+        if not operand.offset:
+            return text
+        if self.width(base) == 32:  # wraps as 32 bits do
+            text = self.read(base, np.uint32)
+            return f"({text} + {self.translation.constant(np.uint32(operand.offset % 2**32))}).astype(u8)"
+        return f"({text} + {self.translation.constant(np.uint64(operand.offset % 2**64))})"
+
+
+def _constant(operand: Immediate, dtype: Any) -> Any:
+    if dtype is np.bool_:
+        return np.bool_(operand.value)
+    bits = 8 * np.dtype(dtype).itemsize
+    value = operand.value
+    if operand.width == 64 and bits == 32 and np.dtype(dtype).kind == "f":
+        return np.float32(np.uint64(value).view(np.float64))
+    if operand.width == 32 and bits == 64 and np.dtype(dtype).kind == "f":
+        return np.float64(np.uint32(value).view(np.float32))
+    return arithmetic.UNSIGNED[bits](value % (1 << bits)).view(dtype)
+
+
+Emitter = Callable[[Writer, Instruction], None]
+EMITTERS: dict[str, Emitter] = {}
+
+
+def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:
+    """Register what writes these instructions."""
+
+    def register(emitter: Emitter) -> Emitter:
+        for opcode in opcodes:
+            EMITTERS[opcode] = emitter
+        return emitter
+
+    return register
+
+
+def known_opcodes() -> Sequence[str]:
+    """The opcodes that are emulated.
+
+    Example:
+        >>> "add" in known_opcodes()
+        True
+    """
+    return sorted({*EMITTERS, *BRANCHES})
+
+
+def items_of(operand: Operand) -> tuple[Operand, ...]:
+    """The operands of a vector, or the one that is none."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def element_of(name: str) -> tuple[str, bool]:
+    """The type of an element, and whether two of them are packed in a register."""
+    return (name[:-2], True) if name.endswith("x2") and name != "b8x2" else (name, False)
+
+
+def flushed(text: str, instruction: Instruction, dtype: Any) -> str:
+    """An expression whose subnormal values are zero, if the instruction says so."""
+    return f"flushed({text})" if "ftz" in instruction.modifiers and dtype is np.float32 else text
