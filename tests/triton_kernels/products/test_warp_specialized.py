@@ -32,13 +32,13 @@ PLANNING = """
 import json, sys
 import triten as tt
 from triten.runtime.cuda import driver as cuda
-from triten.runtime.cuda.occupancy import TARGETS
+from triten.runtime.cuda.occupancy import KNOWN
 from triten.runtime.cuda.triton import lazy_gluon
 from triten.perf.ahead_of_time.recording import RecordingDriver
 
 capability, version = int(sys.argv[1]), sys.argv[2]
 lazy_gluon.triton_identity = lambda: (version, "a hash")
-cuda._driver = RecordingDriver(TARGETS[capability])
+cuda._driver = RecordingDriver(KNOWN[capability])
 
 def empty(*sizes, dtype="bfloat16"):
     return tt.empty(sizes, dtype=getattr(tt, dtype), device="cuda")
@@ -47,6 +47,17 @@ def launched(call):
     cuda._driver.launched.clear()
     call()
     return [noted["kernel"].__name__ for noted in cuda._driver.launched]
+
+def rounded(a):
+    tt.backends.cuda.matmul.allow_tf32 = True
+    tt.mm(a, a.t())
+    tt.backends.cuda.matmul.allow_tf32 = False
+
+def scaled(dtype):
+    if capability < 89:
+        return
+    a, one = empty(4096, 4096, dtype="float8_e4m3fn"), empty(1, dtype="float32")
+    tt._scaled_mm(a, a.t(), one, one, out_dtype=dtype)
 
 square = empty(4096, 4096)
 half = empty(4096, 4096, dtype="float16")
@@ -73,22 +84,30 @@ print(json.dumps({
     "addmm of a tile": launched(lambda: tt.addmm(square, square, square)),
     "few tiles": launched(lambda: tt.mm(square[:1024], square)),
     "one row": launched(lambda: tt.mm(square[:1], square)),
+    "tf32": launched(lambda: rounded(empty(4096, 4096, dtype="float32"))),
+    "8 bits": launched(lambda: scaled(tt.bfloat16)),
+    "8 bits to float32": launched(lambda: scaled(tt.float32)),
     "float32": launched(lambda: tt.mm(empty(4096, 4096, dtype="float32"), empty(4096, 4096, dtype="float32"))),
     "odd rows, packed again": launched(lambda: tt.mm(empty(4096, 4095), empty(4095, 4096))),
     "odd rows of the result": launched(lambda: tt.mm(square, empty(4095, 4096).t())),
 }))
 """
+KERNELS = {("90", "3.9.0"): "matmul_warp_specialized", ("100", "3.9.0"): "matmul_tensor_memory"}
 SERVED = ("mm", "mm, transposed", "addmm of a row", "bmm", "linear and gelu", "odd rows, packed again")
+MORE_IN_TENSOR_MEMORY = ("tf32", "8 bits", "8 bits to float32")
 
 
 @pytest.mark.parametrize(
-    ("capability", "version"), [("90", "3.9.0"), ("90", "3.8.0"), ("80", "3.9.0"), ("100", "3.9.0")]
+    ("capability", "version"),
+    [("90", "3.9.0"), ("90", "3.8.0"), ("80", "3.9.0"), ("100", "3.9.0"), ("100", "3.8.0"), ("120", "3.9.0")],
 )
 def test_which_calls_it_serves(capability: str, version: str) -> None:
     found = run(PLANNING, capability, version)
-    serves = (capability, version) == ("90", "3.9.0")
+    kernel = KERNELS.get((capability, version))
+    served = SERVED + MORE_IN_TENSOR_MEMORY if capability == "100" else SERVED
     for call, names in found.items():
-        assert ("matmul_warp_specialized" in names) == (serves and call in SERVED), (call, names)
+        own = set(names) & set(KERNELS.values())
+        assert own == ({kernel} if kernel is not None and call in served else set()), (call, names)
 
 
 def test_the_tuner_chooses_among_its_tiles() -> None:
