@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import translate_units as translate_units  # what it registers is used
+from . import translate_tensor_memory as translate_tensor_memory  # what they register is used
+from . import translate_units as translate_units
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units

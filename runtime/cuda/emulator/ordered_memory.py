@@ -41,6 +41,8 @@ class OrderedSharedMemory(SharedMemory):
         super().__init__(nbytes, blocks, threads, piece)
         self.warps = threads // 32
         self.readers = 3 * self.warps
+        self.products = "wgmma.mma_async"
+        """The instruction whose products it is."""
         self.by: Array = np.full(self.writer.size, NEVER, np.int16)
         self.at: Array = np.zeros(self.writer.size, np.int32)
         self.read_at: Array = np.zeros((self.writer.size, self.readers), np.int32)
@@ -60,7 +62,7 @@ class OrderedSharedMemory(SharedMemory):
         if column < self.warps:
             return f"warp {column}"
         if column < 2 * self.warps:
-            return f"a product (wgmma.mma_async) of warp {column % self.warps}"
+            return f"a product ({self.products}) of warp {column % self.warps}"
         if column < self.readers:
             return f"a bulk copy of warp {column % self.warps}"
         return "a bulk copy"

@@ -531,6 +531,8 @@ def _elementwise(
         raise writer.unknown()
     type_name, packed = _packed(each.modifiers[-1])
     dtype = dtype_of(type_name) if dtype is None else dtype
+    if packed and type_name == "f32":
+        return _pairs_of_floats(writer, each, sources, text)
     if packed:
         lows, highs = [], []
         for i, operand in enumerate(sources):
@@ -546,6 +548,18 @@ def _elementwise(
     if "sat" in each.modifiers and np.dtype(dtype).kind not in "iu":
         result = f"saturated({result})"
     writer.store(each.operands[0], result, dtype)
+
+
+def _pairs_of_floats(writer: Writer, each: Instruction, sources: Sequence[Operand], text: str) -> None:
+    """Two floats of 32 bits in each register of 64, as sm_100 adds and multiplies them."""
+    reads: tuple[list[str], list[str]] = ([], [])
+    for i, operand in enumerate(sources):
+        writer.line(f"x{i} = {writer.read(operand, np.uint64)}")
+        for part, shift in zip(reads, ("", " >> u8(32)"), strict=True):
+            part.append(_flush(f"(x{i}{shift}).astype(u4).view(f4)", each, np.float32))
+    for name, part in zip(("low", "high"), reads, strict=True):
+        writer.line(f"{name} = ({_flush(text.format(*part), each, np.float32)}).view(u4).astype(u8)")
+    writer.store(each.operands[0], "low | (high << u8(32))", np.uint64)
 
 
 _BITWISE = {
