@@ -48,8 +48,6 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
     if not is_supported():
         return refused("this Triton's Gluon is an older one")
     itemsize = problem.left.dtype.itemsize
-    if problem.left.dtype != problem.right.dtype:
-        return refused("the operands have two dtypes")
     if itemsize == 4 and (left.transposed or not right.transposed):
         return refused("elements of 32 bits must adjoin along the inner side")
     places = multiprocessors(problem.device)

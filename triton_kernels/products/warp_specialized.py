@@ -13,7 +13,7 @@ from ..launch import Launch, cdiv, integer_type
 from .problem import Problem, multiprocessors
 from .product import stride_arguments
 from .tile_cost import cost
-from .warp_specialized_kernels import SPECIALIZED, matmul_warp_specialized
+from .warp_specialized_kernels import TILES, matmul_warp_specialized
 
 if TYPE_CHECKING:
     from .bulk import Description
@@ -44,9 +44,9 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
     if problem.left.dtype.itemsize != 2 or problem.out.dtype.itemsize != 2:
         return refused("operands and result do not both have 16 bits")
     places = multiprocessors(problem.device)
-    served = [one for one in SPECIALIZED if tiles_in(one, problem) >= LEAST_WAVES * places]
+    served = [one for one in TILES[2] if tiles_in(one, problem) >= LEAST_WAVES * places]
     if not served:
-        return refused("{} tiles are no two waves", tiles_in(SPECIALIZED[-1], problem))
+        return refused("{} tiles are no two waves", tiles_in(TILES[2][-1], problem))
     return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
 
 

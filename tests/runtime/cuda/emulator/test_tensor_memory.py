@@ -178,7 +178,7 @@ def test_a_left_operand_in_tensor_memory(machine: Any) -> None:
 
 
 def test_loads_and_stores_of_each_shape(machine: Any) -> None:
-    """``16x32bx2`` has 16 lanes of a warp: the lower threads have columns from the address on, the others those behind."""
+    """``16x32bx2`` has 16 lanes of a warp: the lower threads have columns from the address on."""
     values = RNG.integers(0, 2**32, (16, 128), dtype=np.uint32)
     out = machine.empty(values.nbytes)
     for first, second in (
