@@ -22,7 +22,7 @@ from .arithmetic import u4
 from .barriers import Barriers
 from .fault import DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, Fault
 from .ordered_memory import OrderedSharedMemory
-from .tensor_memory import LANES_OF_A_WARP, QUARTERS, TensorMemory
+from .tensor_memory import LANES_OF_A_PART, LANES_OF_A_WARP, PARTS, QUARTERS, TensorMemory
 from .warp_group import ITEMSIZE, MatrixDescriptor
 
 if TYPE_CHECKING:
@@ -92,6 +92,11 @@ class SharedDescriptor(MatrixDescriptor):
         return {0: 0, 2: 3, 4: 2, 6: 1}[self >> 61 & 7]
 
 
+def parts_of(lane: int, lanes: int) -> slice:
+    """The parts of tensor memory that so many lanes from one on are."""
+    return slice(lane // LANES_OF_A_PART, (lane + lanes) // LANES_OF_A_PART)
+
+
 class TensorCores:
     """The tensor cores and tensor memories of the multiprocessors on which some blocks run together."""
 
@@ -128,7 +133,7 @@ class TensorCores:
         """``tcgen05.alloc``: the address of the columns is put into shared memory."""
         for block, _, thread, (to, columns) in self._of_warps(mask, "tcgen05.alloc", address, count):
             found = self.memory.allocate(block, columns, thread)
-            self.shared.store(np.array([to], np.uint64), np.array([found], u4), np.array([thread]), 4)
+            self.shared.write_unproxied(np.array([to], np.uint64), np.array([found], u4), np.array([thread]))
 
     def free(self, address: Any, count: Any, mask: Mask) -> None:
         """``tcgen05.dealloc``."""
@@ -178,7 +183,7 @@ class TensorCores:
         ):
             threads = WARP // len(halves)
             for i, columns in enumerate(halves):
-                self.memory.load_begins(block, warp, warp % QUARTERS, columns, thread)
+                self.memory.load_begins(block, warp, parts_of(lane, threads), columns, thread)
                 first = thread + i * threads
                 values[:, first : first + threads] = self.memory.data[block, lane : lane + threads, columns].T
         return values
@@ -191,7 +196,7 @@ class TensorCores:
         ):
             threads = WARP // len(halves)
             for i, columns in enumerate(halves):
-                self.memory.store_begins(block, warp, warp % QUARTERS, columns, thread)
+                self.memory.store_begins(block, warp, parts_of(lane, threads), columns, thread)
                 first = thread + i * threads
                 self.memory.data[block, lane : lane + threads, columns] = rows[:, first : first + threads].T
 
@@ -294,8 +299,8 @@ class TensorCores:
             a = self._operand(left, rows, depth, a_type, turned[0], clock, thread)
         b = self._operand(right, columns, depth, b_type, turned[1], clock, thread)
         taken = self.memory.columns(block, to, columns, thread, "sums of tcgen05.mma")
-        self.memory.product_writes(block, warp, taken, clock, adds, thread)
-        lanes = self._lanes(to, rows, thread)
+        parts, lanes = self._lanes(to, rows, thread)
+        self.memory.product_writes(block, warp, parts, taken, clock, adds, thread)
         before = self.memory.data[block, lanes, taken] if adds else None
         product = found.signs * (a @ b.T)
         self.memory.data[block, lanes, taken] = warp_group.added(product, before, sum_type, found.saturates)
@@ -310,8 +315,8 @@ class TensorCores:
                 ILLEGAL_INSTRUCTION,
             )
 
-    def _lanes(self, address: int, rows: int, thread: int) -> Array:
-        """The lanes of so many rows: all, or half of each warp's."""
+    def _lanes(self, address: int, rows: int, thread: int) -> tuple[slice, Array]:
+        """The lanes of so many rows, all or half of each warp's, by parts and each."""
         first = address >> 16
         if first not in ((0,) if rows == 128 else (0, 16)):
             raise Fault(
@@ -320,7 +325,9 @@ class TensorCores:
                 ILLEGAL_ADDRESS,
             )
         row = np.arange(rows)
-        return row if rows == 128 else first + row // 16 * LANES_OF_A_WARP + row % 16
+        if rows == 128:
+            return slice(PARTS), row
+        return slice(first // 16, PARTS, 2), first + row // 16 * LANES_OF_A_WARP + row % 16
 
     def _left(
         self,
@@ -336,8 +343,9 @@ class TensorCores:
         """The left operand in tensor memory: a lane for each row, elements packed in columns."""
         what = "the left operand of tcgen05.mma"
         columns = self.memory.columns(block, address, STEP // 4, thread, what)
-        self.memory.product_reads(block, warp, columns, clock, thread)
-        raw = self.memory.data[block, self._lanes(address, rows, thread), columns]
+        parts, lanes = self._lanes(address, rows, thread)
+        self.memory.product_reads(block, warp, parts, columns, clock, thread)
+        raw = self.memory.data[block, lanes, columns]
         return warp_group.exact(np.ascontiguousarray(raw).view(np.uint8), type_name)
 
     def _operand(

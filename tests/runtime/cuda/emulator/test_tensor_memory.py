@@ -265,7 +265,14 @@ def test_sums_that_are_read_too_early(machine: Any, image: int) -> None:
 
 def test_sums_of_nothing(machine: Any, image: int) -> None:
     refused(machine, image, "never written", *changed(SUMS, multiply("f16", 128, 32, 1)))
-    refused(machine, image, "never written", *changed(SUMS, multiply("f16", 128, 16, 0)))
+
+
+def test_columns_to_which_nothing_was_written(machine: Any) -> None:
+    """The compiler loads sums of loops that are not gone through."""
+    out = machine.empty(128 * 32 * 4)
+    body = ["\n.reg .b32 %s<32>;", THREADS, ALLOCATE.format(32), load(32), LOADED, taken(32), FREE.format(32)]
+    machine.run("\n".join(body), 0, 0, out, threads=128, shared=SHARED)
+    assert np.isnan(machine.get(out, (32, 128), np.float32)).all()
 
 
 def test_columns_that_are_not_allocated(machine: Any, image: int) -> None:
