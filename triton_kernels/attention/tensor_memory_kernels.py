@@ -23,22 +23,17 @@ from .tiles import FORWARD_TENSOR_MEMORY
 def scores_of(
     own,
     start,
-    query,
-    length_k,
+    limit,
     MASKED: gl.constexpr,
-    CAUSAL: gl.constexpr,
     PART: gl.constexpr,
     COLUMNS: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):
-    """Some columns of a tile's scores, minus infinity for keys that are not seen; `start` is the tile's first key."""
+    """Some columns of a tile's scores, minus infinity from a row's `limit` on; `start` is the tile's first key."""
     scores = own.slice(PART * COLUMNS, COLUMNS).load(LAYOUT)
     if MASKED:
-        key = start + PART * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, LAYOUT))
-        seen = (key < length_k)[None, :]
-        if CAUSAL:
-            seen = seen & (key[None, :] <= query[:, None])
-        scores = gl.where(seen, scores, float("-inf"))
+        key = PART * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, LAYOUT))
+        scores = gl.where(key[None, :] < (limit - start)[:, None], scores, float("-inf"))
     return scores
 
 
@@ -55,12 +50,10 @@ def softmax_of_tiles(
     shrunk,
     shrink_free,
     tiles,
-    query,
-    length_k,
+    limit,
     scale,
     GROUP: gl.constexpr,
     MASKED: gl.constexpr,
-    CAUSAL: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     TYPE: gl.constexpr,
@@ -79,7 +72,7 @@ def softmax_of_tiles(
         highest = top
         for part in gl.static_range(PARTS):
             # The last ones are the first ones of the second time, for which the compiler keeps them.
-            scores = scores_of(own, start, query, length_k, MASKED, CAUSAL, PARTS - 1 - part, COLUMNS, LAYOUT)
+            scores = scores_of(own, start, limit, MASKED, PARTS - 1 - part, COLUMNS, LAYOUT)
             highest = gl.maximum(highest, gl.max(scores, 1))
         # Where all scores so far are minus infinity, so are their differences to 0.
         shift = gl.where(highest == float("-inf"), 0.0, highest) * scale
@@ -89,7 +82,7 @@ def softmax_of_tiles(
         blackwell.mbarrier.arrive(shrunk.index(GROUP))
         sums = sums * shrink
         for part in gl.static_range(PARTS):
-            scores = scores_of(own, start, query, length_k, MASKED, CAUSAL, part, COLUMNS, LAYOUT)
+            scores = scores_of(own, start, limit, MASKED, part, COLUMNS, LAYOUT)
             weights = gl.exp2(scores * scale - shift[:, None])
             place.slice(part * COLUMNS, COLUMNS).store(weights.to(TYPE))
             sums += gl.sum(weights, 1)
@@ -128,17 +121,19 @@ def softmax(
     query = begin + gl.arange(0, BLOCK_M, ROWS)
     top = gl.full((BLOCK_M,), float("-inf"), gl.float32, ROWS)
     sums = gl.zeros((BLOCK_M,), gl.float32, ROWS)
+    limit = gl.full((BLOCK_M,), 0, gl.int32, ROWS) + length_k
     seen_by_all = length_k
     if CAUSAL:
+        limit = gl.minimum(length_k, query + 1)
         seen_by_all = gl.minimum(length_k, begin + 1)
     plain = gl.maximum(tiles - seen_by_all // BLOCK_N, 0)
     top, sums = softmax_of_tiles(
-        top, sums, 0, plain, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, query, length_k,
-        scale, GROUP, True, CAUSAL, BLOCK_M, BLOCK_N, TYPE, COLUMNS, LAYOUT,
+        top, sums, 0, plain, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, limit, scale,
+        GROUP, True, BLOCK_M, BLOCK_N, TYPE, COLUMNS, LAYOUT,
     )  # fmt: skip
     top, sums = softmax_of_tiles(
-        top, sums, plain, tiles, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, query, length_k,
-        scale, GROUP, False, CAUSAL, BLOCK_M, BLOCK_N, TYPE, COLUMNS, LAYOUT,
+        top, sums, plain, tiles, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, limit, scale,
+        GROUP, False, BLOCK_M, BLOCK_N, TYPE, COLUMNS, LAYOUT,
     )  # fmt: skip
     blackwell.mbarrier.wait(shrink_free.index(GROUP), tiles & 1 ^ 1)
     shrink_all.index(GROUP).store(sums)
