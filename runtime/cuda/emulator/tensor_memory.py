@@ -95,7 +95,7 @@ class TensorMemory:
                 ILLEGAL_ADDRESS,
             )
         columns = slice(address, address + count)
-        self._check_write(block, warp, slice(PARTS), columns, None, thread, "freed")
+        self._check_write(block, warp, slice(PARTS), columns, None, thread, "freed by")
         del self.allocated[block][address]
         self.by[block, :, columns] = NEVER
         self.read_at[block, :, columns] = 0
@@ -165,14 +165,14 @@ class TensorMemory:
         late = (by >= 0) & (known[np.maximum(by, 0)] < at)
         if unit is not None:
             late &= by != unit
-        pending = (by == PENDING) & ((at != warp) | (unit is not None) | (what == "freed"))
+        pending = (by == PENDING) & ((at != warp) | (unit is not None) | (what == "freed by"))
         if (late | pending).any():
             i, j = (int(k[0]) for k in np.nonzero(late | pending))
             writer = memory.who(int(by[i, j]))
             if pending[i, j]:
                 writer = f"warp {int(at[i, j])}, without tcgen05.wait::st"
             raise Fault(
-                f"{RACE}: {self._where(i, j, parts, columns)} is {what} by warp {warp} and was written by {writer} and "
+                f"{RACE}: {self._where(i, j, parts, columns)} is {what} warp {warp} and was written by {writer} and "
                 "not waited for",
                 thread,
             )
@@ -182,7 +182,7 @@ class TensorMemory:
         if crossed.any():
             i, j, reader = (int(k[0]) for k in np.nonzero(crossed))
             raise Fault(
-                f"{RACE}: {self._where(i, j, parts, columns)} is {what} by warp {warp} while {memory.who(reader)} "
+                f"{RACE}: {self._where(i, j, parts, columns)} is {what} warp {warp} while {memory.who(reader)} "
                 "still reads it",
                 thread,
             )
@@ -195,7 +195,7 @@ class TensorMemory:
 
     def store_begins(self, block: int, warp: int, parts: slice, columns: slice, thread: int) -> None:
         """A warp begins to write columns of its lanes."""
-        self._check_write(block, warp, parts, columns, None, thread, "written")
+        self._check_write(block, warp, parts, columns, None, thread, "written by")
         self.by[block, parts, columns], self.at[block, parts, columns] = PENDING, warp
         self.stores.append((block, warp, parts, columns))
 
@@ -228,5 +228,5 @@ class TensorMemory:
         unit = self.memory.warps + warp
         if adds:
             self._check_read(block, warp, parts, columns, unit, thread, f"a product of warp {warp}")
-        self._check_write(block, warp, parts, columns, unit, thread, "written by a product")
+        self._check_write(block, warp, parts, columns, unit, thread, "written by a product of")
         self.by[block, parts, columns], self.at[block, parts, columns] = unit, clock

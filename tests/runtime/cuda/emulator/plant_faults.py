@@ -1,8 +1,8 @@
 """Plants faults into compiled kernels and their launches, and prints a line for each: found, or not.
 
 Run in a process of its own with ``TRITEN_CUDA=emulate``; with ``TRITEN_EMULATE=90`` kernels are those of sm_90, and the
-faults are of its tensor maps, barriers in shared memory and products by four warps. A fault counts as found where the
-emulator raises, or where the result is not the CPU's any more.
+faults are of its tensor maps, barriers in shared memory and products by four warps, with ``100`` those of sm_100 and of
+its tensor memory. A fault counts as found where the emulator raises, or where the result is not the CPU's any more.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from triten.runtime.cuda.emulator import tensor_maps
 from triten.runtime.cuda.emulator.fault import EmulationError
 from triten.runtime.cuda.emulator.machine import Program
 from triten.runtime.cuda.emulator.ptx import parse
+from triten.triton_kernels.attention import forward
+from triten.triton_kernels.products import tensor_memory
 from triten.triton_kernels.reduction import stream_counters
 
 RNG = np.random.default_rng(3)
-BY_UNITS = os.environ.get("TRITEN_EMULATE") == "90"
+DEVICE = os.environ.get("TRITEN_EMULATE") or "80"
 
 
 def numbers(*sizes: int, dtype: Any = tt.float32) -> Any:
@@ -195,6 +197,102 @@ TEXT_BY_UNITS: dict[str, list[Mutant]] = {
 }
 
 
+CALLS_OF_TENSOR_MEMORY: dict[str, tuple[str, Callable[..., Any], list[Any]]] = {
+    # Three tiles in two places, and more steps than the ring has.
+    "mm": ("matmul_tensor_memory", tt.mm, [halves(72, 200), halves(200, 328)]),
+    "attention": (
+        "attention_tensor_memory",
+        F.scaled_dot_product_attention,
+        [halves(1, 1, 136, 64), halves(1, 1, 136, 64), halves(1, 1, 136, 64)],
+    ),
+}
+
+COMMIT = r"@%p\d+ tcgen05\.commit[^;]*;"
+ANY_PRODUCT = r"@%p\d+ tcgen05\.mma[^;]*;"
+PRODUCT_OF_A_THREAD = r"(@%p\d+ tcgen05\.mma[^;]*?, %r\d+), %p\d+;"
+ADDRESS = r"(\[ ?%r\d+ \+ )(\d+)"
+
+
+def with_address(name: str, change: Callable[[int], int], which: int = 0) -> Callable[[int], Mutant]:
+    """A change of the which-th address of an instruction of a name."""
+
+    def mutant(number: int) -> Mutant:
+        def changed(m: re.Match[str]) -> str:
+            found = list(re.finditer(ADDRESS, m[0]))[which]
+            return m[0][: found.start()] + found[1] + str(change(int(found[2]))) + m[0][found.end() :]
+
+        return nth(rf"tcgen05\.{name}\b[^;]*;", changed, number)
+
+    return mutant
+
+
+TEXT_OF_TENSOR_MEMORY: dict[str, list[Mutant]] = {
+    "missing commit": without(COMMIT, 0, 1, -1),
+    "missing wait": without(AWAITED, 0, 1, 2, -3, -2, -1),
+    "wrong parity": [nth(AWAITED, waited_with(parity), i) for parity in ("0", "1") for i in (0, 1, -2, -1)],
+    "missing wait for loads": [
+        lambda t: re.sub(r"tcgen05\.wait::ld[^;]*;", "", t),
+        *without(r"tcgen05\.wait::ld[^;]*;", -1),
+    ],
+    "missing wait for stores": [
+        lambda t: re.sub(r"tcgen05\.wait::st[^;]*;", "", t),
+        *without(r"tcgen05\.wait::st[^;]*;", -1),
+    ],
+    "wrong column of a load": [with_address("ld", lambda at: at + 8)(i) for i in (0, -1)],
+    "lanes of another warp": [with_address("ld", lambda at: at + (32 << 16))(0)],
+    "wrong column of a store": [with_address("st", lambda at: at + 8)(i) for i in (0, -1)],
+    "wrong column of sums": [with_address("mma", lambda at: at + 32)(i) for i in (0, -1)],
+    "wrong column of weights": [with_address("mma", lambda at: at + 8, 1)(-5)],
+    "fewer columns": [lambda t: re.sub(r"(tcgen05\.(?:de)?alloc[^;]*, )512;", r"\g<1>256;", t)],
+    "missing deallocation": [lambda t: re.sub(r"@%p\d+ tcgen05\.dealloc[^;]*;", "", t)],
+    "another number of columns freed": [
+        nth(r"(tcgen05\.dealloc[^;]*, )(\d+);", lambda m: f"{m[1]}{int(m[2]) // 2};", i) for i in (0, -1)
+    ],
+    "missing allocation": without(r"@%p\d+ tcgen05\.alloc[^;]*;", 0),
+    "products left out": without(r"@%p\d+ tcgen05\.mma[^;]*;", 0, 1, -1),
+    "products by every thread": [nth(r"@%p\d+ tcgen05\.mma", lambda m: "tcgen05.mma", i) for i in (0, -1)],
+    "sums that are always added to": [
+        nth(PRODUCT_OF_A_THREAD, lambda m: f"{{ .reg .pred q; setp.eq.b32 q, 0, 0; {m[1]}, q; }}", 0)
+    ],
+    "commit before the products": [nth(rf"((?:{ANY_PRODUCT}[^@]*)+)({COMMIT})", lambda m: m[2] + m[1], -1)],
+    "fewer bytes expected": [
+        nth(EXPECTED, lambda m: m[0].replace(f", {m[3]};", f", {int(m[3]) // 2};"), i) for i in (0, -1)
+    ],
+    "missing proxy fence": [
+        *without(r"fence\.proxy\.async[^;]*;", 1, -1),
+        lambda t: re.sub(r"fence\.proxy[^;]*;", "", t),
+    ],
+    "missing barriers of a group": [lambda t: re.sub(r"bar\.sync \t\d+, 128;", "", t)],
+    "missing wait for stores to memory": [lambda t: re.sub(r"cp\.async\.bulk\.wait_group[^;]*;", "", t)],
+    "barrier for one more": [
+        nth(r"(mbarrier\.init\S+ \[%r\d+\]), (\d);", lambda m: f"{m[1]}, {int(m[2]) + 1};", i)
+        for i in (0, -1)
+    ],
+    "other types": [
+        nth(r"mov\.b32 \t(%r\d+), (13\d{7});", lambda m: f"mov.b32 {m[1]}, {int(m[2]) ^ 1 << 7};", i)
+        for i in (0, -1)
+    ],
+    "operand turned round": [
+        nth(r"mov\.b32 \t(%r\d+), (13\d{7});", lambda m: f"mov.b32 {m[1]}, {int(m[2]) ^ 1 << 16};", i)
+        for i in (0, -1)
+    ],
+    "wrong swizzle": [
+        nth(r"mov\.b32 \t(%r\d+), 1073758272;", lambda m: f"mov.b32 {m[1]}, {1073758272 ^ 3 << 30};", 0)
+    ],
+    "coordinates exchanged": [
+        nth(LOADED, lambda m: f"{m[1]} {m[2]} [{m[3]}], {m[4]}{m[6]}, {m[5]}", i) for i in (0, -1)
+    ],
+}
+
+
+FEWER_FOR_ATTENTION = (
+    *("missing wait", "wrong parity", "missing wait for loads", "missing wait for stores", "fewer columns"),
+    *("wrong column of a store", "wrong column of weights", "missing commit", "commit before the products"),
+    *("missing barriers of a group", "missing proxy fence"),
+)
+"""What is planted into the longer one of both kernels."""
+
+
 def changed_maps() -> dict[str, Callable[[Any, Any, bytes], tuple[Any, bytes]]]:
     """Changes of the tensor maps of a launch."""
 
@@ -297,7 +395,7 @@ class Planter:
     """One call, its kernel, and whether what is planted there is found."""
 
     def __init__(self, name: str) -> None:
-        self.kernel_name, self.function, arguments = (CALLS_BY_UNITS if BY_UNITS else CALLS)[name]
+        self.kernel_name, self.function, arguments = TABLES[DEVICE][0][name]
         self.arguments = arguments
         with np.errstate(all="ignore"):
             self.expected = self.function(*arguments).double().numpy()
@@ -375,16 +473,37 @@ def planted(name: str) -> Iterator[tuple[str, str]]:
     """Each fault of a call, and how it was found; nothing where it was not."""
     planter = Planter(name)
     planter.find_kernel()
-    for fault, mutants in (TEXT_BY_UNITS if BY_UNITS else TEXT).items():
+    _, texts, launches = TABLES[DEVICE]
+    for fault, mutants in texts.items():
+        if name == "attention" and DEVICE == "100" and fault not in FEWER_FOR_ATTENTION:
+            continue
         for i, mutate in enumerate(mutants):
             text = mutate(planter.text)
             if text is not None and text != planter.text:
                 yield f"{fault} {i}", planter.with_text(text)
-    for fault, change in (changed_maps if BY_UNITS else changed_launches)().items():
+    for fault, change in launches().items():
         yield fault, planter.with_launch(change)
 
 
+TABLES: dict[str, tuple[Any, Any, Callable[[], dict[str, Any]]]] = {
+    "80": (CALLS, TEXT, changed_launches),
+    "90": (CALLS_BY_UNITS, TEXT_BY_UNITS, changed_maps),
+    "100": (CALLS_OF_TENSOR_MEMORY, TEXT_OF_TENSOR_MEMORY, dict),
+}
+"""By the device: calls, faults of their kernels' texts, and of their launches."""
+
+
+def choose_small_tiles() -> None:
+    """Let the kernels with tensor memory serve small calls, a program of two tiles each."""
+    forward.LEAST_SPAN = 1 << 20
+    tensor_memory.LEAST_WAVES = 0
+    tensor_memory.multiprocessors = lambda device: 1  # type: ignore[assignment]
+    tensor_memory.TILES = {itemsize: tiles[-1:] for itemsize, tiles in tensor_memory.TILES.items()}
+
+
 if __name__ == "__main__":
-    for call in sys.argv[1:] or (CALLS_BY_UNITS if BY_UNITS else CALLS):
+    if DEVICE == "100":
+        choose_small_tiles()
+    for call in sys.argv[1:] or TABLES[DEVICE][0]:
         for fault, found in planted(call):
             print(json.dumps({"call": call, "fault": fault, "found": found[:300]}), flush=True)
