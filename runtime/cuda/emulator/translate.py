@@ -590,10 +590,22 @@ def _is_float(each: Instruction) -> bool:
     return "f" in each.modifiers[-1]
 
 
+def _with_narrow(writer: Writer, each: Instruction, text: str) -> None:
+    """Floats of 16 bits and, last, one of 32, as sm_100 adds and multiplies them in 32 bits."""
+    if not {"rn", "rz", "rm", "rp"}.issuperset(each.modifiers[:-2]):
+        raise writer.unknown()
+    narrow = dtype_of(each.modifiers[-1])
+    *first, last = each.operands[1:]
+    reads = [f"{writer.read(operand, narrow)}.astype(f4)" for operand in first]
+    writer.store(each.operands[0], text.format(*reads, writer.read(last, np.float32)), np.float32)
+
+
 @emits("add", "sub", "fma")
 def _sums(writer: Writer, each: Instruction) -> None:
     if _is_float(each):
         text = _FLOAT[each.opcode].format(_rounding(each))
+        if each.modifiers[-2:-1] == ("f32",):
+            return _with_narrow(writer, each, text)
         return _elementwise(writer, each, each.operands[1:], text, None)
     if "cc" in each.modifiers:
         return _carried(writer, each, each.opcode, "np.bool_(False)")
