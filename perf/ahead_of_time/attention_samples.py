@@ -10,7 +10,7 @@ from ...triton_kernels.tuning.choice import make_plans_anew
 from .sample import Sample, empty, gradients, tt
 
 HALF = ("bfloat16", "float16")
-FORWARD = ("attention", "attention_bulk", "attention_warp_specialized")
+FORWARD = ("attention", "attention_bulk", "attention_warp_specialized", "attention_tensor_memory")
 BACKWARD = (
     "attention_backward_keys",
     "attention_backward_queries",
@@ -87,7 +87,7 @@ def attention(capability: int) -> Iterator[Sample]:
                 lambda d=dtype, e=head: attend(*_heads(d, e, 1, heads=4, keys=32768), enable_gqa=True),
                 ("merge",),
             )
-    for dtype in HALF if capability == 90 else ():
+    for dtype in HALF if capability in (90, 100) else ():
         for head in (128, 64, 256):
             for causal in (True, False):
                 yield Sample(

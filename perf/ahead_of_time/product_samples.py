@@ -11,7 +11,8 @@ from ...triton_kernels.tuning.choice import make_plans_anew
 from .sample import FLOATING, Sample, empty, tt
 
 NARROW = ("bfloat16", "float16")
-WIDE = ("matmul_persistent", "matmul_warp_specialized", "add_parts")
+IN_GLUON = {90: "matmul_warp_specialized", 100: "matmul_tensor_memory"}
+WIDE = ("matmul_persistent", *IN_GLUON.values(), "add_parts")
 
 
 def products(capability: int) -> Iterator[Sample]:
@@ -92,8 +93,8 @@ def bulk_products(capability: int) -> Iterator[Sample]:
     for dtype in (*NARROW, "float32"):
         a, b = empty(64, 8192, dtype=dtype), empty(128, 8192, dtype=dtype)
         yield Sample(f"mm {dtype} of a narrow result", partial(tt.mm, a, b.t()))
-    if capability == 90:
-        yield from gluon_products()
+    if capability in IN_GLUON:
+        yield from gluon_products(IN_GLUON[capability])
     yield from tf32_products(capability)
     yield from scaled_products(capability)
 
@@ -108,8 +109,8 @@ def without_gluon(call: Callable[[], object]) -> None:
     make_plans_anew()
 
 
-def gluon_products() -> Iterator[Sample]:
-    """Those that are warp-specialised on sm_90, with each epilogue, and those that it takes without Gluon."""
+def gluon_products(kernel: str) -> Iterator[Sample]:
+    """Those whose warps have different work, with each epilogue, and those that it takes without Gluon."""
     for dtype in NARROW:
         a = empty(4096, 4096, dtype=dtype)
         tall, narrow = empty(67584, 4096, dtype=dtype), empty(128, 4096, dtype=dtype)
@@ -119,7 +120,7 @@ def gluon_products() -> Iterator[Sample]:
             ("mm of a narrow result", tall, narrow.t()),
         ):
             call = partial(tt.mm, left, right)
-            yield Sample(f"{label} {dtype}, many tiles", call, ("matmul_warp_specialized",))
+            yield Sample(f"{label} {dtype}, many tiles", call, (kernel,))
             yield Sample(
                 f"{label} {dtype}, without Gluon", partial(without_gluon, call), ("matmul_persistent",)
             )
@@ -127,7 +128,7 @@ def gluon_products() -> Iterator[Sample]:
             yield Sample(
                 f"addmm {dtype} and {'gelu' if gelu else 'relu'}, many tiles",
                 partial(tt.ops.aten._addmm_activation, a[0], a, a, use_gelu=gelu),
-                ("matmul_warp_specialized",),
+                (kernel,),
             )
 
 
@@ -142,7 +143,7 @@ def allowing_tf32(call: Callable[[], object]) -> None:
 
 def tf32_products(capability: int) -> Iterator[Sample]:
     """float32 rounded on its way to the tensor cores."""
-    wide = ("matmul_persistent",) if design_of(capability) >= 90 else ("matmul",)
+    wide = WIDE[:-1] if design_of(capability) >= 90 else ("matmul",)
     large, medium, small = empty(8192, 4096), empty(1024, 1024), empty(512, 512)
     column, unaligned = empty(4096, 1), empty(4096, 4096, offset=1)
     for label, call, held in (
@@ -163,7 +164,7 @@ def tf32_products(capability: int) -> Iterator[Sample]:
 def scaled_products(capability: int) -> Iterator[Sample]:
     """8-bit floats, with scales for the whole and for rows, of which sm_80 has none."""
     one, refused = empty(1), capability < 89
-    wide = () if refused else ("matmul_persistent",)
+    wide = () if refused else WIDE[:-1]
     for dtype in ("float8_e4m3fn", "float8_e5m2"):
         for m, n, k in ((8192, 8192, 4096), (1024, 4096, 4096), (512, 512, 512), (16, 4096, 4096)):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype).t()

@@ -13,12 +13,13 @@ from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
 from ..products.bulk import FIRST_DESIGN, MAX_PITCH
 from ..tuning.choice import configuration
-from . import warp_specialized
+from . import tensor_memory, warp_specialized
 from .bulk_kernels import attention_bulk
 from .operands import LARGEST_TILE, Sizes, padded
 from .tiles import bulk_tile
-from .warp_specialized_kernels import attention_warp_specialized
 
+IN_GLUON = {form.DESIGN: form for form in (warp_specialized, tensor_memory)}
+"""By the design of a device, the module of the kernel that is for its matrix instructions alone."""
 Bulk = Callable[[list[int], int, int | None, list[int], float], None]
 """``launch(addresses of query, key and value, of out, of logsumexp, of seed and offset, scale)``."""
 
@@ -51,17 +52,19 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
     There is no mask and no dropout, the scale is positive, and all addresses are multiples of 16.
     """
     query, out, device = given[0], call.outputs[0], call.device
-    if query.itemsize != 2 or driver().properties(device.resolved_index).design < FIRST_DESIGN:
+    design = driver().properties(device.resolved_index).design
+    if query.itemsize != 2 or design < FIRST_DESIGN:
         return refused("{} has 4 bytes or more, or the device has none", query.dtype.name)
     tensors = [described(spec) for spec in (*given, out)]
     if None in tensors:
         return refused("an operand's lines are no multiples of 16 bytes apart")
     dtype, numbers = query.dtype.triton_name or "", sizes.numbers()
     constants: dict[str, object] = {"CAUSAL": call.extra["is_causal"]}
-    chosen = warp_specialized.tile_of(device, sizes)
-    if chosen is not None:
-        choices.chosen("warp-specialised", "the device has wgmma, and there are {} queries", sizes.length_q)
-        kernel, operands = attention_warp_specialized, warp_specialized.operand_types(dtype, chosen)
+    form = IN_GLUON.get(design)
+    chosen = None if form is None else form.tile_of(device, sizes)
+    if form is not None and chosen is not None:
+        form.report(sizes)
+        kernel, operands = form.KERNEL, form.operand_types(dtype, chosen)
         constants["STAGES"] = chosen.stages
     else:
         chosen = _tile(call, sizes, dtype)

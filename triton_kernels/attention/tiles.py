@@ -58,6 +58,10 @@ FORWARD_BULK = (
     BULK_NARROW, BULK_NARROW_LONG, BULK_HEAD, BULK_HEAD_LONG, BULK_WIDE, BULK_FEW_NARROW, BULK_FEW,
 )  # fmt: skip
 FORWARD_SPECIALIZED = (SPECIALIZED_NARROW, SPECIALIZED_HEAD, SPECIALIZED_WIDE)
+# sm_100: scores of two tiles of 128 queries and their sums are in tensor memory.
+TENSOR_MEMORY_NARROW = Configuration((256, 128, 64, 64), 4, 8, {100: 1}, resident=16)
+TENSOR_MEMORY_HEAD = Configuration((256, 128, 128, 128), 4, 5, {100: 1}, resident=16)
+FORWARD_TENSOR_MEMORY = (TENSOR_MEMORY_NARROW, TENSOR_MEMORY_HEAD)
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
 # Backward: the sums of two gradients are in registers by keys, those of one by queries.
@@ -191,6 +195,11 @@ def specialized_tile(head: int) -> Configuration | None:
     if head < 64:
         return None
     return SPECIALIZED_NARROW if head == 64 else SPECIALIZED_HEAD if head == 128 else SPECIALIZED_WIDE
+
+
+def tensor_memory_tile(head: int) -> Configuration | None:
+    """The tile of the forward pass with scores in tensor memory; None where heads do not suit it."""
+    return {64: TENSOR_MEMORY_NARROW, 128: TENSOR_MEMORY_HEAD}.get(head)
 
 
 def specialized_backward_tiles(head: int) -> tuple[Configuration, Configuration] | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from ...dispatch.structured import choices
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
 from ...runtime.device import device as Device
 from ..budget import Configuration
 from .operands import Sizes, padded
 from .tiles import specialized_tile
+from .warp_specialized_kernels import attention_warp_specialized
 
 DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
+KERNEL = attention_warp_specialized
 FEWEST_QUERIES = 65
 """Of fewer queries than this, one of its two groups of warps would compute nothing."""
 
@@ -35,3 +38,8 @@ def operand_types(dtype: str, chosen: Configuration) -> dict[str, str]:
     block_m, block_n, width, _ = chosen.tile
     rows, keys = (shared_descriptor(dtype, 1, 1, block, width) for block in (block_m // 2, block_n))
     return {"q": rows, "k": keys, "v": keys, "out": rows}
+
+
+def report(sizes: Sizes) -> None:
+    """Tell why the kernel was taken."""
+    choices.chosen("warp-specialised", "the device has wgmma, and there are {} queries", sizes.length_q)

@@ -13,8 +13,9 @@ from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
-from ..products.bulk import FIRST_DESIGN, MAX_PITCH, cost, in_halves, resident
+from ..products.bulk import FIRST_DESIGN, MAX_PITCH, in_halves
 from ..products.problem import multiprocessors
+from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
 from .bulk_kernels import NARROW, TF32, convolve_bulk
 from .problem import Problem

@@ -13,7 +13,7 @@ from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
-from . import warp_specialized
+from . import tensor_memory, warp_specialized
 from .last_wave import best_cut, in_two
 from .persistent import (
     EIGHT_BITS,
@@ -26,16 +26,14 @@ from .persistent import (
 from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
 from .split_k import in_parts
-from .warp_specialized_kernels import matmul_warp_specialized
+from .tile_cost import cost, resident
 
 FIRST_DESIGN = 90
 """The first design of devices whose matrix instructions take what a tensor map loads (`DeviceProperties.design`)."""
+IN_GLUON = {form.DESIGN: form for form in (warp_specialized, tensor_memory)}
+"""By the design of a device, the module of the kernel that is for its matrix instructions alone."""
 MAX_PITCH = 1 << 40
 """Bytes from one line to the next that a tensor map can hold."""
-LOAD_COST = 40.0
-"""What an element of an operand costs a tile beside one of its multiply-adds: a guess, until tables are measured."""
-EPILOGUE_COST = 128.0
-"""What an element of a tile costs to store where no other block of the multiprocessor multiplies meanwhile: a guess."""
 
 
 @dataclass(frozen=True)
@@ -88,26 +86,9 @@ def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Confi
     return TILES if itemsize == 2 else TF32_TILES
 
 
-def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
-    """How long a number of tiles take, in multiply-adds of a place: whole waves, and loads beside arithmetic.
-
-    `inner` products are added up in each element of a tile.
-    """
-    rows, columns = one.tile[:2]
-    blocks = resident(one)
-    waves = cdiv(tiles, places * blocks)
-    alone = EPILOGUE_COST * rows * columns if blocks == 1 else 0.0
-    return waves * blocks * (inner * (rows * columns + LOAD_COST * (rows + columns)) + alone)
-
-
 def tiles_in(one: Configuration, problem: Problem) -> int:
     """Tiles that cover a result."""
     return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1])
-
-
-def resident(one: Configuration) -> int:
-    """How many blocks of a configuration a multiprocessor is meant to have; it is the same on every target."""
-    return one.blocks if isinstance(one.blocks, int) else next(iter((one.blocks or {90: 1}).values()))
 
 
 def in_halves(one: Configuration) -> bool:
@@ -169,7 +150,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     )
     candidates = large if plain else crowded
     # A tile of the addend has no place beside that kernel's ring.
-    specialized = warp_specialized.tile_of(problem, cost) if plain else None
+    form = IN_GLUON.get(properties.design)
+    specialized = form.tile_of(problem, left, right) if plain and form is not None else None
     if interpreted():
         chosen = for_interpreter(problem)
     else:
@@ -180,8 +162,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             name = problem.left.dtype.triton_name
             assert name is not None
             kernel, rule = matmul_persistent, chosen
-            if specialized is not None:
-                kernel, rule = matmul_warp_specialized, specialized
+            if specialized is not None and form is not None:
+                kernel, rule = form.KERNEL, specialized
             asked = configuration(kernel, problem.device, name, problem.shape, rule)
             cuts = cuts and asked == rule
             if specialized is not None:
@@ -196,8 +178,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             which, count = ("rows", "columns")[cut.side - 1], problem.out.sizes[cut.side] - cut.start
             choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
             return halved
-    if specialized is not None and out is not None:
-        return warp_specialized.plan_specialized(problem, specialized, left, right, out)
+    if specialized is not None and form is not None and out is not None:
+        return form.plan(problem, specialized, left, right, out)
     m, n, k, batch = problem.shape
     tiles = tiles_in(chosen, problem) * batch
     small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]

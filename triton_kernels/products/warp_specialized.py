@@ -12,13 +12,15 @@ from ..budget import Configuration
 from ..launch import Launch, cdiv, integer_type
 from .problem import Problem, multiprocessors
 from .product import stride_arguments
-from .warp_specialized_kernels import SPECIALIZED, matmul_warp_specialized
+from .tile_cost import cost
+from .warp_specialized_kernels import TILES, matmul_warp_specialized
 
 if TYPE_CHECKING:
     from .bulk import Description
 
 DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
+KERNEL = matmul_warp_specialized
 LEAST_WAVES = 2
 """As many tiles as this for each multiprocessor: of fewer there is no next tile to load, or to multiply, meanwhile."""
 
@@ -33,26 +35,22 @@ def refused(why: str, *values: object) -> None:
     choices.chosen("not warp-specialised", why, *values)
 
 
-def tile_of(problem: Problem, cost: Callable[[Configuration, int, int, int], float]) -> Configuration | None:
-    """Its tile by rule for a product whose operands and output tensor maps describe; None where it does not serve it.
-
-    `cost` is that of a configuration for so many tiles, inner products and places, as `bulk.cost` has it.
-    """
-    own = driver()
-    if not own.has_gluon or own.properties(problem.device.resolved_index).design != DESIGN:
-        return refused("the device or the driver has not what it is written in")
+def tile_of(problem: Problem, left: Description, right: Description) -> Configuration | None:
+    """Its tile by rule for a product that tensor maps describe wholly; None where it does not serve it."""
+    if not driver().has_gluon:
+        return refused("the driver has no Gluon")
     if not is_supported():
         return refused("this Triton's Gluon is an older one")
     if problem.left.dtype.itemsize != 2 or problem.out.dtype.itemsize != 2:
         return refused("operands and result do not both have 16 bits")
     places = multiprocessors(problem.device)
-    served = [one for one in SPECIALIZED if tiles_in(one, problem) >= LEAST_WAVES * places]
+    served = [one for one in TILES[2] if tiles_in(one, problem) >= LEAST_WAVES * places]
     if not served:
-        return refused("{} tiles are no two waves", tiles_in(SPECIALIZED[-1], problem))
+        return refused("{} tiles are no two waves", tiles_in(TILES[2][-1], problem))
     return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
 
 
-def plan_specialized(
+def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
     """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row."""

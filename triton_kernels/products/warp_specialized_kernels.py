@@ -318,18 +318,21 @@ def matmul_warp_specialized(
     )  # fmt: skip
 
 
-SPECIALIZED = (
-    # A group holds 64 rows: 128 or 64 registers of sums for each lane.
-    Configuration((128, 256, 64), 4, 4, {90: 1}, resident=12),
-    Configuration((128, 128, 64), 4, 6, {90: 1}, resident=12),
-)
+TILES = {
+    2: (
+        # A group holds 64 rows: 128 or 64 registers of sums for each lane.
+        Configuration((128, 256, 64), 4, 4, {90: 1}, resident=12),
+        Configuration((128, 128, 64), 4, 6, {90: 1}, resident=12),
+    )
+}
+"""By the bytes of an operand's element."""
 
 declare(
     matmul_warp_specialized,
     why="a block's registers are a multiprocessor's; what one group of warps stores, the other one hides",
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
-    dtypes={("bf16", "fp16"): SPECIALIZED},
+    dtypes={("bf16", "fp16"): TILES[2]},
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
     loads=("a", "b"),

@@ -1,4 +1,4 @@
-"""The units of sm_90 that work while threads go on: bulk copies, products by four warps, barriers in shared memory.
+"""The units that work while threads go on: bulk copies, products by four warps or out of one thread, barriers.
 
 What a unit does is done at once, and counts as done when the program has waited for it: what reads or writes earlier is
 found by the clocks of `ordered_memory`, and a register that is read earlier by `warp_group.InFlight`.
@@ -16,7 +16,7 @@ from .fault import ILLEGAL, ILLEGAL_INSTRUCTION, Fault
 from .ordered_memory import OrderedSharedMemory
 from .products import Products
 from .ptx import Function
-from .warp_group import GROUP
+from .tensor_cores import TensorCores
 
 if TYPE_CHECKING:
     from .machine import Blocks
@@ -33,7 +33,7 @@ def needs_units(function: Function) -> bool:
     Such a kernel pays for `OrderedSharedMemory`; others are kept in order by the barriers of whole blocks.
     """
     for each in function.instructions:
-        if each.opcode in ("mbarrier", "wgmma", "setmaxnreg", "tensormap") or (
+        if each.opcode in ("mbarrier", "wgmma", "tcgen05", "setmaxnreg", "tensormap") or (
             each.opcode == "cp" and "bulk" in each.modifiers
         ):
             return True
@@ -50,12 +50,33 @@ class AsynchronousUnits:
         self.barriers = Barriers(memory)
         self.copies = BulkCopies(blocks, memory, self.barriers)
         self.products = Products(blocks, memory)
+        self._cores: TensorCores | None = None
         kernel = blocks.launch.program.kernel.function
         self.pool = kernel.max_registers * blocks.threads
         """The registers of a block, to be given and taken (``setmaxnreg``); 0 where the kernel does not say."""
-        self.registers: Array = np.full(blocks.n // GROUP, kernel.max_registers, np.int64)
+        self.registers: Array = np.full(blocks.n // WARP, kernel.max_registers, np.int64)
+        """Those of a thread of each warp. All four of a group change theirs, but where their work differs, the compiler
+        puts an instruction into the code of each."""
         self.gave = False
         """Whether anybody has given registers since somebody last looked."""
+
+    @property
+    def cores(self) -> TensorCores:
+        """The tensor cores that work with tensor memory, which a kernel without them does not pay for."""
+        if self._cores is None:
+            self._cores = TensorCores(self.blocks, self.memory, self.barriers)
+        return self._cores
+
+    def check_ended(self, ended: Array) -> None:
+        """Raise Fault if blocks whose last thread has ended have copies on their way, or tensor memory."""
+        blocks = self.blocks
+        for block in np.unique(blocks.block[ended]).tolist():
+            first = block * blocks.threads
+            if blocks.live[first : first + blocks.threads].any():
+                continue
+            self.copies.check_ended(block, first)
+            if self._cores is not None:
+                self._cores.memory.check_ended(block, first)
 
     # Barriers
 
@@ -142,45 +163,45 @@ class AsynchronousUnits:
         return self.barriers.changed or self.gave
 
     def _check_registers(self, count: int, mask: Mask) -> Array:
-        """The groups of four warps that change their registers. Raises Fault for a number that none can have."""
-        groups = self.blocks.groups_of_warps(mask, "setmaxnreg")
+        """The warps that change their registers. Raises Fault for a number that none can have."""
+        warps = self.blocks._whole_warps(mask, "setmaxnreg")
         if count % 8 or not 24 <= count <= 256:
             raise Fault(
                 f"{ILLEGAL}: setmaxnreg of {count} registers, expected a multiple of 8 from 24 to 256",
-                int(groups[0]) * GROUP if groups.size else -1,
+                int(warps[0]) * WARP if warps.size else -1,
                 ILLEGAL_INSTRUCTION,
             )
-        return groups
+        return warps
 
-    def _refuse_registers(self, wrong: Array, groups: Array, count: int, what: str) -> None:
+    def _refuse_registers(self, wrong: Array, warps: Array, count: int, what: str) -> None:
         if wrong.any():
-            have = int(self.registers[groups[wrong][0]])
+            have = int(self.registers[warps[wrong][0]])
             raise Fault(
                 f"{ILLEGAL}: {what} to {count} registers by warps that have {have}",
-                int(groups[wrong][0]) * GROUP,
+                int(warps[wrong][0]) * WARP,
                 ILLEGAL_INSTRUCTION,
             )
 
     def give_registers(self, count: int, mask: Mask) -> None:
         """``setmaxnreg.dec``."""
-        groups = self._check_registers(count, mask)
+        warps = self._check_registers(count, mask)
         if self.pool:
-            self._refuse_registers(self.registers[groups] < count, groups, count, "setmaxnreg.dec")
-            self.registers[groups] = count
+            self._refuse_registers(self.registers[warps] < count, warps, count, "setmaxnreg.dec")
+            self.registers[warps] = count
             self.gave = True
 
     def take_registers(self, count: int, threads: Array) -> Array:
         """``setmaxnreg.inc``: the threads for which there are as many; the others wait."""
-        groups = self._check_registers(count, threads)
+        warps = self._check_registers(count, threads)
         if not self.pool:
             return threads
-        self._refuse_registers(self.registers[groups] > count, groups, count, "setmaxnreg.inc")
-        ready = np.zeros((self.blocks.n // GROUP, GROUP), np.bool_)
-        each = self.blocks.threads // GROUP
-        for group in groups.tolist():
-            first = group // each * each
-            others = self.registers[first : first + each].sum() - self.registers[group]
-            if (others + count) * GROUP <= self.pool:
-                self.registers[group] = count
-                ready[group] = True
+        self._refuse_registers(self.registers[warps] > count, warps, count, "setmaxnreg.inc")
+        ready = np.zeros((self.blocks.n // WARP, WARP), np.bool_)
+        each = self.blocks.threads // WARP
+        for warp in warps.tolist():
+            first = warp // each * each
+            others = self.registers[first : first + each].sum() - self.registers[warp]
+            if (others + count) * WARP <= self.pool:
+                self.registers[warp] = count
+                ready[warp] = True
         return ready.reshape(-1)

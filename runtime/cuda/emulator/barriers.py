@@ -141,9 +141,20 @@ class Barriers:
             if own == block:
                 self._check_observed(barrier, address, thread)
 
-    def arrive(self, thread: int, address: int, count: int = 1, expected: int = 0) -> int:
-        """``mbarrier.arrive``, with bytes that are expected from now on; the phase that was arrived at."""
-        found = self.at(thread, address, "mbarrier.arrive")
+    def arrive(
+        self,
+        thread: int,
+        address: int,
+        count: int = 1,
+        expected: int = 0,
+        what: str = "mbarrier.arrive",
+        done: tuple[int, int] | None = None,
+    ) -> int:
+        """``mbarrier.arrive``, with bytes that are expected from now on; the phase that was arrived at.
+
+        `done` is a unit that arrives in the thread's stead: the column of its clock, and the clock.
+        """
+        found = self.at(thread, address, what)
         found.bytes += expected
         if found.arrivals < count:
             raise Fault(
@@ -153,7 +164,10 @@ class Barriers:
             )
         memory = self.memory
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
-        found.gathered = joined(found.gathered, memory.release(block, warp))
+        known = memory.release(block, warp)
+        if done is not None:
+            known[:, done[0]] = done[1]
+        found.gathered = joined(found.gathered, known)
         found.arrivals -= count
         phase = found.phase
         self._look(found)

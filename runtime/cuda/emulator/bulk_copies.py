@@ -297,18 +297,13 @@ class BulkCopies:
             block, warp = divmod(number, memory.warps)
             memory.learn(block, warp, 2 * memory.warps + warp, oldest - 1)
 
-    def check_ended(self, ended: Array) -> None:
-        """Raise Fault if blocks whose last thread has ended have copies on their way."""
-        blocks = self.blocks
-        for block in np.unique(blocks.block[ended]).tolist():
-            first = block * blocks.threads
-            if blocks.live[first : first + blocks.threads].any():
-                continue
-            self.barriers.check_ended(block, first)
-            for thread, *_ in self.stores:
-                if blocks.block[thread] == block:
-                    raise Fault(
-                        f"{RACE}: a block ends while a bulk copy still reads its shared memory: no "
-                        "cp.async.bulk.wait_group",
-                        thread,
-                    )
+    def check_ended(self, block: int, first: int) -> None:
+        """Raise Fault if a block that ends, whose first thread is `first`, has copies on their way."""
+        self.barriers.check_ended(block, first)
+        for thread, *_ in self.stores:
+            if self.blocks.block[thread] == block:
+                raise Fault(
+                    f"{RACE}: a block ends while a bulk copy still reads its shared memory: no "
+                    "cp.async.bulk.wait_group",
+                    thread,
+                )

@@ -59,7 +59,22 @@ HOPPER = DeviceProperties(
 )
 """An sm_90 device, in the same manner."""
 
-DEVICES = {str(each.capability): each for each in (AMPERE, HOPPER)}
+BLACKWELL = DeviceProperties(
+    name="PTX emulator sm_100",
+    major=10,
+    minor=0,
+    total_memory=4 * 2**30,
+    multi_processor_count=4,
+    warp_size=32,
+    max_shared_memory=232_448,
+    shared_memory_per_multiprocessor=233_472,
+    regs_per_multiprocessor=65_536,
+    max_threads_per_multi_processor=2048,
+    L2_cache_size=126 * 2**20,
+)
+"""An sm_100 device, in the same manner."""
+
+DEVICES = {str(each.capability): each for each in (AMPERE, HOPPER, BLACKWELL)}
 
 
 def emulated_device() -> DeviceProperties:
@@ -67,7 +82,8 @@ def emulated_device() -> DeviceProperties:
     asked = os.environ.get(TARGET) or "80"
     found = DEVICES.get(asked)
     if found is None:
-        raise RuntimeError(f"{TARGET}: expected {' or '.join(DEVICES)}, got {asked!r}")
+        *others, last = DEVICES
+        raise RuntimeError(f"{TARGET}: expected {', '.join(others)} or {last}, got {asked!r}")
     return found
 
 

@@ -41,6 +41,10 @@ class OrderedSharedMemory(SharedMemory):
         super().__init__(nbytes, blocks, threads, piece)
         self.warps = threads // 32
         self.readers = 3 * self.warps
+        self.unproxied: dict[int, int] = {}
+        """When pieces were written by what needs no fence (``tcgen05.alloc``)."""
+        self.products = "wgmma.mma_async"
+        """The instruction whose products it is."""
         self.by: Array = np.full(self.writer.size, NEVER, np.int16)
         self.at: Array = np.zeros(self.writer.size, np.int32)
         self.read_at: Array = np.zeros((self.writer.size, self.readers), np.int32)
@@ -60,7 +64,7 @@ class OrderedSharedMemory(SharedMemory):
         if column < self.warps:
             return f"warp {column}"
         if column < 2 * self.warps:
-            return f"a product (wgmma.mma_async) of warp {column % self.warps}"
+            return f"a product ({self.products}) of warp {column % self.warps}"
         if column < self.readers:
             return f"a bulk copy of warp {column % self.warps}"
         return "a bulk copy"
@@ -222,6 +226,8 @@ class OrderedSharedMemory(SharedMemory):
 
     def _check_fenced(self, late: Array, by: Array, pieces: Array, thread: int, what: str) -> None:
         late = late & (by >= 0) & (by < self.warps)
+        if self.unproxied and late.any():
+            late &= np.array([self.unproxied.get(piece) != self.at[piece] for piece in pieces.tolist()])
         if late.any():
             i = int(np.flatnonzero(late)[0])
             raise Fault(
@@ -254,6 +260,12 @@ class OrderedSharedMemory(SharedMemory):
         """Put rows of `values` there, whose accesses were noted."""
         count = 1 if values.ndim == 1 else values.shape[1]
         self._view(values.dtype.itemsize, count)[places // (values.dtype.itemsize * count)] = values
+
+    def write_unproxied(self, addresses: Array, values: Array, threads: Array) -> None:
+        """Write words that other units may write over without a fence."""
+        self.store(addresses, values, threads, 4)
+        pieces = self._pieces(self.places(addresses, 4, "store", threads), 4).reshape(-1)
+        self.unproxied |= {piece: int(self.at[piece]) for piece in pieces.tolist()}
 
     def hold_barrier(self, place: int, holds: bool) -> None:
         """A barrier begins, or ends, to lie at a place."""

@@ -137,7 +137,7 @@ class Schedule:
                     self.live = self.live & ~taken if taken is not None else np.zeros(self.n, np.bool_)
                     if units is not None:
                         self._instruction = end.instruction
-                        units.copies.check_ended(self.some(taken))
+                        units.check_ended(self.some(taken))
                     self._release(queue)
                 if others is not False:
                     self._join(waiting, block.next, others)

@@ -22,7 +22,7 @@ from .kernel_key import triton_identity
 from .lazy_kernel import GLUON
 from .lazy_triton import TYPES, StandIn, constexpr, dtype, jit_as
 
-__all__ = ["OLDEST", "gl", "gluon", "hopper", "is_supported", "shared_descriptor"]
+__all__ = ["OLDEST", "blackwell", "gl", "gluon", "hopper", "is_supported", "shared_descriptor"]
 
 OLDEST = (3, 9)
 """The oldest Triton whose Gluon has the names that kernels use."""
@@ -45,15 +45,17 @@ def shared_descriptor(element: str, *block: int) -> str:
     """A signature's type of a tensor descriptor for a Gluon kernel, whose blocks lie swizzled in shared memory.
 
     Args:
-        element: Triton's name of a type of 16 bits.
-        block: sizes of the block; the innermost is a multiple of 64, which is 128 bytes.
+        element: Triton's name of a float type.
+        block: sizes of the block; the innermost has 32 or 64 bytes, or a multiple of 128.
 
     Example:
         >>> from triten.runtime.cuda.triton.lazy_gluon import shared_descriptor
         >>> shared_descriptor("bf16", 64, 128)
         'tensordesc<bf16[64, 128],NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)>'
     """
-    layout = f"NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank={len(block)})"
+    bits = int(re.sub(r"\D*(\d+).*", r"\1", element))
+    swizzle = min(128, block[-1] * bits // 8)
+    layout = f"NVMMASharedLayout(swizzle_byte_width={swizzle}, element_bitwidth={bits}, rank={len(block)})"
     return f"tensordesc<{element}[{', '.join(map(str, block))}],{layout}>"
 
 
@@ -65,9 +67,10 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 if TYPE_CHECKING:
     from triton.experimental import gluon
     from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia import hopper
+    from triton.experimental.gluon.language.nvidia import blackwell, hopper
 else:
     gluon = StandIn("triton.experimental.gluon", {"jit": jit})
     gl = StandIn("triton.experimental.gluon.language", {"constexpr": constexpr, "dtype": dtype, **TYPES})
     hopper = StandIn("triton.experimental.gluon.language.nvidia.hopper", {})
+    blackwell = StandIn("triton.experimental.gluon.language.nvidia.blackwell", {})
     gluon.language = gl

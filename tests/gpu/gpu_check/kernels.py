@@ -59,6 +59,8 @@ WITH_WARPGROUP_PRODUCTS = (
     "matmul_warp_specialized",
 )
 """Kernels for devices of compute capability 9.0 alone."""
+WITH_TENSOR_MEMORY = ("attention_tensor_memory", "matmul_tensor_memory")
+"""Kernels for devices of compute capability 10.0 and 10.3 alone."""
 
 
 def unreached(reached: set[str], major: int = 9) -> list[str]:
@@ -69,4 +71,5 @@ def unreached(reached: set[str], major: int = 9) -> list[str]:
         if name not in reached
         and not (major < 9 and name in WITH_TENSOR_MAPS)
         and not (major != 9 and name in WITH_WARPGROUP_PRODUCTS)
+        and not (major != 10 and name in WITH_TENSOR_MEMORY)
     ]

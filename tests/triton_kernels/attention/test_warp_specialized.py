@@ -47,7 +47,14 @@ print(json.dumps({
     "wide values": launched(64, 2048, head_v=128),
 }))
 """
-SERVED = ("head 128", "head 96, float16", "head 64, 65 queries", "head 256")
+KERNELS = {
+    ("90", "3.9.0"): (
+        "attention_warp_specialized",
+        ("head 128", "head 96, float16", "head 64, 65 queries", "head 256"),
+    ),
+    ("100", "3.9.0"): ("attention_tensor_memory", ("head 128", "head 96, float16")),
+}
+"""The kernel for a device and a Triton, and which calls it serves."""
 
 COMPILING = """
 import json, sys
@@ -85,14 +92,15 @@ def run(program: str, *arguments: str, **variables: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("capability", "version"), [("90", "3.9.0"), ("90", "3.8.0"), ("80", "3.9.0"), ("100", "3.9.0")]
+    ("capability", "version"),
+    [("90", "3.9.0"), ("90", "3.8.0"), ("80", "3.9.0"), ("100", "3.9.0"), ("100", "3.8.0")],
 )
 def test_which_calls_it_serves(capability: str, version: str) -> None:
     found = run(PLANNING, capability, version)
-    serves = (capability, version) == ("90", "3.9.0")
+    kernel, served = KERNELS.get((capability, version), ("", ()))
     for call, names in found.items():
-        assert (names == ["attention_warp_specialized"]) == (serves and call in SERVED), (call, names)
-        assert names in (["attention_warp_specialized"], ["attention_bulk"], ["attention"]), call
+        assert (names == [kernel]) == (call in served), (call, names)
+        assert names in ([kernel], ["attention_bulk"], ["attention"]), call
 
 
 def test_the_interpreter_takes_tritons_form() -> None:
@@ -174,6 +182,31 @@ def test_executed_beside_the_host(case: dict[str, object]) -> None:
     """What is compiled for sm_90, with its races, copies and barriers, in the emulator."""
     names = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     assert names == ["attention_warp_specialized"]
+
+
+@needs_gluon
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"shape": (1, 1, 1, 256, 128, 64), "causal": False, "dtype": "float16"},
+        {"shape": (2, 2, 1, 190, 430, 64), "causal": True, "dtype": "bfloat16"},
+        {"shape": (1, 2, 2, 300, 300, 128), "causal": True, "dtype": "bfloat16"},
+        {"shape": (1, 1, 1, 260, 90, 128), "causal": True, "dtype": "float16", "scale": 0.3},
+        {"shape": (1, 1, 1, 140, 600, 96), "causal": False, "dtype": "float16", "inner": True},
+        {
+            # A NaN among the queries, and an infinite value.
+            "shape": (1, 1, 1, 130, 140, 64),
+            "causal": False,
+            "dtype": "float16",
+            "planted": [(0, (0, 0, 3, 1), "nan"), (2, (0, 0, 139, 5), "inf")],
+        },
+    ],
+    ids=lambda case: "-".join(map(str, case.values())),
+)
+def test_scores_in_tensor_memory_executed_beside_the_host(case: dict[str, object]) -> None:
+    """What is compiled for sm_100, with its tensor memory too."""
+    names = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="100")
+    assert names == ["attention_tensor_memory"]
 
 
 BACKWARD = """

@@ -32,13 +32,13 @@ PLANNING = """
 import json, sys
 import triten as tt
 from triten.runtime.cuda import driver as cuda
-from triten.runtime.cuda.occupancy import TARGETS
+from triten.runtime.cuda.occupancy import KNOWN
 from triten.runtime.cuda.triton import lazy_gluon
 from triten.perf.ahead_of_time.recording import RecordingDriver
 
 capability, version = int(sys.argv[1]), sys.argv[2]
 lazy_gluon.triton_identity = lambda: (version, "a hash")
-cuda._driver = RecordingDriver(TARGETS[capability])
+cuda._driver = RecordingDriver(KNOWN[capability])
 
 def empty(*sizes, dtype="bfloat16"):
     return tt.empty(sizes, dtype=getattr(tt, dtype), device="cuda")
@@ -48,16 +48,27 @@ def launched(call):
     call()
     return [noted["kernel"].__name__ for noted in cuda._driver.launched]
 
+def rounded(a):
+    tt.backends.cuda.matmul.allow_tf32 = True
+    tt.mm(a, a.t())
+    tt.backends.cuda.matmul.allow_tf32 = False
+
+def scaled(dtype):
+    if capability < 89:
+        return
+    a, one = empty(4096, 4096, dtype="float8_e4m3fn"), empty(1, dtype="float32")
+    tt._scaled_mm(a, a.t(), one, one, out_dtype=dtype)
+
 square = empty(4096, 4096)
 half = empty(4096, 4096, dtype="float16")
 if sys.argv[3:] == ["tuned"]:
-    from triten.triton_kernels.products.warp_specialized_kernels import SPECIALIZED
+    from triten.triton_kernels.products.warp_specialized_kernels import TILES
     from triten.triton_kernels.tuning import choice
 
     questions, columns = [], []
     with choice.listening(lambda question, default: questions.append(question)):
         launched(lambda: tt.mm(square, square))
-    for one in SPECIALIZED:
+    for one in TILES[2]:
         with choice.forced(questions[0], one):
             choice.make_plans_anew()
             names = launched(lambda: tt.mm(square, square))
@@ -73,22 +84,30 @@ print(json.dumps({
     "addmm of a tile": launched(lambda: tt.addmm(square, square, square)),
     "few tiles": launched(lambda: tt.mm(square[:1024], square)),
     "one row": launched(lambda: tt.mm(square[:1], square)),
+    "tf32": launched(lambda: rounded(empty(4096, 4096, dtype="float32"))),
+    "8 bits": launched(lambda: scaled(tt.bfloat16)),
+    "8 bits to float32": launched(lambda: scaled(tt.float32)),
     "float32": launched(lambda: tt.mm(empty(4096, 4096, dtype="float32"), empty(4096, 4096, dtype="float32"))),
     "odd rows, packed again": launched(lambda: tt.mm(empty(4096, 4095), empty(4095, 4096))),
     "odd rows of the result": launched(lambda: tt.mm(square, empty(4095, 4096).t())),
 }))
 """
+KERNELS = {("90", "3.9.0"): "matmul_warp_specialized", ("100", "3.9.0"): "matmul_tensor_memory"}
 SERVED = ("mm", "mm, transposed", "addmm of a row", "bmm", "linear and gelu", "odd rows, packed again")
+MORE_IN_TENSOR_MEMORY = ("tf32", "8 bits", "8 bits to float32")
 
 
 @pytest.mark.parametrize(
-    ("capability", "version"), [("90", "3.9.0"), ("90", "3.8.0"), ("80", "3.9.0"), ("100", "3.9.0")]
+    ("capability", "version"),
+    [("90", "3.9.0"), ("90", "3.8.0"), ("80", "3.9.0"), ("100", "3.9.0"), ("100", "3.8.0"), ("120", "3.9.0")],
 )
 def test_which_calls_it_serves(capability: str, version: str) -> None:
     found = run(PLANNING, capability, version)
-    serves = (capability, version) == ("90", "3.9.0")
+    kernel = KERNELS.get((capability, version))
+    served = SERVED + MORE_IN_TENSOR_MEMORY if capability == "100" else SERVED
     for call, names in found.items():
-        assert ("matmul_warp_specialized" in names) == (serves and call in SERVED), (call, names)
+        own = set(names) & set(KERNELS.values())
+        assert own == ({kernel} if kernel is not None and call in served else set()), (call, names)
 
 
 def test_the_tuner_chooses_among_its_tiles() -> None:
@@ -111,14 +130,14 @@ import json, sys
 import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import driver
-from triten.triton_kernels.products import warp_specialized
+from triten.triton_kernels.products.bulk import IN_GLUON
 
 case = json.loads(sys.argv[1])
-warp_specialized.LEAST_WAVES = 0
-warp_specialized.multiprocessors = lambda device: case["programs"]
+form = IN_GLUON[driver().properties(0).design]
+form.LEAST_WAVES = 0
+form.multiprocessors = lambda device: case["programs"]
 if "tile" in case:
-    # The other tile of the table.
-    warp_specialized.SPECIALIZED = warp_specialized.SPECIALIZED[case["tile"]:]
+    form.TILES = {bytes_: tiles[case["tile"]:][:1] for bytes_, tiles in form.TILES.items()}
 names = []
 driver().observe_launches(lambda name, grid, stream, launch: (names.append([name, grid[0]]), launch()))
 rng = np.random.default_rng(7)
@@ -209,6 +228,154 @@ def test_executed_beside_the_host(case: dict[str, Any]) -> None:
     assert (name, grid) == ("matmul_warp_specialized", case["programs"])
 
 
+@needs_gluon
+@pytest.mark.parametrize(
+    "case",
+    [
+        # tile 0 has 256 rows, 1 and 2 have 128
+        {"shape": (0, 8, 8, 8), "transposed": (0, 1), "dtype": "bfloat16", "programs": 1, "tile": 2},
+        {"shape": (0, 328, 600, 456), "transposed": (1, 1), "dtype": "float16", "programs": 2, "tile": 0},
+        {
+            "shape": (0, 72, 520, 1032),
+            "transposed": (1, 0),
+            "dtype": "bfloat16",
+            "programs": 1,
+            "tile": 1,
+            "how": "addmm",
+        },
+        {
+            "shape": (0, 264, 520, 16),
+            "transposed": (0, 1),
+            "dtype": "float16",
+            "programs": 1,
+            "tile": 0,
+            "how": "gelu",
+        },
+        {
+            "shape": (0, 136, 392, 40),
+            "transposed": (0, 1),
+            "dtype": "float16",
+            "programs": 2,
+            "tile": 2,
+            "how": "relu",
+        },
+        {"shape": (3, 136, 264, 200), "transposed": (0, 0), "dtype": "bfloat16", "programs": 2, "tile": 1},
+        {
+            "shape": (0, 136, 264, 72),
+            "transposed": (0, 0),
+            "dtype": "float16",
+            "programs": 2,
+            "tile": 2,
+            "planted": [(0, (3, 5), "nan"), (1, (71, 263), "inf"), (0, (135, 0), "-inf"), (0, (130, 7), 6e4)],
+        },
+    ],
+    ids=lambda case: "-".join(map(str, case.values())),
+)
+def test_sums_in_tensor_memory_executed_beside_the_host(case: dict[str, Any]) -> None:
+    """What is compiled for sm_100, with its tensor memory too."""
+    [[name, grid]] = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="100")
+    assert (name, grid) == ("matmul_tensor_memory", case["programs"])
+
+
+SCALING = """
+import json, sys
+import numpy as np
+import triten as tt
+from triten.runtime.cuda.driver import driver
+from triten.triton_kernels.products import tensor_memory
+
+case = json.loads(sys.argv[1])
+tensor_memory.LEAST_WAVES = 0
+tensor_memory.multiprocessors = lambda device: 1
+tensor_memory.TILES = {bytes_: tiles[case["tile"]:][:1] for bytes_, tiles in tensor_memory.TILES.items()}
+names = []
+driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
+rng = np.random.default_rng(3)
+m, n, k = case["shape"]
+left, right = (getattr(tt, name) for name in case["dtypes"])
+a = tt.from_numpy(rng.standard_normal((m, k)).astype(np.float32)).to(left)
+b = tt.from_numpy(rng.standard_normal((n, k)).astype(np.float32)).to(right).t()
+if case["how"] == "tf32":
+    tt.backends.cuda.matmul.allow_tf32 = True
+    out = tt.mm(a.cuda(), b.cuda())
+    # The lower 13 bits do not count.
+    wide = [(x.contiguous().numpy().view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+            for x in (a, b)]
+    scale = 1.0
+else:
+    by = (m, 1), (1, n)
+    scales = [tt.from_numpy(rng.uniform(0.5, 2, sizes if case["how"] == "rows" else (1,)).astype(np.float32))
+              for sizes in by]
+    given = {"out_dtype": getattr(tt, case["out"])}
+    if case["how"] == "rows":
+        given["bias"] = tt.from_numpy(rng.standard_normal(n)).to(tt.bfloat16).cuda()
+    if case["out"] == "float8_e4m3fn":
+        given["scale_result"] = tt.tensor(3.0).cuda()
+    out = tt._scaled_mm(a.cuda(), b.cuda(), *[x.cuda() for x in scales], **given)
+    wide = [x.double().numpy() for x in (a, b)]
+    scale = scales[0].double().numpy() * scales[1].double().numpy()
+exact = wide[0] @ wide[1] * scale
+magnitude = np.abs(wide[0]) @ np.abs(wide[1]) * scale
+if case["how"] == "rows":
+    exact = exact + given["bias"].cpu().double().numpy()
+if case["out"] == "float8_e4m3fn":
+    exact = np.clip(exact * 3.0, -448, 448)
+    magnitude = magnitude * 3.0
+found = out.cpu().double().numpy()
+unit = {"bfloat16": 2.0**-8, "float32": 2.0**-24, "float8_e4m3fn": 2.0**-4}[case["out"]]
+error = np.abs(found - exact) - unit * np.abs(exact)
+assert (error <= 2.0**-20 * magnitude + 2.0**-10 * (unit == 2.0**-4)).all(), error.max()
+print(json.dumps(names))
+"""
+
+
+@needs_gluon
+@pytest.mark.parametrize(
+    "case",
+    [
+        {
+            "dtypes": ("float32", "float32"),
+            "shape": (264, 272, 72),
+            "tile": 0,
+            "how": "tf32",
+            "out": "float32",
+        },
+        {
+            "dtypes": ("float8_e4m3fn",) * 2,
+            "shape": (264, 272, 144),
+            "tile": 1,
+            "how": "one",
+            "out": "bfloat16",
+        },
+        {
+            "dtypes": ("float8_e5m2", "float8_e4m3fn"),
+            "shape": (136, 528, 272),
+            "tile": 2,
+            "how": "one",
+            "out": "float32",
+        },
+        {
+            "dtypes": ("float8_e4m3fn",) * 2,
+            "shape": (264, 272, 80),
+            "tile": 0,
+            "how": "rows",
+            "out": "bfloat16",
+        },
+        {
+            "dtypes": ("float8_e4m3fn",) * 2,
+            "shape": (72, 272, 80),
+            "tile": 1,
+            "how": "one",
+            "out": "float8_e4m3fn",
+        },
+    ],
+    ids=lambda case: "-".join(map(str, case.values())),
+)
+def test_eight_bits_and_tf32_executed_beside_the_host(case: dict[str, Any]) -> None:
+    names = run(SCALING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="100")
+    assert "matmul_tensor_memory" in names
+
+
 COMPILING = """
 import json, sys
 from pathlib import Path
@@ -216,9 +383,9 @@ import triton
 from triten.perf.ahead_of_time.disassembly import disassemble
 from triten.runtime.cuda.triton.compile import compile_kernel
 from triten.runtime.cuda.triton.lazy_gluon import shared_descriptor
-from triten.triton_kernels.products.warp_specialized_kernels import SPECIALIZED, matmul_warp_specialized
+from triten.triton_kernels.products.warp_specialized_kernels import TILES, matmul_warp_specialized
 
-one, transposed, addend = SPECIALIZED[int(sys.argv[1])], sys.argv[2] == "True", sys.argv[3] == "True"
+one, transposed, addend = TILES[2][int(sys.argv[1])], sys.argv[2] == "True", sys.argv[3] == "True"
 m, n, k = one.tile
 rows = (k, m // 2) if transposed else (m // 2, k)
 types = {"a": shared_descriptor("bf16", 1, *rows), "b": shared_descriptor("bf16", 1, n, k)}

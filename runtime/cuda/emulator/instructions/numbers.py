@@ -30,6 +30,8 @@ def _elementwise(
         raise writer.unknown()
     type_name, packed = element_of(each.modifiers[-1])
     dtype = dtype_of(type_name) if dtype is None else dtype
+    if packed and type_name == "f32":
+        return _pairs_of_floats(writer, each, sources, text)
     if packed:
         lows, highs = [], []
         for i, operand in enumerate(sources):
@@ -45,6 +47,18 @@ def _elementwise(
     if "sat" in each.modifiers and np.dtype(dtype).kind not in "iu":
         result = f"saturated({result})"
     writer.store(each.operands[0], result, dtype)
+
+
+def _pairs_of_floats(writer: Writer, each: Instruction, sources: Sequence[Operand], text: str) -> None:
+    """Two floats of 32 bits in each register of 64, as sm_100 adds and multiplies them."""
+    reads: tuple[list[str], list[str]] = ([], [])
+    for i, operand in enumerate(sources):
+        writer.line(f"x{i} = {writer.read(operand, np.uint64)}")
+        for part, shift in zip(reads, ("", " >> u8(32)"), strict=True):
+            part.append(flushed(f"(x{i}{shift}).astype(u4).view(f4)", each, np.float32))
+    for name, part in zip(("low", "high"), reads, strict=True):
+        writer.line(f"{name} = ({flushed(text.format(*part), each, np.float32)}).view(u4).astype(u8)")
+    writer.store(each.operands[0], "low | (high << u8(32))", np.uint64)
 
 
 _BITWISE = {
@@ -75,10 +89,22 @@ def _is_float(each: Instruction) -> bool:
     return "f" in each.modifiers[-1]
 
 
+def _with_narrow(writer: Writer, each: Instruction, text: str) -> None:
+    """Floats of 16 bits and, last, one of 32, as sm_100 adds and multiplies them in 32 bits."""
+    if not {"rn", "rz", "rm", "rp"}.issuperset(each.modifiers[:-2]):
+        raise writer.unknown()
+    narrow = dtype_of(each.modifiers[-1])
+    *first, last = each.operands[1:]
+    reads = [f"{writer.read(operand, narrow)}.astype(f4)" for operand in first]
+    writer.store(each.operands[0], text.format(*reads, writer.read(last, np.float32)), np.float32)
+
+
 @emits("add", "sub", "fma")
 def _sums(writer: Writer, each: Instruction) -> None:
     if _is_float(each):
         text = _FLOAT[each.opcode].format(_rounding(each))
+        if each.modifiers[-2:-1] == ("f32",):
+            return _with_narrow(writer, each, text)
         return _elementwise(writer, each, each.operands[1:], text, None)
     if "cc" in each.modifiers:
         return _carried(writer, each, each.opcode, "np.bool_(False)")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import sys
 
-from triten.tests.runtime.cuda.emulator.planted_calls import BY_UNITS, CALLS, CALLS_BY_UNITS
-from triten.tests.runtime.cuda.emulator.planter import Planter
+from triten.tests.runtime.cuda.emulator.planted_calls import TARGET
+from triten.tests.runtime.cuda.emulator.planter import TABLES, Planter
 
 if __name__ == "__main__":
-    for call in sys.argv[1:] or (CALLS_BY_UNITS if BY_UNITS else CALLS):
+    for call in sys.argv[1:] or TABLES[TARGET][0]:
         for fault, found in Planter(call).faults():
             print(json.dumps({"call": call, "fault": fault, "found": found[:300]}), flush=True)

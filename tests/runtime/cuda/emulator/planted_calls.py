@@ -14,8 +14,8 @@ import numpy as np
 import triten as tt
 
 RNG = np.random.default_rng(3)
-BY_UNITS = os.environ.get("TRITEN_EMULATE") == "90"
-"""Whether kernels are those of sm_90."""
+TARGET = os.environ.get("TRITEN_EMULATE") or "80"
+"""The target whose kernels are emulated."""
 
 
 def numbers(*sizes: int, dtype: Any = tt.float32) -> Any:

@@ -13,14 +13,29 @@ from triten.runtime.cuda.emulator import kernel as emulated
 from triten.runtime.cuda.emulator.fault import EmulationError
 from triten.runtime.cuda.emulator.machine import Program
 from triten.runtime.cuda.emulator.ptx import parse
-from triten.tests.runtime.cuda.emulator.planted_calls import BY_UNITS, CALLS, CALLS_BY_UNITS
+from triten.tests.runtime.cuda.emulator.planted_calls import CALLS, CALLS_BY_UNITS, TARGET
 from triten.tests.runtime.cuda.emulator.planted_launches import LAUNCHES, MAPS
+from triten.tests.runtime.cuda.emulator.planted_tensor_memory import (
+    CALLS_OF_TENSOR_MEMORY,
+    choose_small_tiles,
+    mutants_of,
+)
 from triten.tests.runtime.cuda.emulator.planted_text import TEXT, TEXT_BY_UNITS, Mutant, Text
 from triten.triton_kernels.reduction import stream_counters
 
 TRAPPED = "device-side assert triggered"
 WRONG = "the result is wrong"
+Mutants = dict[str, list[Mutant]]
 LaunchChange = Callable[[Any, Any, bytes], tuple[Any, bytes]]
+TABLES: dict[str, tuple[dict[str, Any], Callable[[str], Mutants], dict[str, LaunchChange]]] = {
+    "80": (CALLS, lambda call: TEXT, LAUNCHES),
+    "90": (CALLS_BY_UNITS, lambda call: TEXT_BY_UNITS, MAPS),
+    "100": (CALLS_OF_TENSOR_MEMORY, mutants_of, {}),
+}
+"""By the target: calls, faults of their kernels' texts, and of their launches."""
+
+if TARGET == "100":
+    choose_small_tiles()
 
 
 class Planter:
@@ -30,7 +45,9 @@ class Planter:
     """
 
     def __init__(self, name: str) -> None:
-        self.kernel_name, self.function, arguments = (CALLS_BY_UNITS if BY_UNITS else CALLS)[name]
+        calls, mutants, self.launches = TABLES[TARGET]
+        self.kernel_name, self.function, arguments = calls[name]
+        self.mutants = mutants(name)
         self.arguments = arguments
         with np.errstate(all="ignore"):
             self.expected = self.function(*arguments).double().numpy()
@@ -40,14 +57,14 @@ class Planter:
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Each fault, and how it was found; nothing where it was not."""
-        for fault, mutants in (TEXT_BY_UNITS if BY_UNITS else TEXT).items():
+        for fault, mutants in self.mutants.items():
             planted: set[str] = set()
             for i, mutate in enumerate(mutants):
                 text = self._mutated(mutate)
                 if text is not None and text not in planted:
                     planted.add(text)
                     yield f"{fault} {i}", self._with_text(text)
-        for fault, change in (MAPS if BY_UNITS else LAUNCHES).items():
+        for fault, change in self.launches.items():
             yield fault, self._with_launch(change)
 
     def _mutated(self, mutate: Mutant) -> str | None:

@@ -254,6 +254,37 @@ def test_carries(each: Each) -> None:
     assert each(subtract, "QQQ", x, y).tolist() == [2**64 - 1, 2**64 - 2, 2**64 - 1]
 
 
+def test_floats_in_pairs(each: Each) -> None:
+    """Two of 32 bits in a register of 64, as sm_100 has them."""
+    x, y, z = (np.random.default_rng(i).standard_normal((64, 2)).astype(np.float32) for i in range(3))
+    pairs = [each.view(np.uint64).reshape(-1) for each in (x, y, z)]
+
+    def found(statement: str) -> np.ndarray[Any, Any]:
+        count = statement.count("%x")
+        return each(statement, "Q" * (count + 1), *pairs[:count]).view(np.float32).reshape(-1, 2)
+
+    assert np.array_equal(found("add.rn.f32x2 %y, %x0, %x1;"), x + y)
+    assert np.array_equal(found("sub.f32x2 %y, %x0, %x1;"), x - y)
+    assert np.array_equal(found("mul.rn.f32x2 %y, %x0, %x1;"), x * y)
+    exact = x.astype(np.float64) * y + z
+    assert np.array_equal(found("fma.rn.f32x2 %y, %x0, %x1, %x2;"), exact.astype(np.float32))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
+def test_floats_of_two_widths(each: Each, name: str, dtype: Any) -> None:
+    """The narrow ones first, as sm_100 has them: a difference is that from the wide one."""
+    x, y, z = (np.random.default_rng(i).standard_normal(64).astype(np.float32) for i in range(3))
+    a, b = x.astype(dtype), y.astype(dtype)
+    bits = [each.view(np.uint16) for each in (a, b)]
+    wide = [each.astype(np.float32) for each in (a, b)]
+    found = each(f"add.rn.f32.{name} %y, %x0, %x1;", ("f4", "u2", "f4"), bits[0], z)
+    assert np.array_equal(found, wide[0] + z)
+    found = each(f"sub.rn.f32.{name} %y, %x0, %x1;", ("f4", "u2", "f4"), bits[0], z)
+    assert np.array_equal(found, wide[0] - z)
+    found = each(f"fma.rn.f32.{name} %y, %x0, %x1, %x2;", ("f4", "u2", "u2", "f4"), *bits, z)
+    assert np.array_equal(found, (wide[0].astype(np.float64) * wide[1] + z).astype(np.float32))
+
+
 def test_halves_in_pairs(each: Each) -> None:
     def pair(low: float, high: float) -> int:
         first, second = (int(np.float16(v).view(np.uint16)) for v in (low, high))

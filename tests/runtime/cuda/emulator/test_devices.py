@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triten.runtime.cuda.emulator.driver import AMPERE, HOPPER, emulated_device
+from triten.runtime.cuda.emulator.driver import AMPERE, BLACKWELL, HOPPER, emulated_device
 from triten.runtime.cuda.emulator.tensor_maps import EncoderLibrary, decode
 from triten.runtime.cuda.tensor_map import DescribedTensor, TensorMaps
 
@@ -20,7 +20,8 @@ META = {
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [(None, AMPERE), ("", AMPERE), ("80", AMPERE), ("90", HOPPER)]
+    ("given", "expected"),
+    [(None, AMPERE), ("", AMPERE), ("80", AMPERE), ("90", HOPPER), ("100", BLACKWELL)],
 )
 def test_the_environment_chooses_the_device(monkeypatch: Any, given: str | None, expected: Any) -> None:
     if given is None:
@@ -31,8 +32,8 @@ def test_the_environment_chooses_the_device(monkeypatch: Any, given: str | None,
 
 
 def test_a_device_that_is_not_emulated(monkeypatch: Any) -> None:
-    monkeypatch.setenv("TRITEN_EMULATE", "100")
-    with pytest.raises(RuntimeError, match="TRITEN_EMULATE: expected 80 or 90, got '100'"):
+    monkeypatch.setenv("TRITEN_EMULATE", "103")
+    with pytest.raises(RuntimeError, match="TRITEN_EMULATE: expected 80, 90 or 100, got '103'"):
         emulated_device()
 
 

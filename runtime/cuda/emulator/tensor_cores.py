@@ -1,0 +1,386 @@
+"""Products of sm_100 (``tcgen05.mma``) while threads go on, and the ways of warps to tensor memory.
+
+One thread issues a product: its operands lie in shared memory, the left one also in tensor memory, and its sums in
+tensor memory. It is known to be done by whoever waits for the barrier that a later ``tcgen05.commit`` of that thread
+arrives at.
+
+Two things are not found, since what Triton compiles does them everywhere. Registers are read before
+``tcgen05.wait::ld``: the assembler of Triton 3.9 waits for them as for those of any load, and what the instruction adds
+is that the place in tensor memory may be written again. And ``tcgen05.fence`` is left out beside barriers.
+
+Source: NVIDIA, PTX ISA 8.8, "TensorCore 5th Generation Family Instructions".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import warp_group
+from .arithmetic import u4
+from .barriers import Barriers
+from .fault import DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, Fault
+from .ordered_memory import OrderedSharedMemory
+from .tensor_memory import LANES_OF_A_PART, LANES_OF_A_WARP, PARTS, QUARTERS, TensorMemory
+from .warp_group import ITEMSIZE, MatrixDescriptor
+
+if TYPE_CHECKING:
+    from .machine import Blocks
+
+Array = np.ndarray[Any, Any]
+Mask = Array | None
+
+WARP = 32
+STEP = 32
+"""Bytes of a product's operands along the summed dimension."""
+TYPES: dict[str, dict[int, str]] = {
+    "f16": {0: "f16", 1: "bf16"},
+    "tf32": {2: "tf32"},
+    "f8f6f4": {0: "e4m3", 1: "e5m2"},
+    "i8": {0: "u8", 1: "s8"},
+}
+"""The types of operands, by the kind of an instruction and their numbers in its descriptor."""
+SUMS = {1: "f32", 2: "s32"}
+
+
+class InstructionDescriptor(int):
+    """The 32 bits that say of what types and size a product is."""
+
+    @property
+    def saturates(self) -> bool:
+        """Whether sums of integers stay within 32 bits."""
+        return bool(self >> 3 & 1)
+
+    @property
+    def signs(self) -> int:
+        """-1 if one of the operands is negated."""
+        return -1 if (self >> 13 ^ self >> 14) & 1 else 1
+
+    @property
+    def transposed(self) -> tuple[bool, bool]:
+        """Which operands have elements that adjoin along the rows of sums, or their columns."""
+        return bool(self >> 15 & 1), bool(self >> 16 & 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the sums."""
+        return (self >> 24 & 31) << 4
+
+    @property
+    def columns(self) -> int:
+        """Columns of the sums."""
+        return (self >> 17 & 63) << 3
+
+    def types(self, kind: str) -> tuple[str, str, str]:
+        """The types of the sums and of both operands. Raises KeyError for one that is not emulated."""
+        named = TYPES[kind]
+        return SUMS[self >> 4 & 3], named[self >> 7 & 7], named[self >> 10 & 7]
+
+
+class SharedDescriptor(MatrixDescriptor):
+    """A matrix descriptor as sm_100 has it: a version, and three bits for the swizzle."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it has the version of sm_100, and lines that are where the swizzle's pattern begins."""
+        return self >> 46 & 7 == 1 and not self >> 49 & 15
+
+    @property
+    def swizzle(self) -> int:
+        """The swizzle, numbered as tensor maps do. Raises KeyError for that of 32 bytes within 128."""
+        return {0: 0, 2: 3, 4: 2, 6: 1}[self >> 61 & 7]
+
+
+def parts_of(lane: int, lanes: int) -> slice:
+    """The parts of tensor memory that so many lanes from one on are."""
+    return slice(lane // LANES_OF_A_PART, (lane + lanes) // LANES_OF_A_PART)
+
+
+class TensorCores:
+    """The tensor cores and tensor memories of the multiprocessors on which some blocks run together."""
+
+    def __init__(self, blocks: Blocks, memory: OrderedSharedMemory, barriers: Barriers) -> None:
+        self.blocks, self.shared, self.barriers = blocks, memory, barriers
+        self.memory = TensorMemory(memory, blocks.count)
+        count = blocks.n // WARP
+        self.committed: Array = np.zeros(count, np.int64)
+        """How often each warp has committed its products."""
+        self.issuer: Array = np.full(count, -1, np.int64)
+        """The thread of each warp whose products it has not committed; -1 where there are none."""
+        memory.products = "tcgen05.mma"
+
+    def _of_warps(self, mask: Mask, what: str, *values: Any) -> list[tuple[int, int, int, list[int]]]:
+        """The warps of a mask: block, warp, first thread, and the values, which are the same in all threads of one.
+
+        Raises Fault for a part of a warp, and for values that differ.
+        """
+        found = []
+        rows = [self.blocks.full(value).reshape(-1, WARP) for value in values]
+        for number in self.blocks._whole_warps(mask, what).tolist():
+            own = [row[number] for row in rows]
+            if any((each != each[0]).any() for each in own):
+                raise Fault(
+                    f"{DIVERGENT}: the threads of a warp differ in what they give {what}", number * WARP
+                )
+            block, warp = divmod(number, self.shared.warps)
+            found.append((block, warp, number * WARP, [int(each[0]) for each in own]))
+        return found
+
+    # Allocation
+
+    def allocate(self, address: Any, count: Any, mask: Mask) -> None:
+        """``tcgen05.alloc``: the address of the columns is put into shared memory."""
+        for block, _, thread, (to, columns) in self._of_warps(mask, "tcgen05.alloc", address, count):
+            found = self.memory.allocate(block, columns, thread)
+            self.shared.write_unproxied(np.array([to], np.uint64), np.array([found], u4), np.array([thread]))
+
+    def free(self, address: Any, count: Any, mask: Mask) -> None:
+        """``tcgen05.dealloc``."""
+        for block, warp, thread, (at, columns) in self._of_warps(mask, "tcgen05.dealloc", address, count):
+            self.memory.free(block, warp, at, columns, thread)
+
+    def relinquish(self, mask: Mask) -> None:
+        """``tcgen05.relinquish_alloc_permit``."""
+        for block, *_ in self._of_warps(mask, "tcgen05.relinquish_alloc_permit"):
+            self.memory.relinquished[block] = True
+
+    # Loads and stores
+
+    def _accessed(
+        self, shape: str, count: int, address: Any, split: int, mask: Mask, what: str
+    ) -> list[tuple[int, int, int, int, list[slice]]]:
+        """For each warp: block, warp, first thread, first lane, and the columns that halves of its threads access."""
+        found = []
+        lanes = LANES_OF_A_WARP if shape == "32x32b" else LANES_OF_A_WARP // 2
+        for block, warp, thread, (at,) in self._of_warps(mask, what, address):
+            lane = at >> 16
+            if not (lane // LANES_OF_A_WARP == warp % QUARTERS and lane % lanes == 0):
+                first = warp % QUARTERS * LANES_OF_A_WARP
+                raise Fault(
+                    f"{ILLEGAL}: {what} of {lanes} lanes from lane {lane} of tensor memory on by warp {warp}, which "
+                    f"has lanes {first} to {first + LANES_OF_A_WARP - 1}",
+                    thread,
+                    ILLEGAL_ADDRESS,
+                )
+            starts = [at] if shape == "32x32b" else [at, at + split]
+            found.append(
+                (
+                    block,
+                    warp,
+                    thread,
+                    lane,
+                    [self.memory.columns(block, s, count, thread, what) for s in starts],
+                )
+            )
+        return found
+
+    def load(self, count: int, shape: str, address: Any, split: int, mask: Mask) -> Array:
+        """``tcgen05.ld``: rows of as many registers, which the assembler lets nobody read before they have come."""
+        values = np.zeros((count, self.blocks.n), u4)
+        for block, warp, thread, lane, halves in self._accessed(
+            shape, count, address, split, mask, "tcgen05.ld"
+        ):
+            threads = WARP // len(halves)
+            for i, columns in enumerate(halves):
+                self.memory.load_begins(block, warp, parts_of(lane, threads), columns, thread)
+                first = thread + i * threads
+                values[:, first : first + threads] = self.memory.data[block, lane : lane + threads, columns].T
+        return values
+
+    def store(self, shape: str, address: Any, split: int, values: tuple[Any, ...], mask: Mask) -> None:
+        """``tcgen05.st``."""
+        rows = np.stack([self.blocks.full(value) for value in values])
+        for block, warp, thread, lane, halves in self._accessed(
+            shape, len(values), address, split, mask, "tcgen05.st"
+        ):
+            threads = WARP // len(halves)
+            for i, columns in enumerate(halves):
+                self.memory.store_begins(block, warp, parts_of(lane, threads), columns, thread)
+                first = thread + i * threads
+                self.memory.data[block, lane : lane + threads, columns] = rows[:, first : first + threads].T
+
+    def wait_for_loads(self, mask: Mask) -> None:
+        """``tcgen05.wait::ld``."""
+        for block, warp, *_ in self._of_warps(mask, "tcgen05.wait::ld"):
+            self.memory.wait_for_loads(block, warp)
+
+    def wait_for_stores(self, mask: Mask) -> None:
+        """``tcgen05.wait::st``."""
+        for block, warp, *_ in self._of_warps(mask, "tcgen05.wait::st"):
+            self.memory.wait_for_stores(block, warp)
+
+    # Products
+
+    def _issues(self, thread: int, what: str) -> None:
+        """Raise Fault if another thread of the warp has products that it has not committed."""
+        number = thread // WARP
+        if self.issuer[number] not in (-1, thread):
+            raise Fault(
+                f"{DIVERGENT}: {what} by a thread beside thread {int(self.issuer[number]) % self.blocks.threads} of "
+                "its warp, whose products it does not commit",
+                thread,
+            )
+
+    def commit(self, barrier: Any, mask: Mask) -> None:
+        """``tcgen05.commit``: a barrier is arrived at when all products of the thread so far are done."""
+        chosen = self.blocks.some(mask)
+        for thread, at in zip(chosen.tolist(), self.blocks.integers(barrier, chosen), strict=True):
+            number, warp = thread // WARP, int(self.shared.warp[thread])
+            self._issues(thread, "tcgen05.commit")
+            self.issuer[number] = -1
+            self.committed[number] += 1
+            done = self.shared.warps + warp, int(self.committed[number])
+            self.barriers.arrive(thread, at, what="tcgen05.commit", done=done)
+
+    def multiply(
+        self,
+        kind: str,
+        sums: Any,
+        left: Any,
+        right: Any,
+        descriptor: Any,
+        adds: Any,
+        from_tensor_memory: bool,
+        mask: Mask,
+    ) -> None:
+        """``tcgen05.mma``: sums in tensor memory, of a left operand in shared memory or in tensor memory.
+
+        Products are exact and added up in double precision with the sums, and rounded once for each instruction.
+        NVIDIA does not document the order and the width of additions.
+        """
+        blocks = self.blocks
+        chosen = blocks.some(mask)
+        given = zip(
+            chosen.tolist(),
+            *(blocks.integers(each, chosen) for each in (sums, left, right, descriptor, adds)),
+            strict=True,
+        )
+        for thread, to, a_bits, b_bits, bits, added in given:
+            self._issues(thread, "tcgen05.mma")
+            self.issuer[thread // WARP] = thread
+            self._multiply(
+                thread,
+                kind,
+                to,
+                a_bits,
+                b_bits,
+                InstructionDescriptor(bits),
+                bool(added),
+                from_tensor_memory,
+            )
+
+    def _multiply(
+        self,
+        thread: int,
+        kind: str,
+        to: int,
+        left: int,
+        right: int,
+        found: InstructionDescriptor,
+        adds: bool,
+        from_tensor_memory: bool,
+    ) -> None:
+        rows, columns = found.rows, found.columns
+        try:
+            sum_type, a_type, b_type = found.types(kind)
+        except KeyError:
+            raise Fault(
+                f"tcgen05.mma of kind {kind} with types of {int(found):#x} is not emulated", thread
+            ) from None
+        self._check_size(rows, columns, int(found), thread)
+        block, warp = int(self.shared.block[thread]), int(self.shared.warp[thread])
+        clock = int(self.committed[thread // WARP]) + 1
+        depth = STEP // ITEMSIZE[a_type]
+        turned = found.transposed
+        if from_tensor_memory:
+            a = self._left(left, rows, depth, a_type, block, warp, clock, thread)
+        else:
+            a = self._operand(left, rows, depth, a_type, turned[0], clock, thread)
+        b = self._operand(right, columns, depth, b_type, turned[1], clock, thread)
+        taken = self.memory.columns(block, to, columns, thread, "sums of tcgen05.mma")
+        parts, lanes = self._lanes(to, rows, thread)
+        self.memory.product_writes(block, warp, parts, taken, clock, adds, thread)
+        before = self.memory.data[block, lanes, taken] if adds else None
+        product = found.signs * (a @ b.T)
+        self.memory.data[block, lanes, taken] = warp_group.added(product, before, sum_type, found.saturates)
+
+    def _check_size(self, rows: int, columns: int, bits: int, thread: int) -> None:
+        least = {64: 8, 128: 16}.get(rows)
+        if least is None or columns % least or not least <= columns <= 256:
+            raise Fault(
+                f"{ILLEGAL}: tcgen05.mma of {rows} x {columns} sums (descriptor {bits:#x}), expected 64 rows and a "
+                "multiple of 8 columns, or 128 and a multiple of 16, to 256",
+                thread,
+                ILLEGAL_INSTRUCTION,
+            )
+
+    def _lanes(self, address: int, rows: int, thread: int) -> tuple[slice, Array]:
+        """The lanes of so many rows, all or half of each warp's, by parts and each."""
+        first = address >> 16
+        if first not in ((0,) if rows == 128 else (0, 16)):
+            raise Fault(
+                f"{ILLEGAL}: {rows} rows of tcgen05.mma from lane {first} of tensor memory on",
+                thread,
+                ILLEGAL_ADDRESS,
+            )
+        row = np.arange(rows)
+        if rows == 128:
+            return slice(PARTS), row
+        return slice(first // 16, PARTS, 2), first + row // 16 * LANES_OF_A_WARP + row % 16
+
+    def _left(
+        self,
+        address: int,
+        rows: int,
+        depth: int,
+        type_name: str,
+        block: int,
+        warp: int,
+        clock: int,
+        thread: int,
+    ) -> Array:
+        """The left operand in tensor memory: a lane for each row, elements packed in columns."""
+        what = "the left operand of tcgen05.mma"
+        columns = self.memory.columns(block, address, STEP // 4, thread, what)
+        parts, lanes = self._lanes(address, rows, thread)
+        self.memory.product_reads(block, warp, parts, columns, clock, thread)
+        raw = self.memory.data[block, lanes, columns]
+        return warp_group.exact(np.ascontiguousarray(raw).view(np.uint8), type_name)
+
+    def _operand(
+        self, bits: int, lines: int, depth: int, type_name: str, transposed: bool, clock: int, thread: int
+    ) -> Array:
+        """An operand in shared memory, (lines, depth), of numbers that can be multiplied exactly."""
+        memory, itemsize = self.shared, ITEMSIZE[type_name]
+        found = SharedDescriptor(bits)
+        try:
+            swizzle = found.swizzle
+        except KeyError:
+            raise Fault(f"a matrix descriptor of {bits:#x} is not emulated", thread) from None
+        if not found.is_valid:
+            raise Fault(
+                f"{ILLEGAL}: a matrix descriptor of {bits:#x}, whose version or offset are not those of tcgen05.mma",
+                thread,
+                ILLEGAL_INSTRUCTION,
+            )
+        if transposed and itemsize == 4 and swizzle:
+            raise Fault(
+                "tcgen05.mma of elements of 32 bits that do not adjoin along the inner side is not emulated",
+                thread,
+            )
+        addresses = warp_group.chunk_addresses(found, lines, depth, itemsize, transposed)
+        places = memory.check_whole(addresses.reshape(-1), 16, "a matrix of tcgen05.mma", thread, 16)
+        warp = int(memory.warp[thread])
+        memory.unit_reads(
+            places,
+            16,
+            thread,
+            np.array([warp]),
+            np.array([memory.warps + warp]),
+            np.array([clock]),
+            "a product (tcgen05.mma)",
+        )
+        raw = memory.rows(places, 8, 2).view(np.uint8).reshape(addresses.shape[0], -1)
+        numbers = warp_group.exact(raw, type_name)
+        return numbers.T if transposed else numbers

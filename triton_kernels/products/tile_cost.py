@@ -1,0 +1,28 @@
+"""How long the tiles of a product take, by the guesses that tiles are chosen by until tables are measured."""
+
+from __future__ import annotations
+
+from ..budget import Configuration
+from ..launch import cdiv
+
+LOAD_COST = 40.0
+"""What an element of an operand costs a tile beside one of its multiply-adds: a guess, until tables are measured."""
+EPILOGUE_COST = 128.0
+"""What an element of a tile costs to store where no other block of the multiprocessor multiplies meanwhile: a guess."""
+
+
+def resident(one: Configuration) -> int:
+    """How many blocks of a configuration a multiprocessor is meant to have; it is the same on every target."""
+    return one.blocks if isinstance(one.blocks, int) else next(iter((one.blocks or {90: 1}).values()))
+
+
+def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
+    """How long a number of tiles take, in multiply-adds of a place: whole waves, and loads beside arithmetic.
+
+    `inner` products are added up in each element of a tile.
+    """
+    rows, columns = one.tile[:2]
+    blocks = resident(one)
+    waves = cdiv(tiles, places * blocks)
+    alone = EPILOGUE_COST * rows * columns if blocks == 1 else 0.0
+    return waves * blocks * (inner * (rows * columns + LOAD_COST * (rows + columns)) + alone)
