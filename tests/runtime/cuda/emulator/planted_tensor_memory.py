@@ -89,8 +89,8 @@ TEXT_OF_TENSOR_MEMORY: dict[str, list[Mutant]] = {
     "wrong column of a store": [with_address("st", lambda at: at + 8)(i) for i in (0, -1)],
     "wrong column of sums": [with_address("mma", lambda at: at + 32)(i) for i in (0, -1)],
     "wrong column of weights": [with_address("mma", lambda at: at + 8, 1)(-5)],
-    "fewer columns": [lambda given: re.sub(r"(tcgen05\.(?:de)?alloc[^;]*, )512;", r"\g<1>256;", t)],
-    "missing deallocation": [lambda given: re.sub(r"@%p\d+ tcgen05\.dealloc[^;]*;", "", t)],
+    "fewer columns": [lambda given: re.sub(r"(tcgen05\.(?:de)?alloc[^;]*, )512;", r"\g<1>256;", given.text)],
+    "missing deallocation": [lambda given: re.sub(r"@%p\d+ tcgen05\.dealloc[^;]*;", "", given.text)],
     "another number of columns freed": [
         nth(r"(tcgen05\.dealloc[^;]*, )(\d+);", lambda m: f"{m[1]}{int(m[2]) // 2};", i) for i in (0, -1)
     ],
@@ -108,8 +108,10 @@ TEXT_OF_TENSOR_MEMORY: dict[str, list[Mutant]] = {
         *without(r"fence\.proxy\.async[^;]*;", 1, -1),
         lambda given: re.sub(r"fence\.proxy[^;]*;", "", given.text),
     ],
-    "missing barriers of a group": [lambda given: re.sub(r"bar\.sync \t\d+, 128;", "", t)],
-    "missing wait for stores to memory": [lambda given: re.sub(r"cp\.async\.bulk\.wait_group[^;]*;", "", t)],
+    "missing barriers of a group": [lambda given: re.sub(r"bar\.sync \t\d+, 128;", "", given.text)],
+    "missing wait for stores to memory": [
+        lambda given: re.sub(r"cp\.async\.bulk\.wait_group[^;]*;", "", given.text)
+    ],
     "barrier for one more": [
         nth(r"(mbarrier\.init\S+ \[%r\d+\]), (\d);", lambda m: f"{m[1]}, {int(m[2]) + 1};", i)
         for i in (0, -1)
