@@ -56,6 +56,7 @@ PROGRAMS = {
     "cross_entropy smoothed": lambda: cross_entropy(1024, 1000, label_smoothing=0.1),
     "cross_entropy each": lambda: cross_entropy(1024, 1000, reduction="none"),
     "embedding": lambda: embedding(512, 256),
+    "embedding of many": lambda: embedding(1 << 14, 256),
 }
 
 
@@ -69,7 +70,8 @@ PROGRAMS = {
         ("cross_entropy", 1, 1),
         ("cross_entropy smoothed", 1, 1),
         ("cross_entropy each", 1, 1),
-        ("embedding", 1, 4),
+        ("embedding", 1, 3),
+        ("embedding of many", 1, 4),
     ],
 )
 def test_a_layer_takes_as_few_launches_as_the_table_says(standin, program, forward, backward):
