@@ -2,6 +2,7 @@
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
+from ..programmatic import let_later_begin
 from .dense_tiles import dense_tile
 from .picking_kernels import GATHERING, checked
 
@@ -23,12 +24,14 @@ def count_keys(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
     CLEARED: tl.constexpr,
+    LEADS: tl.constexpr,
 ):
     """keys[j] = index[j] * step, totals[pass, digit] += how often it occurs, and `cleared` elements of `out` zero.
 
     The first programs have a tile of indices each, those behind a tile of `out`, where it is given. Additions are of
     integers, so that their order does not matter.
     """
+    let_later_begin(LEADS)
     buckets: tl.constexpr = 1 << BITS
     program = tl.program_id(0)
     tiles = tl.cdiv(n, BLOCK)

@@ -3,6 +3,7 @@
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
+from ..programmatic import wait_for_earlier
 from ..reduction.reduction_kernels import offset_of
 from .picking_kernels import GATHERING
 
@@ -107,6 +108,7 @@ def combine_runs(
     NDIM_C: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """out[key * step, c] combined with values[order[s], c] for the run of each key but `skip`, in order.
 
@@ -114,6 +116,7 @@ def combine_runs(
     divided by the run's length if AVERAGED. What is there already, zeros if it was CLEARED, counts if it INCLUDES that;
     a MEAN divides the sum by how many count.
     """
+    wait_for_earlier(OVERLAPS)
     t = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
     s = t // width
     c = t % width

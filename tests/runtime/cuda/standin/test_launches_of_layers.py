@@ -77,9 +77,9 @@ PROGRAMS = {
 def test_a_layer_takes_as_few_launches_as_the_table_says(standin, program, forward, backward):
     without_code()
     call, inputs = PROGRAMS[program]()
-    kernels = [c["function"] for c in settled(standin, call) if c.name == "cuLaunchKernel"]
+    kernels = [c["function"] for c in settled(standin, call) if c.name.startswith("cuLaunchKernel")]
     of_gradients = settled(standin, gradients(call(), inputs))
-    of_gradients = [c["function"] for c in of_gradients if c.name == "cuLaunchKernel"]
+    of_gradients = [c["function"] for c in of_gradients if c.name.startswith("cuLaunchKernel")]
     assert (len(kernels), len(of_gradients)) == (forward, backward), (kernels, of_gradients)
 
 
