@@ -1,9 +1,10 @@
 """What a warp does on the way on which a kernel spends its time, read in SASS.
 
 That way goes once around a loop where one accesses global memory or multiplies matrices: of those the innermost that
-multiplies, or moves, most. Otherwise it goes from the entry to an exit. Where there are several it is the one that
-multiplies most, or that moves most bytes where nothing is multiplied; of equal ones the shortest: a kernel that is
-unmasked for whole blocks has another way for the last one.
+multiplies, or moves, most. Otherwise it goes from the entry to an exit, as it does where what stands outside of a loop
+moves more than twice as much: such a loop looks something up, as a tensor in a table. Where there are several ways it
+is the one that multiplies most, or that moves most bytes where nothing is multiplied; of equal ones the shortest: a
+kernel that is unmasked for whole blocks has another way for the last one.
 """
 
 from __future__ import annotations
@@ -123,6 +124,9 @@ def schedule_of(sass: str) -> Schedule:
     ]
     ways = [_heaviest_way(blocks, first, last) for first, last in innermost]
     body = max(ways, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
+    whole = _heaviest_way(blocks, 0, len(blocks) - 1)
+    if not any(i.opcode in MATRIX for i in everything) and _moved(whole) > 3 * _moved(body):
+        return _summary(whole, is_loop=False, everything=whole)
     return _summary(body, is_loop=True, everything=everything)
 
 
