@@ -18,6 +18,7 @@ from ..runtime.cuda.tensor_map import DescribedTensor
 from ..runtime.device import device as Device
 from ..runtime.written_code import defined
 from .budget import register_limit
+from .programmatic import FOLLOWER, LEADER, LEAST_CAPABILITY
 
 ALIGNMENT = 16
 INT32_MAX = 2**31 - 1
@@ -30,7 +31,7 @@ class Launch:
         device: where it runs.
         kernel: a `@triton.jit` function.
         signature: types of the parameters given at launch, in the kernel's order.
-        constexprs: all other parameters.
+        constexprs: all other parameters, but for those of `programmatic.py`, which the device decides.
         divisible: integer parameters that are always multiples of 16.
         elements: pointers to one element only, whose alignment does not matter.
         tensors: what the tensor descriptors in the signature describe, in its order. Their values are addresses, which
@@ -41,6 +42,7 @@ class Launch:
     __slots__ = (
         "_blocks",
         "_driver",
+        "_follows",
         "_index",
         "_kernel",
         "_options",
@@ -80,7 +82,10 @@ class Launch:
         self._signature = dict(signature)
         self._tensors = tuple(tensors)
         rounding = (enable_fp_fusion, enable_reflect_ftz)
-        self._options = (dict(constexprs), frozenset(divisible), num_warps, num_stages, rounding)
+        overlapping = self._overlapping(signature, constexprs)
+        constexprs = {**constexprs, **overlapping}
+        self._options = (constexprs, frozenset(divisible), num_warps, num_stages, rounding)
+        self._follows = overlapping.get(FOLLOWER, False)
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
         self.aligned = self._compile_aligned
         self.other = self._compile_other
@@ -109,6 +114,18 @@ class Launch:
         with device_guard(self._index):
             self.enqueue(grid, *values)
 
+    def _overlapping(self, signature: Mapping[str, str], constexprs: Mapping[str, object]) -> dict[str, bool]:
+        """The constants by which a kernel overlaps with the launch before or after it, where it has them."""
+        names = [
+            name
+            for name in (FOLLOWER, LEADER)
+            if name in self._kernel.arg_names and name not in signature and name not in constexprs
+        ]
+        if not names:
+            return {}
+        capability = self._driver.properties(self._index).capability
+        return dict.fromkeys(names, capability >= LEAST_CAPABILITY and not interpreted())
+
     def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:
         constexprs, _, num_warps, num_stages, (fusion, flushes) = self._options
         capability = self._driver.properties(self._index).capability
@@ -121,6 +138,7 @@ class Launch:
             num_stages=num_stages,
             enable_fp_fusion=fusion,
             enable_reflect_ftz=flushes,
+            launch_pdl=self._follows,
             maxnreg=register_limit(
                 self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability
             ),

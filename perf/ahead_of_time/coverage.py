@@ -41,7 +41,8 @@ LANGUAGES = ("triton.jit", "gluon.jit")
 def kernels_of(source: str) -> list[str]:
     """The kernels that a module's source defines: `@triton.jit` and `@gluon.jit` functions which return nothing.
 
-    A function that another one names is a part of it: what some of its warps do, for one.
+    A function that another one names is a part of it: what some of its warps do, for one. So is one that is given
+    nothing at a launch, having constants only.
 
     Example:
         >>> from triten.perf.ahead_of_time.coverage import kernels_of
@@ -64,6 +65,9 @@ def kernels_of(source: str) -> list[str]:
         node.name
         for node in compiled
         if node.name not in parts
+        and not all(
+            ast.unparse(argument.annotation or argument) == "tl.constexpr" for argument in node.args.args
+        )
         and not any(isinstance(inner, ast.Return) and inner.value is not None for inner in ast.walk(node))
     ]
 

@@ -25,6 +25,7 @@ COLUMNS = (
     "widest",
     "matrix",
     "model",
+    "in flight",
     "faults",
 )
 
@@ -35,7 +36,8 @@ class Row:
 
     `blocks` and `budgets` are declared and what follows from it; `resident` is what the compiled code allows, at
     least; `widest` the bits of accesses to its operands, at most. `share` is the least of a `limit` that a device full
-    of its blocks reaches by the model of `planning.launch_time`, and `term` what forbids more; nothing was timed.
+    of its blocks reaches by the model of `planning.launch_time`, and `term` what forbids more, with the bytes in flight
+    and those that Little's law asks for; nothing was timed.
     """
 
     kernel: str
@@ -58,6 +60,7 @@ class Row:
     limit: str = ""
     term: str = ""
     in_flight: int = 0
+    needed: int = 0
 
     def cells(self) -> tuple[str, ...]:
         """The row as the table shows it, by `COLUMNS`."""
@@ -79,6 +82,7 @@ class Row:
             str(self.widest),
             " ".join(self.matrix),
             "" if self.share is None else f"{self.share:.0%} of {self.limit}, {self.term}",
+            f"{self.in_flight:,} / {self.needed:,}" if self.needed else "",
             str(self.faults or ""),
         )
 
@@ -119,7 +123,7 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
         estimate = estimate_of(launch)
         if estimate is not None and (row.share is None or estimate.share < row.share):
             row.share, row.limit, row.term = round(estimate.share, 3), estimate.limit, estimate.term
-            row.in_flight = estimate.in_flight
+            row.in_flight, row.needed = estimate.in_flight, estimate.needed
     return [rows[key] for key in sorted(rows)]
 
 
@@ -153,7 +157,8 @@ INTRODUCTION = """# Kernels compiled ahead of time, Triton {triton}
 multiprocessor holds by what the compiler gave, at least, and how many are declared; registers of a thread, and bytes
 of shared memory of a block (with columns of tensor memory), each at most, and what the declared blocks leave; the
 widest access to an operand in bits; and what a device full of such blocks would reach at least by a model of its
-published figures, with what forbids more (`perf/planning/launch_time.py`). Nothing here was run on a GPU.
+published figures, with what forbids more, and the bytes that a multiprocessor has in flight then beside those that
+Little's law asks for, for 85 % of the bandwidth (`perf/planning/launch_time.py`). Nothing here was run on a GPU.
 
 {faults}
 

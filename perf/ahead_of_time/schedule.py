@@ -1,9 +1,10 @@
 """What a warp does on the way on which a kernel spends its time, read in SASS.
 
 That way goes once around a loop where one accesses global memory or multiplies matrices: of those the innermost that
-multiplies, or moves, most. Otherwise it goes from the entry to an exit. Where there are several it is the one that
-multiplies most, or that moves most bytes where nothing is multiplied; of equal ones the shortest: a kernel that is
-unmasked for whole blocks has another way for the last one.
+multiplies, or moves, most. Otherwise it goes from the entry to an exit, as it does where what stands outside of a loop
+moves more than twice as much: such a loop looks something up, as a tensor in a table. Where there are several ways it
+is the one that multiplies most, or that moves most bytes where nothing is multiplied; of equal ones the shortest: a
+kernel that is unmasked for whole blocks has another way for the last one.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _LINE = re.compile(
 )
 _TARGET = re.compile(r"`\((\.L_\w+)\)")
 _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
+_ANY_REGISTER = re.compile(r"\bU?R\d+")
 _WARPGROUP_SHAPE = re.compile(r"^(\d+)x(\d+)x(\d+)$")
 _WARP_SHAPES = {
     "16816": (16, 8, 16), "1688": (16, 8, 8), "16832": (16, 8, 32), "1684": (16, 8, 4), "884": (8, 8, 4),
@@ -68,7 +70,7 @@ class Schedule:
         loaded, stored: bytes of global memory that a thread loads into registers, and stores.
         copied: bytes that a thread copies to shared memory, where each does its part.
         batches: how often the warp waits for a load, with all loads that it could start before.
-        exchanges: how often it waits for other lanes or warps.
+        exchanges: how often it waits for other lanes or warps: at a barrier, or for shuffles that are started together.
         asynchronous: whether copies to shared memory run ahead.
         matrix_operations: operations of matrix instructions, divided among the warps that share one.
         matrix: the matrix instruction; empty where there is none.
@@ -122,6 +124,9 @@ def schedule_of(sass: str) -> Schedule:
     ]
     ways = [_heaviest_way(blocks, first, last) for first, last in innermost]
     body = max(ways, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
+    whole = _heaviest_way(blocks, 0, len(blocks) - 1)
+    if not any(i.opcode in MATRIX for i in everything) and _moved(whole) > 3 * _moved(body):
+        return _summary(whole, is_loop=False, everything=whole)
     return _summary(body, is_loop=True, everything=everything)
 
 
@@ -244,9 +249,9 @@ def _summary(code: Sequence[Instruction], is_loop: bool, everything: Sequence[In
             made.shared_cycles += bits / 32
         elif opcode in ("LDSM", "STSM"):
             made.shared_cycles += next((int(m) for m in instruction.modifiers if m in ("1", "2", "4")), 1)
-        made.exchanges += opcode in EXCHANGES
     made.pipes = dict(pipes)
     made.batches = _batches(code)
+    made.exchanges = _exchanges(code)
     # A loop's copies may be started by another group of warps.
     made.asynchronous = any(i.opcode in ASYNCHRONOUS for i in everything)
     return made
@@ -277,6 +282,26 @@ def _batches(code: Sequence[Instruction]) -> int:
                 pending |= {int(target[1]) + i for i in range(width)}
         elif pending & named:
             waits, pending = waits + 1, set()
+    return waits + bool(pending)
+
+
+def _exchanges(code: Sequence[Instruction]) -> int:
+    """How often lanes or warps are waited for: shuffles that are started before one of them is needed count once."""
+    pending: set[str] = set()
+    waits = 0
+    for instruction in code:
+        if instruction.opcode not in EXCHANGES:
+            if pending & set(_ANY_REGISTER.findall(instruction.rest)):
+                waits, pending = waits + 1, set()
+            continue
+        if instruction.opcode == "BAR":
+            waits, pending = waits + 1, set()
+            continue
+        # The results come first: of SHFL a predicate and a register, of REDUX a uniform register.
+        target, *sources = _ANY_REGISTER.findall(instruction.rest)
+        if pending & set(sources):
+            waits, pending = waits + 1, set()
+        pending.add(target)
     return waits + bool(pending)
 
 

@@ -38,6 +38,8 @@ class ExpectedRow:
     """One row's time by the model: microseconds, the share of a limit, and what forbids more.
 
     `published` is what others say that they reach, `of_best` the model's share of its peak over the best of theirs.
+    `in_flight` are the bytes that a multiprocessor has asked for at a time by the kernel that does the row's work, and
+    `needed` those that Little's law wants for 85 % of the bandwidth; 0 where operands come from a cache.
     """
 
     group: str
@@ -51,10 +53,19 @@ class ExpectedRow:
     kernels: list[str]
     published: list[str] = field(default_factory=list)
     of_best: float | None = None
+    in_flight: int = 0
+    needed: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether fewer bytes are in flight than Little's law asks for."""
+        return self.in_flight < self.needed
 
     def __str__(self) -> str:
         what = f"{self.share:>5.0%} of {self.limit:<10} {self.term:<24}"
-        line = f"{self.name:<44}{self.microseconds:>10.1f} us {what}{self.waves:>8.2f}  {', '.join(self.kernels)}"
+        line = f"{self.name:<44}{self.microseconds:>10.1f} us {what}{self.waves:>8.2f}"
+        flight = f"{self.in_flight / 1000:.1f} / {self.needed / 1000:.1f} kB" if self.needed else ""
+        line += f"{flight:>18}  {', '.join(self.kernels)}"
         beside = (
             ""
             if self.of_best is None
@@ -100,7 +111,8 @@ def expected_row(
     kernels = [one["request"]["kernel"].rpartition(":")[2] for one in launches]
     return ExpectedRow(
         workload.group, workload.name, round(1e6 * seconds, 2), round(share, 3), found.limit, found.term,
-        round(found.waves, 2), found.resident, kernels, *beside_published(workload, share),
+        round(found.waves, 2), found.resident, kernels, *beside_published(workload, share), found.in_flight,
+        found.needed,
     )  # fmt: skip
 
 
@@ -220,6 +232,10 @@ def run(arguments: argparse.Namespace) -> int:
             group = row.group
             print(f"\n{group}")
         print(row)
+    few = [row for row in rows if row.waits]
+    print(f"\n{len(few)} of {len(rows)} rows have fewer bytes in flight than 85 % of the bandwidth takes:")
+    for row in few:
+        print(f"{row.group}: {row.name}")
     if arguments.keep:
         print(f"\nwritten to {write_rows(arguments.target, rows)}")
     return 0

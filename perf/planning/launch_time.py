@@ -31,6 +31,8 @@ from .multiprocessor import (
 OF_TENSOR = 0.8
 """The share of a tensor peak that power leaves: cuBLAS' published 685 TFLOP/s of bfloat16 on an H200 NVL are 0.82 of
 its peak of 835 (NVlabs/tilus #154), its 54 of float64 on an H100 0.81 of 67 (triton-lang/triton #10313)."""
+ASKED = 0.85
+"""The share of the bandwidth for which Little's law is to say how many bytes must be in flight."""
 BANDWIDTH, IN_FLIGHT, ISSUE, TENSOR, LATENCY, TAIL, LAUNCH = (
     "bandwidth", "bytes in flight", "issue", "tensor pipe", "latency", "tail", "launch"
 )  # fmt: skip
@@ -121,6 +123,7 @@ class Estimate:
         in_flight: bytes of global memory that a multiprocessor has asked for at a time.
         seconds: of a launch; 0 where none is meant.
         waves: blocks over the places for them.
+        needed: bytes that must be in flight for `ASKED` of the bandwidth; 0 where it is not what limits.
     """
 
     share: float
@@ -130,6 +133,7 @@ class Estimate:
     in_flight: int
     seconds: float = 0.0
     waves: float = 0.0
+    needed: int = 0
 
     def __str__(self) -> str:
         return f"{self.share:.0%} of {self.limit}, {self.term}"
@@ -140,6 +144,26 @@ def bytes_in_flight(code: Code, blocks: int) -> float:
     own = code.schedule
     ahead = code.shared * (code.stages - 1) / max(code.stages, 1) if own.asynchronous else 0.0
     return blocks * (code.threads * own.loaded / max(own.batches, 1) + ahead)
+
+
+def needed_in_flight(place: Multiprocessor, code: Code) -> float:
+    """What a multiprocessor must have asked for at a time to have `ASKED` of the bandwidth, by Little's law.
+
+    That is the bandwidth times the latency of a busy memory, of the loads' share in what is moved: nobody waits for
+    what is stored. 0 of kernels that find their operands in a cache.
+
+    Example:
+        >>> from triten.perf.planning.multiprocessor import MULTIPROCESSORS
+        >>> reading, copying = Schedule(loaded=64, batches=1), Schedule(loaded=64, stored=64, batches=1)
+        >>> [round(needed_in_flight(MULTIPROCESSORS[90], Code(one, 4, 32))) for one in (reading, copying)]
+        [16939, 8470]
+    """
+    if code.reuses:
+        return 0.0
+    own = code.schedule
+    moved = own.loaded + own.copied + own.stored
+    share = (own.loaded + own.copied) / moved if moved else float(own.asynchronous)
+    return ASKED * place.bytes_per_cycle * place.latency_cycles * share
 
 
 def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None = None) -> Times:
@@ -201,7 +225,8 @@ def steady(place: Multiprocessor, code: Code) -> Estimate:
         raise ValueError(f"no multiprocessor of {place.target.name} holds a block of {code}")
     times = times_of(place, code, blocks)
     share, limit = _share(place, code, blocks, times.longest)
-    return Estimate(share, limit, times.term, blocks, round(bytes_in_flight(code, blocks)))
+    in_flight, needed = bytes_in_flight(code, blocks), needed_in_flight(place, code)
+    return Estimate(share, limit, times.term, blocks, round(in_flight), needed=round(needed))
 
 
 def _share(place: Multiprocessor, code: Code, blocks: float, cycles: float) -> tuple[float, str]:
@@ -269,6 +294,5 @@ def launch(
         term = LAUNCH
     else:
         term = BANDWIDTH if is_moving else TAIL if total > 1.15 * even else held.term
-    return Estimate(
-        share, held.limit, term, held.resident, held.in_flight, seconds, waves(programs, count, held.resident)
-    )
+    turns = waves(programs, count, held.resident)
+    return Estimate(share, held.limit, term, held.resident, held.in_flight, seconds, turns, held.needed)

@@ -368,6 +368,7 @@ class Driver(StreamCapture):
         enable_fp_fusion: bool = False,
         enable_reflect_ftz: bool = False,
         maxnreg: int | None = None,
+        launch_pdl: bool = False,
     ) -> CompiledKernel:
         """Compile a `@triton.jit` function for the current device; the result is remembered.
 
@@ -381,6 +382,8 @@ class Driver(StreamCapture):
             enable_fp_fusion: whether a multiplication and an addition may round once.
             enable_reflect_ftz: whether `exp2` and functions of libdevice may give and take zeros for subnormal numbers.
             maxnreg: registers that a thread may take (PTX ISA, ``.maxnreg``); None leaves them to the compiler.
+            launch_pdl: whether launches may begin before the one before them has ended, for which the kernel waits
+                itself (PTX ISA, ``griddepcontrol.wait``).
 
         Raises:
             TypeError: if a parameter is in neither `signature` nor `constexprs`, or in both.
@@ -390,7 +393,7 @@ class Driver(StreamCapture):
             tuple(signature.items()),
             tuple((name, constexpr_key(value)) for name, value in constexprs.items()),
             divisible,
-            (num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg),
+            (num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl),
             self._thread.device,
         )
         found = self._compiled.get(key)
@@ -409,6 +412,8 @@ class Driver(StreamCapture):
                         options["enable_reflect_ftz"] = True
                     if maxnreg is not None:
                         options["maxnreg"] = maxnreg
+                    if launch_pdl:
+                        options["launch_pdl"] = True
                     found = self._compile(kernel, signature, constexprs, divisible, options)
                     self._compiled[key] = found
         return found

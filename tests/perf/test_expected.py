@@ -50,6 +50,8 @@ def test_a_clone_takes_what_its_bytes_take():
     assert row.term == row.limit == "bandwidth"
     assert row.share == pytest.approx(0.9, abs=0.05)
     assert row.microseconds == pytest.approx(1e6 * 2 * x.nbytes / 3.35e12 / row.share, rel=0.01)
+    assert (row.in_flight, row.needed, row.waits) == (16 * 128 * 64, 8470, False)
+    assert "131.1 / 8.5 kB" in str(row)
 
 
 def test_persistent_blocks_go_over_the_tiles_of_the_result():
@@ -57,6 +59,7 @@ def test_persistent_blocks_go_over_the_tiles_of_the_result():
     one = launch("matmul_persistent", PRODUCT, 132, [128, 256, 64], True, 8, 196608)
     row = expected_row(H100, cube, [one])
     assert row.waves == 2.18
+    assert row.needed == 0 and "kB" not in str(row), "operands come from the L2 cache"
     assert row.term == "tail"
     tiled = launch("matmul", PRODUCT, 288, [128, 256, 64], True, 8, 196608)
     assert expected_row(H100, cube, [tiled]).microseconds == row.microseconds

@@ -103,6 +103,40 @@ def test_the_body_of_a_loop_is_counted_by_units():
     assert (found.loaded, found.stored, found.exchanges) == (32, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        (["SHFL.BFLY PT, R5, R4, 0x10, 0x1f", "SHFL.BFLY PT, R7, R6, 0x10, 0x1f", "FADD R5, R5, R7"], 1),
+        (["SHFL.BFLY PT, R5, R4, 0x10, 0x1f", "FADD R4, R4, R5", "SHFL.BFLY PT, R5, R4, 0x8, 0x1f"], 2),
+        (["SHFL.BFLY PT, R5, R4, 0x10, 0x1f", "SHFL.BFLY PT, R6, R5, 0x8, 0x1f"], 2),
+        (["SHFL.BFLY PT, R5, R4, 0x10, 0x1f", "BAR.SYNC.DEFER_BLOCKING 0x0", "FADD R4, R4, R5"], 1),
+        (["BAR.SYNC.DEFER_BLOCKING 0x0", "BAR.SYNC.DEFER_BLOCKING 0x0"], 2),
+        (["REDUX.SUM UR5, R4", "IADD3 R6, R4, UR5, RZ"], 1),
+    ],
+    ids=str,
+)
+def test_shuffles_that_are_in_flight_together_are_waited_for_once(code, waits):
+    assert schedule_of(sass("\n".join([*code, "EXIT"]))).exchanges == waits
+
+
+@pytest.mark.parametrize(("behind", "is_loop", "loaded"), [(2, True, 8), (3, False, 56)])
+def test_a_loop_that_looks_something_up_is_not_where_the_time_goes(behind, is_loop, loaded):
+    found = schedule_of(
+        sass(
+            """
+        .L_x_0:
+        LDG.E.64 R4, desc[UR4][R2.64]
+        @P0 BRA `(.L_x_0)
+        """
+            + "LDG.E.128 R8, desc[UR4][R4.64]\n" * (behind - 1)
+            + "STG.E desc[UR4][R2.64], R8\n" * (behind - 2)
+            + ("LDG.E.128 R12, desc[UR4][R4.64]\n" if not is_loop else "")
+            + "EXIT\n"
+        )
+    )
+    assert (found.is_loop, found.loaded) == (is_loop, loaded)
+
+
 def test_of_nested_loops_the_innermost_with_products_is_taken():
     found = schedule_of(
         sass("""

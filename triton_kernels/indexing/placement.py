@@ -20,7 +20,7 @@ from ..elementwise.copy import as_real, copy_kernel
 from ..elementwise.elementwise import number_for
 from ..launch import launch_nothing
 from ..reduction.sides import MAX_DIMS
-from ..sorting.sort_keys import plan_sort
+from .counted_keys import plan_in_order
 from .index_bounds import Bound, allocate, check_flags, filled_bytes, flags_for, key_spec
 from .index_space import MOVED_AS, launch_over, space
 from .picking import plan_check, plan_locate
@@ -89,6 +89,15 @@ class Placement:
         return total // self.unit
 
     @property
+    def keys_are_indices(self) -> bool:
+        """Whether keys are the elements of one index tensor in their order, times a step."""
+        if len(self.indices) != 1 or any(self.base_strides):
+            return False
+        ((bound, strides, _),) = self.indices
+        own = bound.spec
+        return own.is_contiguous and own.sizes == self.picked and own.strides == strides
+
+    @property
     def is_uniform(self) -> bool:
         """Whether all values are one number."""
         moving = [s for n, s in zip(self.picked, self.value_picked, strict=True) if n > 1]
@@ -136,7 +145,7 @@ class Placed:
 
 
 Finish = Callable[[Placed], Callable[..., None]]
-"""Plans the launches after the keys: a function of out, values and keys, and of what else is given."""
+"""Plans the launches: a function of out, values and index tensors, and of what else is given."""
 
 
 def placed_kernel(placement: Placement, finish: Finish) -> Callable[..., None]:
@@ -161,12 +170,7 @@ def placed_kernel(placement: Placement, finish: Finish) -> Callable[..., None]:
         if p.value_picked + p.value_columns != flat.strides:
             return through_values(p, flat, finish)
         return through_output(p, finish)
-    run = finish(placed)
-
-    def into(out: Any, values: Any, indices: Sequence[Any], *rest: Any) -> None:
-        run(out, values, placed.write_keys(indices), *rest)
-
-    return into
+    return finish(placed)
 
 
 def through_values(p: Placement, flat: TensorSpec, finish: Finish) -> Callable[..., None]:
@@ -239,7 +243,8 @@ def put(placed: Placed) -> Callable[..., None]:
     )
     nbytes = (p.largest_key + 1) * placed.keys.itemsize
 
-    def run(out: Any, values: Any, keys: Any) -> None:
+    def run(out: Any, values: Any, indices: Sequence[Any]) -> None:
+        keys = placed.write_keys(indices)
         if not votes:
             write(values.address, keys.address, out.address)
             return
@@ -257,6 +262,7 @@ def combining(
     skip: int = -1,
     includes: bool = True,
     mean: bool = False,
+    clears: bool = False,
 ) -> Finish:
     """Values are combined with what is there, in their order.
 
@@ -267,17 +273,18 @@ def combining(
         skip: a key whose values are left out.
         includes: whether what is there counts; otherwise the first value replaces it.
         mean: whether the result is divided by how many counted.
+        clears: whether zeros are to be there first: for keys that are indices, and an output without gaps.
     """
 
     def finish(placed: Placed) -> Callable[..., None]:
         p, device = placed.placement, placed.device
-        sort = plan_sort(device, p.rows, p.largest_key, placed.keys.dtype)
+        in_order = plan_in_order(placed, clears)
         type_ = compute_type(p.out.dtype)
         key_type = f"*{placed.keys.dtype.triton_name}"
         element = f"*{p.out.dtype.triton_name}"
         pointers = {"values": element, "keys": key_type, "order": key_type, "out": element}
         constants: dict[str, object] = {"COMBINE": function, "AVERAGED": averaged, "TYPE": type_}
-        constants |= {"INCLUDES": includes, "MEAN": mean}
+        constants |= {"INCLUDES": includes, "MEAN": mean, "CLEARED": clears}
         if scaled:
             pointers["alpha"] = type_name(type_)
         else:
@@ -295,10 +302,10 @@ def combining(
         )
         number = number_for(type_)
 
-        def run(out: Any, values: Any, keys: Any, *alpha: Any) -> None:
+        def run(out: Any, values: Any, indices: Sequence[Any], *alpha: Any) -> None:
             if alpha and p.out.dtype.is_integral:
                 check_integer(alpha[0], p.out.dtype)
-            keys, order = sort(keys)
+            keys, order = in_order(indices, out)
             write(values.address, keys.address, order.address, out.address, *map(number, alpha))
 
         return run

@@ -229,7 +229,11 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
     )
     averaged: bool = call.args["scale_grad_by_freq"]
     padding: int = call.args["padding_idx"]
-    run = placed_kernel(placement, combining(add, averaged=averaged, skip=max(padding, -1)))
+    clears = placement.keys_are_indices and out.is_contiguous and placement.rows > 0 and out.numel > 0
+    run = placed_kernel(placement, combining(add, averaged=averaged, skip=max(padding, -1), clears=clears))
+    if clears:
+        chosen("zeros with the keys", "indices without gaps are keys, of an output without gaps")
+        return PlannedKernel(lambda out, grad, where: run(out, grad, (where,)))
     clear = zero(call).into
 
     def into(out: Any, grad: Any, where: Any) -> None:

@@ -3,6 +3,7 @@
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import NUMBERS, Configuration, declare
 from ..conversion import convert
+from ..programmatic import wait_for_earlier
 from ..reduction.reduction_kernels import offset_of
 from .picking_kernels import GATHERING
 
@@ -101,18 +102,21 @@ def combine_runs(
     AVERAGED: tl.constexpr,
     INCLUDES: tl.constexpr,
     MEAN: tl.constexpr,
+    CLEARED: tl.constexpr,
     TYPE: tl.constexpr,
     NDIM_J: tl.constexpr,
     NDIM_C: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """out[key * step, c] combined with values[order[s], c] for the run of each key but `skip`, in order.
 
     The lane at a run's first key walks through the run; values are scaled by `alpha` if there is one, and
-    divided by the run's length if AVERAGED. What is there already counts if it INCLUDES that; a MEAN divides the
-    sum by how many count.
+    divided by the run's length if AVERAGED. What is there already, zeros if it was CLEARED, counts if it INCLUDES that;
+    a MEAN divides the sum by how many count.
     """
+    wait_for_earlier(OVERLAPS)
     t = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
     s = t // width
     c = t % width
@@ -121,7 +125,10 @@ def combine_runs(
     before = tl.load(keys + s - 1, mask=mask & (s > 0), other=-1)
     head = mask & (key != before) & (key != skip)
     to = out + key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
-    total = convert(tl.load(to, mask=head), TYPE)
+    if CLEARED:
+        total = tl.zeros((BLOCK,), TYPE)
+    else:
+        total = convert(tl.load(to, mask=head), TYPE)
     column = values + offset_of(c, c0, c1, c2, vc0, vc1, vc2, vc3, NDIM_C)
     if AVERAGED or MEAN:
         count = run_length(keys, s, key, rows, head)

@@ -4,6 +4,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide
+from ..programmatic import let_later_begin, wait_for_earlier
 from ..reduction.reduction_kernels import sum_across, sum_of
 from .row_norm_kernels import columns_inside, loaded, of_columns, rows_alike, scaled_and_shifted
 from .vectors import edge_columns, first_vector, sum_of_all
@@ -53,11 +54,13 @@ def normalise_rows_backward(
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    LEADS: tl.constexpr,
 ):
     """A program has `chunk` rows and adds up their gradients of weight and bias; those of all are summed after.
 
     Each of the three results may be None; without WHOLE those of weight and bias are.
     """
+    let_later_begin(LEADS)
     row, first, last = rows_alike(tl.program_id(0).to(INDEX), chunk, rows, PERIOD)
     skip = first_vector(row * x_row, VECTOR) - row * x_row
     r = tl.arange(0, BLOCK_R).to(INDEX)
@@ -196,11 +199,13 @@ def weight_gradients(
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    LEADS: tl.constexpr,
 ):
     """Sums down some columns of `chunk` rows, which are summed after; either result may be None.
 
     The first programs of a part also have the columns outside of whole vectors.
     """
+    let_later_begin(LEADS)
     lane = tl.arange(0, BLOCK_R).to(INDEX)
     base = tl.program_id(0).to(INDEX) * BLOCK_R
     row, first, last = rows_alike(tl.program_id(1).to(INDEX), chunk, rows, PERIOD)
@@ -266,11 +271,13 @@ def add_up_parts(
     INDEX: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """The gradients of weight and bias from those of each part of the rows; of one alone, the second is None.
 
     Each lane adds every BLOCK_O-th part, then a tree adds the lanes.
     """
+    wait_for_earlier(OVERLAPS)
     column = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
     inside = column < n
     sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)

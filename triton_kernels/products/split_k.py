@@ -12,6 +12,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
+from ..programmatic import wait_for_earlier
 from .epilogue import finish, saturated, scaled
 from .problem import Problem
 from .product import stride_arguments
@@ -42,7 +43,9 @@ def add_parts(
     SATURATES: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
+    wait_for_earlier(OVERLAPS)
     across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
     # In one dimension of the grid: the others end at 65,535.
     batch = (tl.program_id(0) // (across * down)).to(tl.int64)

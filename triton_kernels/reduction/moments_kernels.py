@@ -1,4 +1,4 @@
-"""The programs of means and sums of squared deviations: one over elements, one over what its parts left.
+"""The program of means and sums of squared deviations; where lines are cut into parts, the last one unites these.
 
 Each lane updates its mean and squares by every element (Welford, "Note on a method for calculating corrected sums of
 squares and products", 1962). All lanes have seen as many, so that one division serves a whole tile. Lanes are merged
@@ -11,6 +11,7 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, sqrt
 from .joint_reduction_kernels import finite, pairs_across
+from .last_program import is_last
 from .reduction_kernels import edge_positions, offset_of, sum_across
 
 
@@ -31,8 +32,78 @@ def spread(squares, number, ROOT: tl.constexpr):
 
 
 @triton.jit
-def root_of(a, count):
-    return sqrt(a)
+def store_moments(
+    out,
+    mean_out,
+    squares,
+    mean,
+    number,
+    n_out,
+    k0,
+    k1,
+    k2,
+    ok0,
+    ok1,
+    ok2,
+    ok3,
+    ROOT: tl.constexpr,
+    KEPT: tl.constexpr,
+    INDEX: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+):
+    """Store a program's results; of PAIRS, the parts of complex numbers, the sum of their variances."""
+    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    if PAIRS:
+        first = tl.program_id(0).to(INDEX) * BLOCK_O + 2 * tl.arange(0, BLOCK_O // 2).to(INDEX)
+        at = offset_of(first, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+        both = sum_across(tl.reshape(spread(squares, number, False), (BLOCK_O // 2, 2)))
+        tl.store(out + at, convert(sqrt(both) if ROOT else both, out.dtype.element_ty), mask=first < n_out)
+        to = 2 * to + o % 2
+    else:
+        tl.store(out + to, convert(spread(squares, number, ROOT), out.dtype.element_ty), mask=o < n_out)
+    if mean_out is not None:
+        tl.store(mean_out + to, convert(mean, mean_out.dtype.element_ty), mask=o < n_out)
+
+
+@triton.jit
+def united(
+    part_mean,
+    part_squares,
+    o,
+    wanted,
+    n,
+    chunk,
+    part_stride,
+    INDEX: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+):
+    """Squares and means of whole lines from those of their parts, which are [parts, outputs], all in float64."""
+    parts = tl.num_programs(1)
+    lane = tl.arange(0, BLOCK_P)
+    sums = tl.zeros((BLOCK_O, BLOCK_P), tl.float64)
+    for base in range(0, parts, BLOCK_P):
+        p = (base + lane).to(INDEX)[None, :]
+        inside = wanted[:, None] & (p < parts)
+        count = tl.minimum(n - p * chunk, chunk).to(tl.float64)
+        value = tl.load(part_mean + (o[:, None] + p * part_stride), mask=inside, other=0)
+        sums += tl.where(inside, value * count, 0.0)
+    size = tl.zeros((1,), tl.float64) + n.to(tl.float64)
+    middle = sum_across(sums) / size
+    left = tl.zeros((BLOCK_O, BLOCK_P), tl.float64)
+    about = tl.zeros((BLOCK_O, BLOCK_P), tl.float64)
+    for base in range(0, parts, BLOCK_P):
+        p = (base + lane).to(INDEX)[None, :]
+        inside = wanted[:, None] & (p < parts)
+        count = tl.minimum(n - p * chunk, chunk).to(tl.float64)
+        gap = tl.load(part_mean + (o[:, None] + p * part_stride), mask=inside, other=0) - middle[:, None]
+        own = tl.load(part_squares + (o[:, None] + p * part_stride), mask=inside, other=0)
+        left += tl.where(inside, count * gap, 0.0)
+        about += tl.where(inside, own + count * gap * gap, 0.0)
+    left, about = pairs_across((left, about))
+    return about - left * (left / size), middle
 
 
 @triton.jit
@@ -40,6 +111,9 @@ def reduce_moments(
     x,
     out,
     mean_out,
+    part_mean,
+    part_squares,
+    counters,
     number,
     n_out,
     n,
@@ -64,7 +138,7 @@ def reduce_moments(
     xr2,
     xr3,
     ROOT: tl.constexpr,
-    PARTLY: tl.constexpr,
+    PAIRS: tl.constexpr,
     SINGLE: tl.constexpr,
     TYPE: tl.constexpr,
     KEPT: tl.constexpr,
@@ -73,8 +147,9 @@ def reduce_moments(
     VECTOR: tl.constexpr,
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
+    BLOCK_P: tl.constexpr,
 ):
-    """The spread and the mean of each line; PARTLY the squares and the mean of each part of it.
+    """The spread and the mean of each line; with `part_mean` those of each part of it first, as in `reduce`.
 
     Elements are taken relative to the program's first one, so that the deviations of numbers far from zero are not
     lost in their mean's rounding. SINGLE tiles hold whole lines: elements are their own means. With VECTOR the
@@ -86,6 +161,7 @@ def reduce_moments(
     rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
+    WITH_MEAN: tl.constexpr = mean_out is not None or part_mean is not None
     pivot = tl.zeros((BLOCK_O,), TYPE)
     if not SINGLE:
         at_first = rows + offset_of(first, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
@@ -118,7 +194,7 @@ def reduce_moments(
             gap = value - mean
             mean = tl.where(mask, tl.fma(gap, tl.broadcast_to(share[:, None], gap.shape), mean), mean)
             squares = tl.where(mask, tl.fma(gap, value - mean, squares), squares)
-            if mean_out is not None:
+            if WITH_MEAN:
                 total = tl.where(mask, total + value, total)
         counts = tl.where(needed <= room, (room - needed) // BLOCK_R + 1, 0).to(TYPE)
         middle = divide(sum_across(counts * mean) + sum_across(edge), size)
@@ -143,7 +219,7 @@ def reduce_moments(
             gap = value - mean
             mean = tl.fma(gap, tl.broadcast_to(share[:, None], gap.shape), mean)
             squares = tl.fma(gap, value - mean, squares)
-            if mean_out is not None:
+            if WITH_MEAN:
                 total += value
         if (whole < last) & (not SINGLE):
             share = divide(one, seen + one)
@@ -153,79 +229,38 @@ def reduce_moments(
             gap = value - mean
             mean = tl.where(mask, tl.fma(gap, tl.broadcast_to(share[:, None], gap.shape), mean), mean)
             squares = tl.where(mask, tl.fma(gap, value - mean, squares), squares)
-            if mean_out is not None:
+            if WITH_MEAN:
                 total = tl.where(mask, total + value, total)
         counts = tl.broadcast_to(seen[:, None] + (whole + lane < last).to(TYPE), (BLOCK_O, BLOCK_R))
         middle = divide(sum_across(counts * mean), size)
         left, about = merged(mean, squares, counts, middle)
     rest = divide(left, size)
     about -= left * rest
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT) + part * part_stride
-    result = about if PARTLY else spread(about, number, ROOT)
-    tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
-    if mean_out is not None:
-        middle += rest
+    middle += rest
+    if WITH_MEAN:
         # What is infinite has no deviations, but a mean.
         whole_sum = sum_across(total)
         if VECTOR > 0:
             whole_sum += sum_across(edge)
         middle = tl.where(middle - middle == 0, middle, divide(whole_sum, size))
-        middle = middle.to(tl.float64) + pivot.to(tl.float64)
-        tl.store(mean_out + to, convert(middle, mean_out.dtype.element_ty), mask=wanted)
-
-
-@triton.jit
-def merge_moments(
-    mean,
-    squares,
-    out,
-    mean_out,
-    number,
-    n_out,
-    splits,
-    chunk,
-    count,
-    k0,
-    k1,
-    k2,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    ROOT: tl.constexpr,
-    KEPT: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_O: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-):
-    """The spread and the mean of lines of `count` elements from their parts', which are [splits, n_out]."""
-    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < n_out
-    sums = tl.zeros((BLOCK_O, BLOCK_R), tl.float64)
-    for base in range(0, splits, BLOCK_R):
-        r = base + tl.arange(0, BLOCK_R).to(INDEX)[None, :]
-        mask = wanted[:, None] & (r < splits)
-        share = tl.minimum(count - r * chunk, chunk).to(tl.float64)
-        value = tl.load(mean + (r * n_out + o[:, None]), mask=mask, other=0)
-        sums += tl.where(mask, value * share, 0.0)
-    size = tl.zeros((1,), tl.float64) + count.to(tl.float64)
-    middle = sum_across(sums) / size
-    left = tl.zeros((BLOCK_O, BLOCK_R), tl.float64)
-    about = tl.zeros((BLOCK_O, BLOCK_R), tl.float64)
-    for base in range(0, splits, BLOCK_R):
-        r = base + tl.arange(0, BLOCK_R).to(INDEX)[None, :]
-        mask = wanted[:, None] & (r < splits)
-        share = tl.minimum(count - r * chunk, chunk).to(tl.float64)
-        gap = tl.load(mean + (r * n_out + o[:, None]), mask=mask, other=0) - middle[:, None]
-        own = tl.load(squares + (r * n_out + o[:, None]), mask=mask, other=0)
-        left += tl.where(mask, share * gap, 0.0)
-        about += tl.where(mask, own + share * gap * gap, 0.0)
-    left, about = pairs_across((left, about))
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
-    result = spread(about - left * (left / size), number, ROOT)
-    tl.store(out + to, convert(result, out.dtype.element_ty), mask=wanted)
-    if mean_out is not None:
-        tl.store(mean_out + to, convert(middle, mean_out.dtype.element_ty), mask=wanted)
+    middle = middle.to(tl.float64) + pivot.to(tl.float64)
+    if part_mean is None:
+        store_moments(
+            out, mean_out, about, middle, number, n_out, k0, k1, k2, ok0, ok1, ok2, ok3,
+            ROOT, KEPT, INDEX, PAIRS, BLOCK_O,
+        )  # fmt: skip
+    else:
+        own = o + part * part_stride
+        tl.store(part_squares + own, about.to(tl.float64), mask=wanted)
+        tl.store(part_mean + own, middle, mask=wanted)
+        if is_last(counters + tl.program_id(0), tl.num_programs(1)):
+            about_all, mean_of_all = united(
+                part_mean, part_squares, o, wanted, n, chunk, part_stride, INDEX, BLOCK_O, BLOCK_P
+            )
+            store_moments(
+                out, mean_out, about_all, mean_of_all, number, n_out, k0, k1, k2, ok0, ok1, ok2, ok3,
+                ROOT, KEPT, INDEX, PAIRS, BLOCK_O,
+            )  # fmt: skip
 
 
 declare(
@@ -247,15 +282,4 @@ declare(
     operations="5 n for each output",
     traffic="n_out (n itemsize of x + itemsize of each output)",
     loads=("x",),
-)
-declare(
-    merge_moments,
-    warps=4,
-    why="a few programs over a thousandth of what the first pass read",
-    tile=("BLOCK_O", "BLOCK_R"),
-    dtypes=("fp32", "fp64", "fp16", "bf16"),
-    configurations=(Configuration((32, 32)),),
-    smaller=True,
-    operations="5 splits for each output",
-    traffic="16 n_out splits",
 )

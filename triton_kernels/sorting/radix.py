@@ -31,6 +31,16 @@ def position_dtype(n: int) -> ScalarType:
     return int32 if integer_type(n) == "i32" else int64
 
 
+def count_dtype(n: int) -> ScalarType:
+    """The dtype of the counts of lines of this length."""
+    return int32 if n < NARROW_COUNTS else int64
+
+
+def passes_of(bits: int) -> int:
+    """How many digits keys have that differ in their lowest bits."""
+    return max(cdiv(bits, DIGIT_BITS), 1)
+
+
 def plan_radix(
     device: Device,
     lines: int,
@@ -43,7 +53,7 @@ def plan_radix(
     bits: int | None = None,
     label_dtype: ScalarType | None = None,
 ) -> Callable[..., None]:
-    """The function ``(x, values, places[, labels])`` over bytes that sorts each of `lines` contiguous lines of `n`.
+    """The function ``(x, values, places[, labels[, counted_by]])`` that sorts each of `lines` contiguous lines of `n`.
 
     Args:
         format_: what the bits of `x` mean.
@@ -51,13 +61,16 @@ def plan_radix(
         decoded: whether elements are written as values, and not their keys.
         bits: how many of the lowest bits of keys differ at all; None for all.
         label_dtype: of `labels`, if they are given, which are written for places.
+
+    Operands are bytes. ``counted_by`` is a function of the address of zeroed counts [passes, lines, digits], of
+    integers of `count_dtype`, which adds up how often each digit occurs, where whoever makes `x` does that.
     """
-    passes = max(cdiv(format_.bits if bits is None else bits, DIGIT_BITS), 1)
+    passes = passes_of(format_.bits if bits is None else bits)
     block = tile_of(n)
     tiles = cdiv(n, block)
     cut = Parts(lines, n, block, 2 * WAVES)
     kind = integer_type(lines * n + 2 * block)
-    position, counting = position_dtype(n), int32 if n < NARROW_COUNTS else int64
+    position, counting = position_dtype(n), count_dtype(n)
     word, order_type = f"*{format_.word}", f"*{position.triton_name}"
     count_type = f"*{counting.triton_name}"
     common = {
@@ -117,13 +130,22 @@ def plan_radix(
     looks_up = decoded and bool(format_.infinity)
     cuda, index = driver(), device.resolved_index
 
-    def sort(x: DataPtr, values: DataPtr, places: DataPtr, labels: DataPtr | None = None) -> None:
+    def sort(
+        x: DataPtr,
+        values: DataPtr,
+        places: DataPtr,
+        labels: DataPtr | None = None,
+        counted_by: Callable[[int], None] | None = None,
+    ) -> None:
         words = allocate(nbytes, device)
         with device_guard(index):
             cuda.memset(words.address, 0, nbytes, cuda.current_stream(index))
         totals = words.address + TICKETS
         states = totals + passes * of_totals
-        count(cut.grid, x.address, totals, lines, cut.parts, cut.chunk, n)
+        if counted_by is None:
+            count(cut.grid, x.address, totals, lines, cut.parts, cut.chunk, n)
+        else:
+            counted_by(totals)
         keys, order = x, None
         for i, move in enumerate(sweeps):
             last = i == passes - 1

@@ -15,6 +15,7 @@ Source: Andy Adinets, Duane Merrill, "Onesweep: A Faster Least Significant Digit
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
+from ..programmatic import let_later_begin, wait_for_earlier
 from .ordered_keys import bits_of_key, ordered_key
 
 OF_TILE, OF_ALL_BEFORE = tl.constexpr(1), tl.constexpr(2)
@@ -46,8 +47,10 @@ def count_every_digit(
     INDEX: tl.constexpr,
     BITS: tl.constexpr,
     BLOCK: tl.constexpr,
+    LEADS: tl.constexpr,
 ):
     """totals[pass, line, digit] += how often the digit of a pass occurs in a part of a line."""
+    let_later_begin(LEADS)
     buckets: tl.constexpr = 1 << BITS
     line, _, first, last = part_of_line(parts, chunk, n, INDEX)
     for turn in tl.static_range(PASSES):
@@ -101,6 +104,7 @@ def sweep_by_digit(
     INDEX: tl.constexpr,
     BUCKETS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """Keys, and the places they came from, to where their digit's turn is in their line.
 
@@ -112,6 +116,7 @@ def sweep_by_digit(
         states: the words of each tile, 0 before the launch, as `ticket` is.
         ENCODED, DECODED: whether `x` holds keys rather than elements, and whether elements are written.
     """
+    wait_for_earlier(OVERLAPS)
     program = tl.atomic_add(ticket, 1, sem="relaxed").to(tl.int64)
     line = (program // tiles).to(INDEX)
     tile = (program % tiles).to(INDEX)

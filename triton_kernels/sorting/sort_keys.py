@@ -12,31 +12,44 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ..indexing.index_bounds import allocate
 from .ordered_keys import WORDS, KeyFormat
-from .radix import plan_radix
+from .radix import passes_of, plan_radix
 from .rows import LONGEST, plan_rows
+
+Count = Callable[[int], None]
+"""Writes the keys, and adds up their digits at an address: see `plan_radix`. Of few keys nothing is counted."""
+
+
+def passes_over(n: int, largest: int) -> int:
+    """How many digits of `n` keys of 0..`largest` are counted: none of few keys."""
+    return 0 if n <= LONGEST else passes_of(largest.bit_length())
 
 
 def plan_sort(
     device: Device, n: int, largest: int, dtype: ScalarType
-) -> Callable[[DataPtr], tuple[DataPtr, DataPtr]]:
+) -> Callable[[DataPtr, Count | None], tuple[DataPtr, DataPtr]]:
     """The function that sorts `n` contiguous keys of 0..`largest`, and gives them and the places they came from.
 
-    Both are of the keys' dtype, int32 or int64.
+    Both are of the keys' dtype, int32 or int64. The keys are there, or a function makes and counts them.
     """
     format_ = KeyFormat(WORDS[dtype.itemsize], 0, False)
     if n <= LONGEST:
         row = plan_rows(device, 1, n, n, format_, dtype)
 
-        def run(keys: DataPtr, to: DataPtr, order: DataPtr) -> None:
+        def run(keys: DataPtr, to: DataPtr, order: DataPtr, count: Count | None) -> None:
+            if count is not None:
+                count(0)
             row(keys.address, to.address, order.address)
     else:
-        run = plan_radix(device, 1, n, format_, dtype, bits=largest.bit_length())
+        radix = plan_radix(device, 1, n, format_, dtype, bits=largest.bit_length())
+
+        def run(keys: DataPtr, to: DataPtr, order: DataPtr, count: Count | None) -> None:
+            radix(keys, to, order, counted_by=count)
 
     nbytes = n * dtype.itemsize
 
-    def sort(keys: DataPtr) -> tuple[DataPtr, DataPtr]:
+    def sort(keys: DataPtr, count: Count | None = None) -> tuple[DataPtr, DataPtr]:
         to, order = allocate(nbytes, device), allocate(nbytes, device)
-        run(keys, to, order)
+        run(keys, to, order, count)
         return to, order
 
     return sort

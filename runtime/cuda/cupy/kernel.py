@@ -27,7 +27,7 @@ from ..tensor_map import ALIGNMENT, DescribedTensor, TensorMaps
 from ..triton.assembler import described, version_text
 from ..triton.compile import WARP_SIZE, KernelBinary, ParameterLayout
 from .errors import INVALID_CONTEXT, INVALID_HANDLE, NATIVE, CUDAError, reported_as, runtime
-from .libcuda import choose_launch_kernel, launch_attributes, launch_kernel_ex
+from .libcuda import CAPTURED_PROGRAMMATIC, choose_launch_kernel, launch_attributes, launch_kernel_ex
 
 if TYPE_CHECKING:
     from .driver import CuPyDriver
@@ -144,7 +144,9 @@ class CuPyKernel(CompiledKernel):
     def _launcher_names(self) -> dict[str, Any]:
         """The names that the launcher's code looks up."""
         binary = self._binary
-        attributes = launch_attributes(binary.num_ctas, binary.launch_cooperative_grid, binary.launch_pdl)
+        # Without the attribute a launch begins when the one before it has ended, and the kernel's wait is over at once.
+        overlaps = binary.launch_pdl and self._driver.cuda_version >= CAPTURED_PROGRAMMATIC
+        attributes = launch_attributes(binary.num_ctas, binary.launch_cooperative_grid, overlaps)
         call = launch_kernel_ex(attributes) if attributes else launch_kernel()
         idle: list[tuple[Any, int]] = []
         return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +36,8 @@ PARAMETERS = (
 )
 """What `cupy.cuda.driver.launchKernel` takes in CuPy 13 and 14; it is in no reference, so it is looked at."""
 
+CAPTURED_PROGRAMMATIC = 12030
+"""The CUDA version of the first driver that captures launches which overlap: edges of graphs have data from there."""
 COOPERATIVE = 2
 CLUSTER_DIMENSION = 4
 CLUSTER_SCHEDULING_POLICY = 5
@@ -106,17 +109,8 @@ class LaunchAttribute(ctypes.Structure):
     _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", _Value)]
 
 
-class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig, 56 bytes."""
-
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(LaunchAttribute)),
-        ("count", ctypes.c_uint),
-    ]
+LAUNCH_CONFIG = struct.Struct("@7IPPI4x")
+"""CUlaunchConfig, 56 bytes: grid, block, bytes of shared memory, stream, attributes and how many these are."""
 
 
 def launch_attributes(num_ctas: int, cooperative: bool, programmatic: bool) -> dict[int, tuple[int, ...]]:
@@ -140,12 +134,15 @@ def launch_attributes(num_ctas: int, cooperative: bool, programmatic: bool) -> d
 def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
     """`cuLaunchKernelEx` with these attributes through ctypes, called as CuPy's `launchKernel` is."""
     function = library().cuLaunchKernelEx
-    function.argtypes = [ctypes.POINTER(LaunchConfig), *[ctypes.c_void_p] * 3]
+    function.argtypes = [ctypes.c_void_p] * 4
     function.restype = ctypes.c_int
-    array = (LaunchAttribute * len(attributes))()
+    array: Any = (LaunchAttribute * len(attributes))()
     for entry, (number, values) in zip(array, attributes.items(), strict=True):
         entry.id = number
         entry.value.numbers[: len(values)] = values
+    pack, given, count = LAUNCH_CONFIG.pack_into, ctypes.addressof(array), len(array)
+    # Configurations that no launch is using: taken off and put back, which is atomic. `array` lives as long as they do.
+    idle: list[tuple[Any, int, Any]] = []
 
     def launch_kernel(
         kernel: int,
@@ -160,9 +157,19 @@ def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
         pointers: int,
         extra: int,
     ) -> None:
-        check_unsigned(gx, gy, gz)
-        config: Any = LaunchConfig((gx, gy, gz), (bx, by, bz), shared, stream, array, len(array))
-        status = function(ctypes.byref(config), kernel, pointers, extra)
+        try:
+            config, at, _ = taken = idle.pop()
+        except IndexError:
+            config = ctypes.create_string_buffer(LAUNCH_CONFIG.size)
+            at = ctypes.addressof(config)
+            taken = config, at, array
+        try:
+            pack(config, 0, gx, gy, gz, bx, by, bz, shared, stream, given, count)
+        except struct.error:
+            check_unsigned(gx, gy, gz)
+            raise
+        status = function(at, kernel, pointers, extra)
+        idle.append(taken)
         if status:
             check(status)
 

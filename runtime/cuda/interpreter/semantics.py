@@ -159,10 +159,11 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         )
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
-        if z.data.dtype != BFLOAT16:
+        # A product of two float32 is exact in float64: the sum is rounded there, and then once more.
+        if z.data.dtype == FLOAT64:
             return super().create_fma(x, y, z)
         wide = [handle.data.astype(np.float64) for handle in (x, y, z)]
-        return TensorHandle(convert(wide[0] * wide[1] + wide[2], BFLOAT16), z.dtype.scalar)
+        return TensorHandle(convert(wide[0] * wide[1] + wide[2], z.data.dtype), z.dtype.scalar)
 
     def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
         if propagate_nans == ir.PROPAGATE_NAN.NONE:

@@ -13,6 +13,7 @@ from typing import Any
 from ..tensor_map import ALIGNMENT, NBYTES, descriptor_type, parameter_format
 from .architecture import check_architecture
 from .assembler import NoAssemblerError, fit_assembler
+from .dependent_launch import check_waits
 from .real_triton import real, real_constants
 
 WARP_SIZE = 32
@@ -86,7 +87,8 @@ def compile_kernel(
     Raises:
         NotImplementedError: for a dtype that the architecture does not have.
         RuntimeError: under the interpreter; if Triton is missing; if a global of a kernel has changed since it was
-            first compiled; if the driver is too old for the target (`fit_assembler`).
+            first compiled; if the driver is too old for the target (`fit_assembler`); if its launches are to overlap
+            with those before them, and it accesses memory before it waits for these.
         triton.compiler.errors.CompilationError: for a kernel that does not compile.
     """
     check_architecture(kernel.fn.__name__, signature, constexprs.values(), capability)
@@ -129,6 +131,8 @@ def compile_kernel(
         options=chosen,
     )
     metadata = compiled.metadata
+    if metadata.launch_pdl:
+        check_waits(metadata.name, compiled.asm["ptx"])
     return KernelBinary(
         name=metadata.name,
         capability=capability,

@@ -1,4 +1,4 @@
-"""`triton`, `tl` and `libdevice` as a kernel's module sees them, without Triton being imported.
+"""`triton`, `tl`, `libdevice` and `cuda_extra` as a kernel's module sees them, without Triton being imported.
 
 A kernel's author writes what Triton's documentation says; the only difference is where the names come from::
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .lazy_kernel import TRITON, LazyKernel
 
-__all__ = ["dtype", "jit", "libdevice", "stand_in", "str_to_ty", "tl", "triton"]
+__all__ = ["cuda_extra", "dtype", "jit", "libdevice", "stand_in", "str_to_ty", "tl", "triton"]
 
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("int1", "uint8", "uint16", "uint32", "uint64")
@@ -205,6 +205,7 @@ def stand_in(value: Any) -> Any:
 if TYPE_CHECKING:
     import triton
     import triton.language as tl
+    from triton.language.extra import cuda as cuda_extra
     from triton.language.extra import libdevice
 else:
     triton = StandIn("triton", {"jit": jit})
@@ -213,4 +214,5 @@ else:
         {"constexpr": constexpr, "dtype": dtype, "str_to_ty": str_to_ty, **TYPES},
     )
     libdevice = StandIn("triton.language.extra.libdevice", {})
+    cuda_extra = StandIn("triton.language.extra.cuda", {})
     triton.language = tl

@@ -6,7 +6,15 @@ import pytest
 
 from triten.perf.ahead_of_time.schedule import Schedule
 from triten.perf.planning import launch_time
-from triten.perf.planning.launch_time import Code, bytes_in_flight, launch, steady, times_of, waves
+from triten.perf.planning.launch_time import (
+    Code,
+    bytes_in_flight,
+    launch,
+    needed_in_flight,
+    steady,
+    times_of,
+    waves,
+)
 from triten.perf.planning.multiprocessor import MULTIPROCESSORS
 
 H100, A100 = MULTIPROCESSORS[90], MULTIPROCESSORS[80]
@@ -48,6 +56,27 @@ def test_littles_law():
     dependent = dataclasses.replace(two, schedule=dataclasses.replace(two.schedule, batches=2))
     assert bytes_in_flight(dependent, 4) == bytes_in_flight(one, 4)
     assert steady(H100, dependent).share < 0.55 * steady(H100, two).share
+
+
+@pytest.mark.parametrize("place", MULTIPROCESSORS.values(), ids=lambda place: place.target.name)
+def test_a_kernel_with_as_many_bytes_in_flight_as_are_asked_for_has_that_bandwidth(place):
+    """Registers leave few blocks, each of which reads so much of a loop at a time that the law is met, or just not."""
+    one = Code(Schedule(True, instructions=1, loaded=4, batches=1), 4, 128)
+    needed = needed_in_flight(place, one)
+    assert needed == pytest.approx(0.85 * place.bytes_per_cycle * place.latency_cycles)
+    blocks = one.resident(place)
+    for factor, reached in ((1.02, True), (0.9, False)):
+        loaded = factor * needed / blocks / one.threads
+        code = dataclasses.replace(one, schedule=dataclasses.replace(one.schedule, loaded=loaded))
+        found = steady(place, code)
+        assert (found.in_flight >= found.needed) is reached is (found.share > 0.845)
+
+
+def test_nobody_waits_for_stores_nor_for_what_a_cache_has():
+    reading = dataclasses.replace(COPY, schedule=dataclasses.replace(COPY.schedule, stored=0))
+    assert needed_in_flight(H100, COPY) == needed_in_flight(H100, reading) / 2
+    filling = dataclasses.replace(COPY, schedule=dataclasses.replace(COPY.schedule, loaded=0))
+    assert needed_in_flight(H100, filling) == needed_in_flight(H100, PRODUCT) == 0
 
 
 def test_few_registers_left_means_few_warps_and_fewer_bytes_in_flight():

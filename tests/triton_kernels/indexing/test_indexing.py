@@ -171,6 +171,33 @@ def test_sums_over_more_keys_than_a_program_sorts(random, agree, index):
     agree(lambda x, i, v: x.index_put((i,), v, True), tt.zeros(70000), index(70000, n), random((n,)))
 
 
+@pytest.mark.parametrize("dtype", [tt.int32, tt.int64], ids=str)
+@pytest.mark.parametrize("n", [1, 300, 4097])
+def test_gradients_of_embeddings_of_any_number(random, launches, n, dtype):
+    """Indices in several dimensions, keys of one digit and of three, and rows that nothing reaches."""
+    indices = np.random.default_rng(n).integers(0, 90_000, (n, 1))
+    indices[:40] %= 7
+    rows = random((n, 1, 5))
+    for number, padding, scaled in ((90_000, -1, False), (90_000, 3, False), (90_000, -1, True)):
+        arguments = (number, padding, scaled)
+        where = tt.from_numpy(indices).to(dtype)
+        expected = tt.ops.aten.embedding_dense_backward(rows, where, *arguments)
+        dirty = tt.full((number, 5), 7.0, device="cuda")
+        del dirty  # so that its memory, which is not zero, comes again
+        before = launches.count
+        got = tt.ops.aten.embedding_dense_backward(rows.to("cuda"), where.to("cuda"), *arguments)
+        assert launches.count - before == (3 if n <= 4096 else 5)
+        np.testing.assert_allclose(got.cpu().numpy(), expected.numpy(), rtol=1e-5, atol=1e-5 * n**0.5)
+
+
+def test_gradients_of_embeddings_begin_with_zero():
+    where = tt.tensor([1, 1, 2], device="cuda")
+    rows = tt.full((3, 2), -0.0, device="cuda")
+    got = tt.ops.aten.embedding_dense_backward(rows, where, 4, -1, False).cpu().numpy()
+    assert not np.signbit(got).any()
+    assert not tt.ops.aten.embedding_dense_backward(rows[:0], where[:0], 4, -1, False).cpu().numpy().any()
+
+
 def test_picking_over_more_dimensions_than_a_launch_has(random, agree, index):
     x, i = random((2, 3, 2, 3, 2, 3, 2)), index(2, 2, 2)
     turned = (5, 1, 3, 6, 0, 4, 2)

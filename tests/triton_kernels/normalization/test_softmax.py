@@ -106,3 +106,14 @@ def test_float32_from_float16(random, same):
 def test_integers_are_refused():
     with pytest.raises(NotImplementedError, match="softmax_cuda"):
         tt.zeros(3, dtype=tt.int64, device="cuda").softmax(0)
+
+
+def test_probabilities_are_rounded_as_quotients():
+    """Of two elements the sum is known to the bit, whatever the order of additions."""
+    smaller = np.random.default_rng(5).uniform(-60, 0, 20_000).astype(np.float32)
+    rows = tt.from_numpy(np.stack([smaller, np.zeros_like(smaller)], 1)).to("cuda")
+    shares = rows.exp().cpu().numpy()
+    expected = shares / shares.sum(1, keepdims=True)
+    off = np.abs(rows.softmax(1).cpu().numpy() - expected) / np.spacing(expected)
+    assert off.max() <= 1
+    assert np.count_nonzero(off) <= 1, "a quotient may lie within 2**-22 of the middle between two numbers"

@@ -183,6 +183,30 @@ def test_spreads_of_complex_numbers(name, dtype, rng, same):
                 same(got, expected, 2e-5 if dtype is tt.complex64 else 1e-12)
 
 
+@pytest.mark.parametrize("name", ["var", "std_mean"])
+def test_spreads_of_complex_numbers_of_any_strides(name, rng, same):
+    """Each against the sum of what real numbers give, in one launch where dimensions coalesce."""
+    a = (rng.standard_normal((6, 5, 4, 3, 2)) + 1j * rng.standard_normal((6, 5, 4, 3, 2))).astype(
+        np.complex64
+    )
+    long = (rng.standard_normal((4, 9000, 3)) + 1e3j).astype(np.complex64)
+    for view, dims in (
+        (lambda t: t.permute(4, 2, 0, 3, 1), (1, 3)),
+        (lambda t: t[::2, :, 1:, ::2], (0, 2, 4)),
+        (lambda t: t[:, :1].expand(6, 7, 4, 3, 2), (3,)),
+    ):
+        got, expected = (
+            getattr(tt, name)(view(t), dims) for t in (tt.from_numpy(a).to("cuda"), tt.from_numpy(a))
+        )
+        for left, right in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, expected)), strict=True):
+            same(left, right, 2e-6)
+    got = tt.std_mean(tt.from_numpy(long).to("cuda").transpose(0, 2), 1)
+    for left, right in zip(got, tt.std_mean(tt.from_numpy(long).transpose(0, 2), 1), strict=True):
+        same(left, right, 2e-5)
+    means = tt.var_mean(tt.tensor([[complex(float("inf"), 2), 1j]], device="cuda"), 1)
+    assert math.isnan(means[0].item()) and means[1].item() == complex(float("inf"), 1.5)
+
+
 def test_products_of_complex_prefixes_of_any_strides(rng, same):
     a = tt.from_numpy(rng.standard_normal((4, 3, 5)) + 1j * rng.standard_normal((4, 3, 5)))
     x = a.to("cuda")

@@ -20,8 +20,9 @@ def without_code() -> None:
     def compile_nothing(self, kernel, signature, constexprs, divisible, options):
         types = tuple(signature[name] for name in kernel.arg_names if name in signature)
         binary = KernelBinary(
-            kernel_name(kernel), 90, b"standin\0", {}, types, options["num_warps"], 1, 0, 0, 1
-        )
+            kernel_name(kernel), 90, b"standin\0", {}, types, options["num_warps"], 1, 0, 0, 1,
+            launch_pdl=options.get("launch_pdl", False),
+        )  # fmt: skip
         return CuPyKernel(self, binary, self.properties(self.current_device()))
 
     CuPyDriver._compile = compile_nothing

@@ -202,5 +202,7 @@ def test_a_cluster_is_refused(standin):
     from triten.runtime.cuda.cupy.libcuda import launch_attributes, launch_kernel_ex
 
     launch = launch_kernel_ex(launch_attributes(2, False, False))
+    buffer, pointers = kernel._names["new_buffer"]()
     with pytest.raises(RuntimeError, match="operation not supported"):
-        launch(kernel._function, 2, 1, 1, 128, 1, 1, 0, 0, kernel._names["new_buffer"]()[1], 0)
+        launch(kernel._function, 2, 1, 1, 128, 1, 1, 0, 0, pointers, 0)
+    del buffer  # which holds what `pointers` is the address of

@@ -11,6 +11,7 @@ import triton.language as tl
 import triten as tt
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.triton.compile import KernelBinary, compile_kernel
+from triten.tests.gpu.gpu_check.probe_kernels import increment_after_dependency
 
 MADE_UP = b"standin\0"
 LAUNCH = ["cuLaunchKernel"]
@@ -205,7 +206,8 @@ def test_the_compiler_says_which_launch_a_kernel_wants(standin):
     plain = compile_kernel(add_kernel, ADD, {"BLOCK": 128}, capability=90)
     assert (plain.launch_pdl, plain.launch_cooperative_grid) == (False, False)
     options = {"launch_pdl": True, "launch_cooperative_grid": True}
-    asked = compile_kernel(add_kernel, ADD, {"BLOCK": 128}, capability=90, options=options)
+    types = {"x": "*fp32", "n": "i32"}
+    asked = compile_kernel(increment_after_dependency, types, {"BLOCK": 128}, capability=90, options=options)
     assert (asked.launch_pdl, asked.launch_cooperative_grid) == (True, True)
 
 

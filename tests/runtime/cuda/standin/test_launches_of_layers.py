@@ -56,6 +56,7 @@ PROGRAMS = {
     "cross_entropy smoothed": lambda: cross_entropy(1024, 1000, label_smoothing=0.1),
     "cross_entropy each": lambda: cross_entropy(1024, 1000, reduction="none"),
     "embedding": lambda: embedding(512, 256),
+    "embedding of many": lambda: embedding(1 << 14, 256),
 }
 
 
@@ -69,15 +70,16 @@ PROGRAMS = {
         ("cross_entropy", 1, 1),
         ("cross_entropy smoothed", 1, 1),
         ("cross_entropy each", 1, 1),
-        ("embedding", 1, 4),
+        ("embedding", 1, 3),
+        ("embedding of many", 1, 4),
     ],
 )
 def test_a_layer_takes_as_few_launches_as_the_table_says(standin, program, forward, backward):
     without_code()
     call, inputs = PROGRAMS[program]()
-    kernels = [c["function"] for c in settled(standin, call) if c.name == "cuLaunchKernel"]
+    kernels = [c["function"] for c in settled(standin, call) if c.name.startswith("cuLaunchKernel")]
     of_gradients = settled(standin, gradients(call(), inputs))
-    of_gradients = [c["function"] for c in of_gradients if c.name == "cuLaunchKernel"]
+    of_gradients = [c["function"] for c in of_gradients if c.name.startswith("cuLaunchKernel")]
     assert (len(kernels), len(of_gradients)) == (forward, backward), (kernels, of_gradients)
 
 

@@ -1,0 +1,49 @@
+"""What a kernel must do whose launches begin before the one before them has ended: wait before it accesses memory.
+
+Source: PTX ISA, ``griddepcontrol``: behind ``griddepcontrol.wait`` the launches that a grid depends on have ended, and
+what they stored can be read.
+"""
+
+from __future__ import annotations
+
+import re
+
+WAIT = "griddepcontrol.wait"
+_ACCESS = re.compile(
+    r"^\s*(?:@!?%p\d+\s+)?((?:ld|st|atom|red|cp\.async|cp\.reduce\.async|prefetch)\b(?!\.(?:param|shared))[\w.:]*)",
+    re.M,
+)
+_BRANCH = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:bra|brx|ret|exit)\b", re.M)
+
+
+def early_access(ptx: str) -> str | None:
+    """The first instruction on a kernel's way from its entry that accesses global memory and has waited for nothing.
+
+    What stands behind a branch before the wait counts as reached. None where all accesses come behind the wait.
+
+    Example:
+        >>> early_access("ld.global.b32 %r1, [%rd1];\\ngriddepcontrol.wait;\\nst.global.b32 [%rd1], %r1;")
+        'ld.global.b32'
+        >>> early_access("griddepcontrol.wait;\\nld.global.b32 %r1, [%rd1];") is None
+        True
+    """
+    body = ptx[ptx.index("{", ptx.index(".entry")) :] if ".entry" in ptx else ptx
+    before, wait, _ = body.partition(WAIT)
+    found = _ACCESS.search(before)
+    if found is not None:
+        return found[1]
+    if not wait or _BRANCH.search(before):
+        # Where a branch comes before the wait, another way may not lead past it.
+        behind = _ACCESS.search(body)
+        return None if behind is None else behind[1]
+    return None
+
+
+def check_waits(name: str, ptx: str) -> None:
+    """Raise RuntimeError for a kernel that accesses memory that an earlier launch may still write or read."""
+    found = early_access(ptx)
+    if found is not None:
+        raise RuntimeError(
+            f"kernel '{name}' is launched while the one before it may still run: expected {WAIT} before "
+            f"all accesses to global memory, got {found} before it"
+        )
