@@ -18,7 +18,7 @@ from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, ne
 from ..tuning.choice import configuration
 from .convolution import FLAT_BELOW, MOST
 from .depthwise import plan_depthwise_parts
-from .layout_copies import WORTH_A_COPY, as_it_is, relaid, unit_of_spec
+from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, unit_of_spec
 from .volume import BYTES, Arguments, Sums, Window, as_volume, bounded, reach, sums_of, unit_of, window_of
 from .weight_kernels import DOUBLE, EXACT, FEW, HALF, TF32, add_parts, convolve_backward_weight
 
@@ -87,10 +87,11 @@ def plan_parts(
     pixels, outputs, channels = n * od * oh * ow, out.sizes[0] // groups, out.sizes[1]
     taps = window.taps
     is_flat = channels < FLAT_BELOW and taps > 1
-    gather_grad = gather = as_it_is
+    operands = (Operand(grad, grad), Operand(source, source))
     if pixels * outputs * groups * channels * taps >= WORTH_A_COPY:
-        grad, gather_grad = relaid(grad)
-        source, gather = relaid(source)
+        operands = (laid_out(grad), laid_out(source))
+    copied = plan_copies(operands)
+    grad, source = (operand.laid for operand in operands)
     few = is_flat or min(unit_of_spec(grad), unit_of_spec(source)) * grad.itemsize < BYTES
     columns = channels * taps if is_flat else channels
     kernel = convolve_backward_weight
@@ -177,7 +178,8 @@ def plan_parts(
     grid, numbers = (programs, splits, 1), arguments.in_order(kernel.arg_names)
 
     def run(parts: Any, g: Any, x: Any) -> None:
-        g, x = gather_grad(g), gather(x)
+        if copied is not None:
+            g, x = copied(g, x)
         launch(grid, g.address, x.address, parts.address, *numbers)
 
     return splits, target_spec, run

@@ -15,7 +15,7 @@ from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .depthwise_kernels import LAST, PLANES, convolve_depthwise, convolve_depthwise_backward_weight
-from .layout_copies import WORTH_A_COPY, Relay, as_it_is, unit_of_spec
+from .layout_copies import WORTH_A_COPY, unit_of_spec
 from .problem import Problem
 from .volume import Arguments, Window, reach, sums_of, unit_of
 
@@ -48,11 +48,11 @@ def taps_outermost(spec: TensorSpec) -> TensorSpec:
     return spec.replace(sizes=spec.sizes, strides=(1, o, i * o * r * s, i * o * s, i * o))
 
 
-def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Relay]:
+def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[[Any], Any]]:
     """The weight as the kernel wants it, and what makes it."""
     weight = problem.weight
     if not is_last or problem.products < WORTH_A_COPY or problem.window.taps == 1:
-        return weight, as_it_is
+        return weight, lambda data: data
     wanted = taps_outermost(weight)
     copy, allocate = copy_kernel(wanted, weight), get_allocator("cuda").allocate
     nbytes, device = weight.numel * weight.itemsize, weight.device
