@@ -44,6 +44,7 @@ def convolutions(capability: int) -> Iterator[Sample]:
     """Every call; those of bfloat16 also in layouts and forms that change no configuration."""
     for dtype in ("bfloat16", "float32", "float16", "float64"):
         yield from channels_innermost(dtype)
+        yield from channels_outermost(dtype)
         yield from few_channels(dtype)
         yield from depthwise(dtype)
     yield from forms()
@@ -72,6 +73,15 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
             yield Sample(f"conv2d {dtype} {label}, strided", strided, claims)
         if dtype == "float32" and images != 256:
             yield Sample(f"conv2d {dtype} exactly, {label}", partial(exactly, run), claims)
+
+
+def channels_outermost(dtype: str) -> Iterator[Sample]:
+    x, w, b = (empty(*sizes, dtype=dtype) for sizes in ((16, 128, 56, 56), (128, 128, 3, 3), (128,)))
+    run = partial(tt.conv2d, x, w, b, (1, 1), (1, 1))
+    yield Sample(f"conv2d {dtype} contiguous", run, ("lay_out",))
+    # Of operands of one shape the compiler makes one piece of code, in which no pointer has a name.
+    both = partial(gradients, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
+    yield Sample(f"conv2d {dtype} contiguous, with gradients", both)
 
 
 def few_channels(dtype: str) -> Iterator[Sample]:
