@@ -10,6 +10,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_adaptive_avg_pool3d_stub": ("pooling.adaptive", "pooling.pooling"),
     "_addmm_activation_stub": ("products.products", "products.mm"),
     "_conj_physical_stub": ("elementwise.pointwise", "elementwise.pointwise"),
+    "_convolution_backward_both_stub": ("convolution.convolution", "convolution.gradients"),
     "_ctc_loss_backward_stub": ("loss.ctc", "loss.ctc"),
     "_ctc_loss_stub": ("loss.ctc", "loss.ctc"),
     "_dirichlet_grad_stub": ("random.implicit_gradients", "random.implicit_gradients"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,17 @@ def default_configuration(
     return candidates[0] if is_large else candidates[-1]
 
 
+def laid(
+    grad: TensorSpec, source: TensorSpec, out: TensorSpec, is_depthwise: bool
+) -> tuple[Operand, Operand]:
+    """The gradient and the source as the kernel wants them."""
+    n, outputs, *spatial = grad.sizes
+    products = n * math.prod(spatial) * outputs * math.prod(out.sizes[1:])
+    if is_depthwise or products < WORTH_A_COPY:
+        return Operand(grad, grad), Operand(source, source)
+    return laid_out(grad), laid_out(source)
+
+
 def plan_parts(
     call: StructuredCall,
     grad: TensorSpec,
@@ -87,11 +99,6 @@ def plan_parts(
     pixels, outputs, channels = n * od * oh * ow, out.sizes[0] // groups, out.sizes[1]
     taps = window.taps
     is_flat = channels < FLAT_BELOW and taps > 1
-    operands = (Operand(grad, grad), Operand(source, source))
-    if pixels * outputs * groups * channels * taps >= WORTH_A_COPY:
-        operands = (laid_out(grad), laid_out(source))
-    copied = plan_copies(operands)
-    grad, source = (operand.laid for operand in operands)
     few = is_flat or min(unit_of_spec(grad), unit_of_spec(source)) * grad.itemsize < BYTES
     columns = channels * taps if is_flat else channels
     kernel = convolve_backward_weight
@@ -178,8 +185,6 @@ def plan_parts(
     grid, numbers = (programs, splits, 1), arguments.in_order(kernel.arg_names)
 
     def run(parts: Any, g: Any, x: Any) -> None:
-        if copied is not None:
-            g, x = copied(g, x)
         launch(grid, g.address, x.address, parts.address, *numbers)
 
     return splits, target_spec, run
@@ -212,25 +217,28 @@ def plan_sum(
     return lambda to, parts: launch(grid, parts.address, to.address, *numbers)
 
 
-def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """Gradient by input, summed over all pixels; long sums are cut into parts that are added up after."""
-    args = call.args
-    grad, source = as_volume(args["grad_output"]), as_volume(args["input"])
-    out, groups = as_volume(call.outputs[0]), args["groups"]
-    sums = sums_of(call, grad)
-    if out.numel == 0:
-        return PlannedKernel(launch_nothing)
-    if grad.numel == 0:
-        return zero(call)
-    window = window_of(call, call.outputs[0].sizes[2:])
-    is_depthwise = groups > 1 and min(out.sizes[0] // groups, out.sizes[1]) == 1
-    plan = plan_depthwise_parts if is_depthwise else plan_parts
-    if is_depthwise:
+def is_depthwise(out: TensorSpec, groups: int) -> bool:
+    """Whether each group has one channel on some side; `out` is the weight's gradient."""
+    return groups > 1 and min(out.sizes[0] // groups, out.sizes[1]) == 1
+
+
+def plan_weight(
+    call: StructuredCall,
+    grad: TensorSpec,
+    source: TensorSpec,
+    out: TensorSpec,
+    groups: int,
+    window: Window,
+) -> Callable[[Any, Any, Any], None]:
+    """``run(out, grad, source)`` over data as they lie."""
+    sums, single = sums_of(call, grad), is_depthwise(out, groups)
+    plan = plan_depthwise_parts if single else plan_parts
+    if single:
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
     splits, _, write = plan(call, grad, source, out, groups, window)
-    if splits == 1 and not is_depthwise:
+    if splits == 1 and not single:
         choices.chosen("one sum", "the pixels of {} gradients fill no more than one part", grad.numel)
-        return PlannedKernel(write)
+        return write
     choices.chosen(
         "parts that are added up", "the pixels of {} gradients are cut into {}", grad.numel, splits
     )
@@ -239,12 +247,31 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     allocate, device = get_allocator("cuda").allocate, call.device
     nbytes = splits * out.numel * BY_NAME[accumulator].itemsize
 
-    def into(to: Any, g: Any, data: Any) -> None:
+    def run(to: Any, g: Any, data: Any) -> None:
         parts = allocate(nbytes, device)
         write(parts, g, data)
         add_up(to, parts)
 
-    return PlannedKernel(into)
+    return run
+
+
+def backward_weight(call: StructuredCall) -> PlannedKernel:
+    """Gradient by input, summed over all pixels; long sums are cut into parts that are added up after."""
+    args = call.args
+    grad, source = as_volume(args["grad_output"]), as_volume(args["input"])
+    out, groups = as_volume(call.outputs[0]), args["groups"]
+    sums_of(call, grad)
+    if out.numel == 0:
+        return PlannedKernel(launch_nothing)
+    if grad.numel == 0:
+        return zero(call)
+    window = window_of(call, call.outputs[0].sizes[2:])
+    gradient, data = laid(grad, source, out, is_depthwise(out, groups))
+    copied = plan_copies((gradient, data))
+    run = plan_weight(call, gradient.laid, data.laid, out, groups, window)
+    if copied is None:
+        return PlannedKernel(run)
+    return PlannedKernel(lambda to, g, x: run(to, *copied(g, x)))
 
 
 register_stub("convolution_backward_weight_stub", "cuda", backward_weight)

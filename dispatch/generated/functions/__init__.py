@@ -75,6 +75,7 @@ from .contraction import (
 )
 from .convolution import (
     _convolution,
+    _convolution_backward_both,
     _convolution_double_backward,
     _convolution_mode,
     conv1d,
@@ -1079,6 +1080,7 @@ __all__ = [
     "_conj_physical",
     "_conj_physical_",
     "_convolution",
+    "_convolution_backward_both",
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",
