@@ -64,7 +64,7 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
         )
         b = empty(filters, dtype=dtype)
         run = partial(gradients_last, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
-        claims = () if images == 1 else (*wide, "convolve_bulk")
+        claims = () if images == 1 else (*wide, "convolve_bulk", "convolve_backward_weight_bulk")
         if dtype in ("bfloat16", "float16") or images != 256:
             yield Sample(f"conv2d {dtype} {label}", run, claims)
             # A stride is what descriptors do not take.

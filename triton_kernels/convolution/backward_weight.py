@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,9 @@ from ...runtime.scalar_type import BY_NAME
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.factories import zero
-from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
+from .bulk_weight import plan_bulk_parts
 from .convolution import FLAT_BELOW, MOST
 from .depthwise import plan_depthwise_parts
 from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, unit_of_spec
@@ -81,7 +83,22 @@ def laid(
     products = n * math.prod(spatial) * outputs * math.prod(out.sizes[1:])
     if is_depthwise or products < WORTH_A_COPY:
         return Operand(grad, grad), Operand(source, source)
-    return laid_out(grad), laid_out(source)
+    return in_vectors(grad), in_vectors(source)
+
+
+def in_vectors(spec: TensorSpec) -> Operand:
+    """A volume with channels innermost. Where it is copied anyway, a few zeros behind them fill the last vector, which
+    is what tensor descriptors ask for."""
+    operand, channels = laid_out(spec), spec.sizes[1]
+    padded = cdiv(channels, BYTES // spec.itemsize) * (BYTES // spec.itemsize)
+    if not operand.is_copied or spec.itemsize != 2 or 4 * padded > 5 * channels:
+        return operand
+    return laid_out(spec, padded)
+
+
+def unpadded(operand: Operand) -> TensorSpec:
+    """The copy without the zeros behind its channels."""
+    return operand.laid.replace(sizes=operand.given.sizes, strides=operand.laid.strides)
 
 
 def plan_parts(
@@ -91,9 +108,9 @@ def plan_parts(
     out: TensorSpec,
     groups: int,
     window: Window,
-) -> tuple[int, TensorSpec, Callable[[Any, Any, Any], None]]:
-    """Parts (splits, outputs, taps, channels), or the gradient itself where there is one: how many, of which spec, and
-    what writes them: ``run(parts, grad, source)`` over data."""
+) -> tuple[int, Callable[[Any, Any, Any], None]]:
+    """Parts (splits, outputs, taps, channels), or the gradient itself where there is one: how many, and what writes
+    them: ``run(parts, grad, source)`` over data."""
     sums = sums_of(call, grad)
     n, _, od, oh, ow = grad.sizes
     pixels, outputs, channels = n * od * oh * ow, out.sizes[0] // groups, out.sizes[1]
@@ -187,7 +204,7 @@ def plan_parts(
     def run(parts: Any, g: Any, x: Any) -> None:
         launch(grid, g.address, x.address, parts.address, *numbers)
 
-    return splits, target_spec, run
+    return splits, run
 
 
 def plan_sum(
@@ -230,26 +247,44 @@ def plan_weight(
     groups: int,
     window: Window,
 ) -> Callable[[Any, Any, Any], None]:
-    """``run(out, grad, source)`` over data as they lie."""
-    sums, single = sums_of(call, grad), is_depthwise(out, groups)
-    plan = plan_depthwise_parts if single else plan_parts
-    if single:
+    """``run(out, grad, source)`` over data as they lie, by descriptors where addresses allow."""
+    if is_depthwise(out, groups):
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
-    splits, _, write = plan(call, grad, source, out, groups, window)
-    if splits == 1 and not single:
+        splits, write = plan_depthwise_parts(call, grad, source, out, groups, window)
+        return added_up(call, out, splits, write)
+
+    def summed(splits: int, write: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+        if splits > 1:
+            return added_up(call, out, splits, write)
         choices.chosen("one sum", "the pixels of {} gradients fill no more than one part", grad.numel)
         return write
-    choices.chosen(
-        "parts that are added up", "the pixels of {} gradients are cut into {}", grad.numel, splits
-    )
-    accumulator = "float64" if sums.type == tl.float64 else "float32"
+
+    by_pointers = functools.cache(lambda: summed(*plan_parts(call, grad, source, out, groups, window)))
+    bulk = plan_bulk_parts(call, grad, source, out, groups, window)
+    if bulk is None:
+        return by_pointers()
+    by_descriptors = summed(*bulk)
+
+    def run(to: Any, g: Any, x: Any) -> None:
+        kernel = by_pointers() if (g.address | x.address) % ALIGNMENT else by_descriptors
+        kernel(to, g, x)
+
+    return run
+
+
+def added_up(
+    call: StructuredCall, out: TensorSpec, splits: int, write: Callable[[Any, Any, Any], None]
+) -> Callable[[Any, Any, Any], None]:
+    """``run(out, grad, source)`` of what writes so many parts."""
+    choices.chosen("parts that are added up", "the pixels are cut into {}", splits)
+    accumulator = "float64" if out.dtype.name == "float64" else "float32"
     add_up = plan_sum(call, out, splits, accumulator)
     allocate, device = get_allocator("cuda").allocate, call.device
     nbytes = splits * out.numel * BY_NAME[accumulator].itemsize
 
-    def run(to: Any, g: Any, data: Any) -> None:
+    def run(to: Any, g: Any, x: Any) -> None:
         parts = allocate(nbytes, device)
-        write(parts, g, data)
+        write(parts, g, x)
         add_up(to, parts)
 
     return run
@@ -268,7 +303,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     window = window_of(call, call.outputs[0].sizes[2:])
     gradient, data = laid(grad, source, out, is_depthwise(out, groups))
     copied = plan_copies((gradient, data))
-    run = plan_weight(call, gradient.laid, data.laid, out, groups, window)
+    run = plan_weight(call, unpadded(gradient), unpadded(data), out, groups, window)
     if copied is None:
         return PlannedKernel(run)
     return PlannedKernel(lambda to, g, x: run(to, *copied(g, x)))

@@ -47,13 +47,14 @@ def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
     if not problem.transposed:
         filters = laid_out(weight, padded)
         read = filters.laid
-    elif sums.precision == "tf32":
-        # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one.
-        filters = laid_out(transposed(weight), padded * problem.groups)
-        read = transposed(filters.laid)
     else:
         filters = laid_out(weight, padded * problem.groups, dim=0)
         read = filters.laid
+        if sums.precision == "tf32" or (filters.is_copied and source.itemsize == 2):
+            # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one. A copy for
+            # 16-bit floats makes it so too: whole vectors, whatever the number of columns.
+            filters = laid_out(transposed(weight), padded * problem.groups)
+            read = transposed(filters.laid)
     return dataclasses.replace(problem, source=data.laid, weight=read), data, filters
 
 
@@ -107,8 +108,10 @@ def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
         return plan_pointers(call, problem, sums)
     choices.chosen(
         "implicit GEMM, by tensor descriptors",
-        "there is one group, strides are 1, and the channels ({}) lie innermost in whole vectors",
+        "there is one group, strides are 1, and the channels ({}) lie innermost in whole vectors; the output is stored "
+        "as {}",
         problem.channels,
+        "pixels of channels" if problem.out.strides[1] == 1 else "planes",
     )
     made: list[Callable[..., None]] = []
 

@@ -134,9 +134,9 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
 
 def plan_depthwise_parts(
     call: StructuredCall, grad: TensorSpec, source: TensorSpec, out: TensorSpec, groups: int, window: Window
-) -> tuple[int, TensorSpec, Callable[[Any, Any, Any], None]]:
-    """Parts (splits, outputs, taps, channels) of a weight's gradient: how many, of which dtype, and what writes them:
-    ``run(parts, grad, source)`` over data."""
+) -> tuple[int, Callable[[Any, Any, Any], None]]:
+    """Parts (splits, outputs, taps, channels) of a weight's gradient, in the accumulator's dtype: how many, and what
+    writes them: ``run(parts, grad, source)`` over data."""
     sums = sums_of(call, grad)
     n, _, *spatial = grad.sizes
     pixels = n * spatial[0] * spatial[1] * spatial[2]
@@ -195,4 +195,4 @@ def plan_depthwise_parts(
     def run(parts: Any, g: Any, x: Any) -> None:
         launch(grid, g.address, x.address, parts.address, *numbers)
 
-    return splits, out, run
+    return splits, run

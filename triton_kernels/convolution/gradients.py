@@ -31,14 +31,16 @@ def backward_both(call: StructuredCall) -> PlannedKernel:
     own, data = of_weight.laid(grad, source, out, False)
     if not gradient.is_copied:
         gradient = own
-    # Without the zeros behind the channels that one of them may have wanted.
-    shared = gradient.laid.replace(sizes=grad.sizes, strides=gradient.laid.strides)
-    if problem.source.strides != shared.strides:
-        problem = dataclasses.replace(problem, source=shared)
+        problem = dataclasses.replace(problem, source=of_weight.unpadded(own))
     copied = plan_copies((gradient, filters, data))
     multiply = plan_laid(call._replace(outputs=(to_input,)), problem, sums)
     sum_up = of_weight.plan_weight(
-        call._replace(outputs=(to_weight,)), shared, data.laid, out, groups, window
+        call._replace(outputs=(to_weight,)),
+        of_weight.unpadded(gradient),
+        of_weight.unpadded(data),
+        out,
+        groups,
+        window,
     )
 
     def into(first: Any, second: Any, g: Any, x: Any, w: Any) -> None:
