@@ -18,7 +18,7 @@ from ..budget import Configuration
 from ..elementwise.factories import zero
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
-from .bulk_weight import plan_bulk_parts
+from .bulk_weight import lines_of_planes, plan_bulk_parts, reason_against
 from .convolution import FLAT_BELOW, MOST
 from .depthwise import plan_depthwise_parts
 from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, unit_of_spec
@@ -76,12 +76,18 @@ def default_configuration(
 
 
 def laid(
-    grad: TensorSpec, source: TensorSpec, out: TensorSpec, is_depthwise: bool
+    call: StructuredCall, grad: TensorSpec, source: TensorSpec, out: TensorSpec, groups: int, window: Window
 ) -> tuple[Operand, Operand]:
     """The gradient and the source as the kernel wants them."""
     n, outputs, *spatial = grad.sizes
     products = n * math.prod(spatial) * outputs * math.prod(out.sizes[1:])
-    if is_depthwise or products < WORTH_A_COPY:
+    if is_depthwise(out, groups) or products < WORTH_A_COPY:
+        return Operand(grad, grad), Operand(source, source)
+    if (
+        reason_against(call, grad, source, window) is None
+        and lines_of_planes(grad, source, window) is not None
+    ):
+        choices.chosen("planes as they lie", "pieces of their lines are what tensor descriptors load")
         return Operand(grad, grad), Operand(source, source)
     return in_vectors(grad), in_vectors(source)
 
@@ -301,7 +307,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if grad.numel == 0:
         return zero(call)
     window = window_of(call, call.outputs[0].sizes[2:])
-    gradient, data = laid(grad, source, out, is_depthwise(out, groups))
+    gradient, data = laid(call, grad, source, out, groups, window)
     copied = plan_copies((gradient, data))
     run = plan_weight(call, unpadded(gradient), unpadded(data), out, groups, window)
     if copied is None:

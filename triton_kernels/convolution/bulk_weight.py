@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured import choices
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
+from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..products.bulk import FIRST_DESIGN, cost, resident
 from ..products.problem import multiprocessors
 from ..tuning.choice import configuration
-from .bulk import LONGEST_SIDE, MOST, blocks_over, picture
+from .bulk import LONGEST_SIDE, MOST, blocks_over, described, picture
 from .bulk_weight_kernels import NARROW, convolve_backward_weight_bulk
+from .layout_copies import pitch_of_pixels
 from .volume import Arguments, Triple, Window, bounded, reach
 
+LONG, SHORT = 64, 32
+"""Pixels of a line that a block takes, and the fewest: of 64 the lines of shared memory are whole."""
 MOST_SPLITS = 64
 STEPS = 8
 """The fewest blocks of pixels that a part is worth a program of its own."""
@@ -57,6 +63,51 @@ def refused(why: str) -> None:
     choices.chosen("no tensor descriptors", why)
 
 
+def reason_against(call: StructuredCall, grad: TensorSpec, source: TensorSpec, window: Window) -> str | None:
+    """Why tensor descriptors serve no gradient of a window over such tensors, however they lie; None if they may."""
+    if grad.itemsize != 2 or window.stride != (1, 1, 1):
+        return "its dtype is wide, or strides are not 1"
+    if driver().properties(call.device.resolved_index).design < FIRST_DESIGN:
+        return "the device has none"
+    if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1:
+        return "it is over volumes"
+    if max(grad.numel, source.numel) > INT32_MAX:
+        return "there are more elements than 32 bits count"
+    return None
+
+
+def lines_of_planes(
+    grad: TensorSpec, source: TensorSpec, window: Window
+) -> tuple[DescribedTensor, DescribedTensor, Triple, int] | None:
+    """Both operands as (images, channels, lines, pixels), the positions, and how many pixels of a line a block has.
+
+    Pieces of a line are blocks where they divide it. Of one tap a plane is a line, whose last piece may be a rest:
+    behind it are zeros in both. None where pixels do not lie side by side, or lines are short.
+    """
+    if channels_lie_innermost(grad) and channels_lie_innermost(source):
+        return None
+    sizes = [(spec.sizes[0], spec.sizes[1], *spec.sizes[3:]) for spec in (grad, source)]
+    strides = [(*spec.strides[:2], *spec.strides[3:]) for spec in (grad, source)]
+    if window.is_pointwise:
+        if not all(pitch_of_pixels(spec) == 1 for spec in (grad, source)):
+            return None
+        sizes = [(n, c, 1, h * w) for n, c, h, w in sizes]
+        strides = [(n, c, 0, 1) for n, c, _, _ in strides]
+    positions: Triple = (sizes[0][0], *sizes[0][2:])
+    gradients, pixels = (
+        described(size, stride, grad.itemsize) for size, stride in zip(sizes, strides, strict=True)
+    )
+    width = LONG if window.is_pointwise else math.gcd(positions[2], LONG)
+    if gradients is None or pixels is None or width < SHORT or positions[2] < SHORT:
+        return None
+    return gradients, pixels, positions, width
+
+
+def channels_lie_innermost(spec: TensorSpec) -> bool:
+    """Whether a picture's channels lie side by side."""
+    return spec.strides[1] == 1 and spec.sizes[1] > 1
+
+
 def plan_bulk_parts(
     call: StructuredCall,
     grad: TensorSpec,
@@ -68,25 +119,30 @@ def plan_bulk_parts(
     """Parts of float32 (splits, outputs, taps, channels), or the gradient itself where there is one: how many, and what
     writes them: ``run(parts, grad, source)`` over data at multiples of 16. None where there are none.
 
-    Planes of 16-bit floats whose strides are one, with channels innermost in both operands.
+    Pictures of 16-bit floats whose strides are one, with channels innermost in both operands, or pixels in both.
     """
-    if grad.itemsize != 2 or window.stride != (1, 1, 1):
-        return refused("its dtype is wide, or strides are not 1")
-    if driver().properties(call.device.resolved_index).design < FIRST_DESIGN:
-        return refused("the device has none")
-    if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1:
-        return refused("it is over volumes")
-    if max(*source.sizes, *grad.sizes, out.numel) > INT32_MAX:
-        return refused("a side is longer than 32 bits count")
+    why = reason_against(call, grad, source, window)
+    if why is not None:
+        return refused(why)
+    planes = lines_of_planes(grad, source, window)
     gradients, pixels = picture(grad), picture(source)
-    if gradients is None or pixels is None:
-        return refused("channels do not lie innermost in whole vectors of 16 bytes")
-    positions = (grad.sizes[0], *grad.sizes[3:])
+    positions: Triple = (grad.sizes[0], *grad.sizes[3:])
+    if planes is not None:
+        gradients, pixels, positions, width = planes
+    elif gradients is None or pixels is None:
+        return refused(
+            "neither channels nor long lines of pixels lie side by side, in whole vectors of 16 bytes"
+        )
     outputs, channels = out.sizes[0] // groups, out.sizes[1]
     chosen = choose(call, grad, positions, outputs, channels, groups, window.taps)
-    block = whole_block(positions, chosen.tile[2])
-    if block is None:
-        return refused("no block of pixels divides the gradient's lines and columns")
+    if planes is not None:
+        chosen = dataclasses.replace(chosen, tile=(*chosen.tile[:2], min(width, chosen.tile[2])))
+        block = (1, 1, chosen.tile[2])
+    else:
+        found = whole_block(positions, chosen.tile[2])
+        if found is None:
+            return refused("no block of pixels divides the gradient's lines and columns")
+        block = found
     block_m, block_n = chosen.tile[:2]
     programs = cdiv(outputs, block_m) * cdiv(channels, block_n) * window.taps * groups
     blocks = blocks_over(positions, block)
@@ -105,14 +161,19 @@ def plan_bulk_parts(
         strides = {"wo": r * s * channels, "wc": 1, "wr": s * channels if r > 1 else 0, "ws": channels}
     arguments = Arguments(integer_type(reach(out), splits * out.numel))
     arguments.wide("i32", {"blocks": blocks, "chunk": chunk})
-    arguments.wide("i32", {"tiles_h": positions[1] // block[1], "tiles_w": positions[2] // block[2]})
+    arguments.wide("i32", {"tiles_h": positions[1] // block[1], "tiles_w": cdiv(positions[2], block[2])})
     arguments.wide("i32", {"outputs": outputs, "channels": channels})
     arguments.strides(1, "wc", strides)
     arguments.strides(1, None, {"part": 0 if splits == 1 else out.numel})
-    element, sides = grad.dtype.triton_name, ", ".join(map(str, block))
+
+    def described_by(side: int) -> str:
+        i, h, w = block
+        box = (i, h, w, side) if planes is None else (i, side, h, w)
+        return f"tensordesc<{grad.dtype.triton_name}[{', '.join(map(str, box))}]>"
+
     every = {
-        "g": f"tensordesc<{element}[{sides}, {block_m}]>",
-        "x": f"tensordesc<{element}[{sides}, {block_n}]>",
+        "g": described_by(block_m),
+        "x": described_by(block_n),
         "out": f"*{out.dtype.triton_name if splits == 1 else 'fp32'}",
     } | arguments.signature
     kernel = convolve_backward_weight_bulk
@@ -130,6 +191,7 @@ def plan_bulk_parts(
             "STEP_W": window.dilation[2],
             **dict(zip(("BLOCK_I", "BLOCK_H", "BLOCK_W"), block, strict=True)),
             **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), chosen.tile, strict=True)),
+            "PLANES": planes is not None,
         },
         divisible=[n for n in ("wo", "wr", "ws", "part") if arguments.values.get(n, 1) % 16 == 0],
         tensors=(gradients, pixels),
@@ -139,7 +201,8 @@ def plan_bulk_parts(
     grid, numbers = (programs, splits, 1), arguments.in_order(kernel.arg_names)
     choices.chosen(
         "sums of pixels, by tensor descriptors",
-        "strides are 1, and blocks of {} by {} pixels divide the gradient's lines and columns",
+        "strides are 1, {} lie innermost, and blocks are of {} by {} pixels",
+        "channels" if planes is None else "pixels",
         block[1],
         block[2],
     )

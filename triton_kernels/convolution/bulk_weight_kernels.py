@@ -1,9 +1,10 @@
 """The gradient of a convolution's weight by tensor descriptors: pixels of the gradient by pixels that a tap has moved.
 
-Both operands have channels innermost, and what is summed are pixels: a block of them is images by lines by pixels, the
-source's the same block moved by the tap. Lines and pixels of a block divide those of the gradient, so that every
-position of a block is one of the gradient's, or lies in an image that neither operand has: a value of the source never
-meets a zero that stands for no gradient, which were it infinite would make NaN.
+What is summed are pixels: a block of them is images by lines by pixels, the source's the same block moved by the tap.
+Channels lie innermost in both operands; or pixels do in both (planes), and then a block is a piece of one line. Lines
+and pixels of a block divide those of the gradient, so that every position of a block is one of the gradient's, or one
+that neither operand has: a value of the source never meets a zero that stands for no gradient, which were it infinite
+would make NaN.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def convolve_backward_weight_bulk(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    PLANES: tl.constexpr,
 ):
     """A program sums one tap over `chunk` blocks of pixels, for a tile of outputs by channels of a group.
 
@@ -58,9 +60,13 @@ def convolve_backward_weight_bulk(
     for block in range(first, tl.minimum(first + chunk, blocks)):
         pixel, line = block % tiles_w * BLOCK_W, block // tiles_w % tiles_h * BLOCK_H
         image = block // (tiles_w * tiles_h) * BLOCK_I
-        a = g.load([image, line, pixel, first_output]).reshape(BLOCK_K, BLOCK_M)
-        b = x.load([image, line + down, pixel + right, first_channel]).reshape(BLOCK_K, BLOCK_N)
-        total = tl.dot(a.T, b, total)
+        if PLANES:
+            a = g.load([image, first_output, line, pixel]).reshape(BLOCK_M, BLOCK_K)
+            b = x.load([image, first_channel, line + down, pixel + right]).reshape(BLOCK_N, BLOCK_K).T
+        else:
+            a = g.load([image, line, pixel, first_output]).reshape(BLOCK_K, BLOCK_M).T
+            b = x.load([image, line + down, pixel + right, first_channel]).reshape(BLOCK_K, BLOCK_N)
+        total = tl.dot(a, b, total)
     o, c = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
     to = (group * outputs + o).to(tl.int64) * wo
     target = out + tl.program_id(1).to(tl.int64) * part + (tap // S * wr + tap % S * ws)

@@ -50,9 +50,10 @@ def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
     else:
         filters = laid_out(weight, padded * problem.groups, dim=0)
         read = filters.laid
-        if sums.precision == "tf32" or (filters.is_copied and source.itemsize == 2):
-            # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one. A copy for
-            # 16-bit floats makes it so too: whole vectors, whatever the number of columns.
+        is_plain = problem.groups == problem.phases == 1
+        if sums.precision == "tf32" or (filters.is_copied and source.itemsize == 2 and is_plain):
+            # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one. A copy of
+            # 16-bit floats for tensor descriptors is such too: whole vectors, whatever the number of columns.
             filters = laid_out(transposed(weight), padded * problem.groups)
             read = transposed(filters.laid)
     return dataclasses.replace(problem, source=data.laid, weight=read), data, filters

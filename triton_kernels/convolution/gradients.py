@@ -28,28 +28,32 @@ def backward_both(call: StructuredCall) -> PlannedKernel:
         return one_after_the_other(call)
     sums = sums_of(call, grad)
     problem, gradient, filters = laid(problem, sums)
-    own, data = of_weight.laid(grad, source, out, False)
-    if not gradient.is_copied:
+    own, data = of_weight.laid(call, grad, source, out, groups, window)
+    if own.is_copied and gradient.is_copied:
+        own = gradient
+    elif own.is_copied:
         gradient = own
         problem = dataclasses.replace(problem, source=of_weight.unpadded(own))
     copied = plan_copies((gradient, filters, data))
     multiply = plan_laid(call._replace(outputs=(to_input,)), problem, sums)
-    sum_up = of_weight.plan_weight(
-        call._replace(outputs=(to_weight,)),
-        of_weight.unpadded(gradient),
-        of_weight.unpadded(data),
-        out,
-        groups,
-        window,
-    )
+    specs = of_weight.unpadded(own), of_weight.unpadded(data), out
+    sum_up = of_weight.plan_weight(call._replace(outputs=(to_weight,)), *specs, groups, window)
+    if copied is None or own.is_copied:
 
-    def into(first: Any, second: Any, g: Any, x: Any, w: Any) -> None:
-        if copied is not None:
-            g, w, x = copied(g, w, x)
-        multiply(first, g, w)
+        def into(first: Any, second: Any, g: Any, x: Any, w: Any) -> None:
+            if copied is not None:
+                g, w, x = copied(g, w, x)
+            multiply(first, g, w)
+            sum_up(second, g, x)
+
+        return PlannedKernel(into)
+
+    def into_as_it_lies(first: Any, second: Any, g: Any, x: Any, w: Any) -> None:
+        laid_g, w, x = copied(g, w, x)
+        multiply(first, laid_g, w)
         sum_up(second, g, x)
 
-    return PlannedKernel(into)
+    return PlannedKernel(into_as_it_lies)
 
 
 def one_after_the_other(call: StructuredCall) -> PlannedKernel:
