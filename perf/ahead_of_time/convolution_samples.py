@@ -82,6 +82,10 @@ def channels_outermost(dtype: str) -> Iterator[Sample]:
     # Of operands of one shape the compiler makes one piece of code, in which no pointer has a name.
     both = partial(gradients, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
     yield Sample(f"conv2d {dtype} contiguous, with gradients", both)
+    if dtype in ("bfloat16", "float16"):
+        # Planes that the weight's gradient reads as they lie.
+        planes, tap = empty(16, 128, 64, 64, dtype=dtype), empty(256, 128, 1, 1, dtype=dtype)
+        yield Sample(f"conv2d {dtype} contiguous of one tap", partial(gradients, tt.conv2d, planes, tap))
 
 
 def few_channels(dtype: str) -> Iterator[Sample]:

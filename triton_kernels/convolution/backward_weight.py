@@ -87,7 +87,9 @@ def laid(
         reason_against(call, grad, source, window) is None
         and lines_of_planes(grad, source, window) is not None
     ):
-        choices.chosen("planes as they lie", "pieces of their lines are what tensor descriptors load")
+        choices.chosen(
+            "planes as they lie", "there is one tap, so that tensor descriptors load pieces of them"
+        )
         return Operand(grad, grad), Operand(source, source)
     return in_vectors(grad), in_vectors(source)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -23,8 +22,8 @@ from .bulk_weight_kernels import NARROW, convolve_backward_weight_bulk
 from .layout_copies import pitch_of_pixels
 from .volume import Arguments, Triple, Window, bounded, reach
 
-LONG, SHORT = 64, 32
-"""Pixels of a line that a block takes, and the fewest: of 64 the lines of shared memory are whole."""
+SHORTEST = 32
+"""Pixels of a plane from which it is read as it lies: a block has 64."""
 MOST_SPLITS = 64
 STEPS = 8
 """The fewest blocks of pixels that a part is worth a program of its own."""
@@ -78,29 +77,25 @@ def reason_against(call: StructuredCall, grad: TensorSpec, source: TensorSpec, w
 
 def lines_of_planes(
     grad: TensorSpec, source: TensorSpec, window: Window
-) -> tuple[DescribedTensor, DescribedTensor, Triple, int] | None:
-    """Both operands as (images, channels, lines, pixels), the positions, and how many pixels of a line a block has.
+) -> tuple[DescribedTensor, DescribedTensor, Triple] | None:
+    """Both operands of one tap as (images, channels, 1, pixels), and the positions; None where they do not lie so.
 
-    Pieces of a line are blocks where they divide it. Of one tap a plane is a line, whose last piece may be a rest:
-    behind it are zeros in both. None where pixels do not lie side by side, or lines are short.
+    The last block of a plane may be a rest: behind it are zeros in both. Of several taps a block would have to start
+    between two vectors, which descriptors are not asked for.
     """
-    if channels_lie_innermost(grad) and channels_lie_innermost(source):
+    both = (grad, source)
+    if not window.is_pointwise or all(channels_lie_innermost(spec) for spec in both):
         return None
-    sizes = [(spec.sizes[0], spec.sizes[1], *spec.sizes[3:]) for spec in (grad, source)]
-    strides = [(*spec.strides[:2], *spec.strides[3:]) for spec in (grad, source)]
-    if window.is_pointwise:
-        if not all(pitch_of_pixels(spec) == 1 for spec in (grad, source)):
-            return None
-        sizes = [(n, c, 1, h * w) for n, c, h, w in sizes]
-        strides = [(n, c, 0, 1) for n, c, _, _ in strides]
-    positions: Triple = (sizes[0][0], *sizes[0][2:])
-    gradients, pixels = (
-        described(size, stride, grad.itemsize) for size, stride in zip(sizes, strides, strict=True)
-    )
-    width = LONG if window.is_pointwise else math.gcd(positions[2], LONG)
-    if gradients is None or pixels is None or width < SHORT or positions[2] < SHORT:
+    if not all(pitch_of_pixels(spec) == 1 for spec in both):
         return None
-    return gradients, pixels, positions, width
+    pixels = math.prod(grad.sizes[2:])
+    found = [
+        described((spec.sizes[0], spec.sizes[1], 1, pixels), (*spec.strides[:2], 0, 1), spec.itemsize)
+        for spec in both
+    ]
+    if found[0] is None or found[1] is None or pixels < SHORTEST:
+        return None
+    return found[0], found[1], (grad.sizes[0], 1, pixels)
 
 
 def channels_lie_innermost(spec: TensorSpec) -> bool:
@@ -128,15 +123,14 @@ def plan_bulk_parts(
     gradients, pixels = picture(grad), picture(source)
     positions: Triple = (grad.sizes[0], *grad.sizes[3:])
     if planes is not None:
-        gradients, pixels, positions, width = planes
+        gradients, pixels, positions = planes
     elif gradients is None or pixels is None:
         return refused(
-            "neither channels nor long lines of pixels lie side by side, in whole vectors of 16 bytes"
+            "neither channels nor, of one tap, pixels lie side by side in whole vectors of 16 bytes"
         )
     outputs, channels = out.sizes[0] // groups, out.sizes[1]
     chosen = choose(call, grad, positions, outputs, channels, groups, window.taps)
     if planes is not None:
-        chosen = dataclasses.replace(chosen, tile=(*chosen.tile[:2], min(width, chosen.tile[2])))
         block = (1, 1, chosen.tile[2])
     else:
         found = whole_block(positions, chosen.tile[2])

@@ -1,10 +1,10 @@
 """The gradient of a convolution's weight by tensor descriptors: pixels of the gradient by pixels that a tap has moved.
 
 What is summed are pixels: a block of them is images by lines by pixels, the source's the same block moved by the tap.
-Channels lie innermost in both operands; or pixels do in both (planes), and then a block is a piece of one line. Lines
-and pixels of a block divide those of the gradient, so that every position of a block is one of the gradient's, or one
-that neither operand has: a value of the source never meets a zero that stands for no gradient, which were it infinite
-would make NaN.
+Channels lie innermost in both operands; or pixels do in both (planes), which serves one tap, and then a plane is one
+line. Else lines and pixels of a block divide those of the gradient. So every position of a block is one of the
+gradient's, or one that neither operand has: a value of the source never meets a zero that stands for no gradient, which
+were it infinite would make NaN.
 """
 
 from __future__ import annotations

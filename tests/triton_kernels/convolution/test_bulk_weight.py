@@ -76,6 +76,65 @@ def test_sums_over_pixels(rng, planned, case, dtype):
     hold(ours, backward(exactly(g), exactly(x), weight, *window), dtype)
 
 
+PLANES = {
+    "one tap": shapes(3, 24, 40, (28, 28), (1, 1)),
+    "one tap, the last piece of a plane is a rest": shapes(2, 16, 8, (4, 18), (1, 1)),
+    "one tap, odd channels": shapes(2, 13, 11, (8, 8), (1, 1)),
+    "one tap in groups": shapes(2, 24, 48, (8, 8), (1, 1), groups=3),
+}
+
+
+@pytest.mark.parametrize("case", PLANES)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.name)
+def test_planes_are_read_as_they_lie(rng, planned, launches, monkeypatch, case, dtype):
+    monkeypatch.setattr(backward_weight, "WORTH_A_COPY", 0)
+    grad, source, weight, window = PLANES[case]
+    g, x = (tt.from_numpy(rng.standard_normal(sizes)).to(dtype).to("cuda") for sizes in (grad, source))
+    before = launches.count
+    ours = backward(g, x, weight, *window)
+    assert planned == [True]
+    assert launches.count - before == 2, "the sums of parts, and theirs"
+    hold(ours, backward(exactly(g), exactly(x), weight, *window), dtype)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        shapes(2, 8, 8, (8, 64), (3, 3), (1, 1)),
+        shapes(2, 8, 8, (8, 64), (1, 1), (0, 0), (1, 1)),
+        shapes(16, 8, 8, (3, 7), (1, 1)),
+        shapes(16, 8, 8, (3, 8), (1, 1)),
+    ],
+    ids=["several taps", "other lines", "planes of no whole vectors", "short planes"],
+)
+def test_other_planes_are_laid_out_anew(rng, planned, launches, monkeypatch, sizes):
+    monkeypatch.setattr(backward_weight, "WORTH_A_COPY", 0)
+    grad, source, weight, window = sizes
+    g, x = (tt.from_numpy(rng.standard_normal(each)).to(tt.bfloat16).to("cuda") for each in (grad, source))
+    if sizes[0][3] == 64 and weight[3] == 1:
+        g, x = g[..., ::2], x[..., ::2]
+    before = launches.count
+    ours = backward(g, x, weight, *window)
+    assert launches.count - before == 3
+    hold(ours, backward(exactly(g), exactly(x), weight, *window), tt.bfloat16)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("case", ["one tap, the last piece of a plane is a rest", "one tap"])
+def test_a_special_value_of_a_plane_reaches_the_taps_that_meet_it(rng, planned, monkeypatch, value, case):
+    monkeypatch.setattr(backward_weight, "WORTH_A_COPY", 0)
+    grad, source, weight, window = PLANES[case]
+    positive = tt.from_numpy(np.abs(rng.standard_normal(grad)) + 0.1).to(tt.float16)
+    for place in ((0, 3, 0, 0), (-1, 0, -1, -1), (0, 1, 1, source[3] - 1)):
+        data = rng.standard_normal(source)
+        data[place] = value
+        x = tt.from_numpy(data).to(tt.float16)
+        found = exactly(backward(positive.to("cuda"), x.to("cuda"), weight, *window)).numpy()
+        want = backward(exactly(positive), exactly(x), weight, *window).numpy()
+        assert np.array_equal(np.isfinite(found), np.isfinite(want)), place
+    assert planned[0]
+
+
 @pytest.mark.parametrize(
     ("sizes", "dtype"),
     [
