@@ -48,3 +48,28 @@ def launched(standin, dtype, layout, sizes, filters, **window):
 def test_a_convolution_takes_as_few_launches_as_the_table_says(standin, dtype, layout, forward, backward):
     found = launched(standin, dtype, layout, (64, 128, 56, 56), (128, 128, 3, 3), padding=1)
     assert tuple(map(len, found)) == (forward, backward), found
+
+
+@WITHOUT_CODE
+@pytest.mark.parametrize(
+    ("name", "sizes", "filters", "window", "forward", "backward"),
+    [
+        ("ragged channels", (64, 36, 56, 56), (40, 36, 3, 3), {"padding": 1}, 2, 4),
+        ("a stride", (64, 128, 56, 56), (256, 128, 3, 3), {"padding": 1, "stride": 2}, 2, 4),
+        ("groups", (64, 128, 56, 56), (128, 32, 3, 3), {"padding": 1, "groups": 4}, 2, 4),
+        ("one tap", (64, 128, 56, 56), (256, 128, 1, 1), {}, 1, 3),
+        ("one tap of small planes", (64, 128, 7, 7), (256, 128, 1, 1), {}, 2, 5),
+        ("depthwise", (64, 128, 56, 56), (128, 1, 3, 3), {"padding": 1, "groups": 128}, 1, 3),
+    ],
+)
+def test_planes_of_bfloat16(standin, name, sizes, filters, window, forward, backward):
+    found = launched(standin, "bfloat16", "planes", sizes, filters, **window)
+    assert tuple(map(len, found)) == (forward, backward), found
+
+
+@WITHOUT_CODE
+def test_planes_go_by_tensor_descriptors(standin):
+    found = launched(standin, "bfloat16", "planes", (64, 128, 56, 56), (128, 128, 3, 3), padding=1)
+    forward, backward = found
+    assert forward == ["lay_out", "convolve_bulk"]
+    assert backward == ["lay_out", "convolve_bulk", "convolve_backward_weight_bulk", "add_parts"]
