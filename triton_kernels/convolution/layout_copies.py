@@ -1,20 +1,20 @@
 """Operands brought to the layout that the kernels read in vectors: channels innermost, in whole vectors.
 
-Where channels are not innermost, pixels are, and a tap's shift leaves no alignment along them: addresses would load each
-element by itself, for each tap, and a block of a tensor descriptor starts at a whole vector. So operands of large
-products are copied first, and those of small ones are read as they lie, since a launch takes longer than they do.
-Vendors' libraries convert likewise for tensor cores.
+Where channels are not innermost, pixels are, and a tap's shift leaves no alignment along them: addresses would load
+each element by itself, for each tap, and a block of a tensor descriptor starts at a whole vector. So operands of
+large products are copied first, and those of small ones are read as they lie, since a launch takes longer than they
+do. Vendors' libraries convert likewise for tensor cores.
 
-A copy of a source reads and writes each element once; the product does `outputs * taps` multiply-adds with it. By what is
-published of an H100 (989 TFLOP/s of 16-bit floats, 3.35 TB/s) the copy takes 590 / (outputs * taps) of the product's
-time: a tenth for 640 outputs of nine taps, as long for 64, and for one tap longer whatever the outputs. Hence one tap is
-not copied for: it is a product that reads planes, and so is its weight's gradient where descriptors serve
-(`bulk_weight`). Outputs are never copied: kernels exchange a tile on its way and store planes.
+A copy of a source reads and writes each element once; the product does `outputs * taps` multiply-adds with it. By
+what is published of an H100 (989 TFLOP/s of 16-bit floats, 3.35 TB/s) the copy takes 590 / (outputs * taps) of the
+product's time: a tenth for 640 outputs of nine taps, as long for 64, and of one tap longer up to 590 outputs.
+Hence one tap is not copied for: it is a product that reads planes, and so is its weight's gradient where descriptors
+serve (`bulk_weight`). Outputs are never copied: kernels exchange a tile on its way and store planes.
 
-The operands of one call are copied by one launch, however many they are; the two gradients are one call (`gradients`). A
-weight's copy is small and is made by the same launch. It is not kept from call to call: a kernel that a user launches
-writes a weight without telling its version, and what was kept would be stale. Nor is a large weight read as it lies: its
-taps are innermost, so that a tile of one tap would fetch all of them.
+The operands of one call are copied by one launch, however many they are; the two gradients are one call
+(`gradients`). A weight's copy is small and is made by the same launch. It is not kept from call to call: a kernel
+that a user launches writes a weight without telling its version, and what was kept would be stale. Nor is a large
+weight read as it lies: its taps are innermost, so that a tile of one tap would fetch all of them.
 """
 
 from __future__ import annotations
