@@ -165,6 +165,13 @@ def _convolution_backward(
     return found
 
 
+@_formula("_convolution_backward_both")
+def _convolution_backward_both(
+    grad: Shape, x: Shape, weight: Shape, *args: Any, out_shape: Any, **named: Any
+) -> int:
+    return convolution_flops(grad, weight, x, True) + _of_weight(grad, x, weight, False)
+
+
 @_formula("convolution_backward_input")
 def _convolution_backward_input(
     grad: Shape, weight: Shape, x: Shape, *args: Any, out_shape: Shape, **named: Any

@@ -377,6 +377,23 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(quietly(into))
 
 
+def backward_both(call: StructuredCall) -> PlannedKernel:
+    """The gradients of input and weight, one after the other."""
+    args, (of_input, of_weight) = call.args, call.outputs
+    sizes = {"input_size": args["input"].sizes, "weight_size": args["weight"].sizes}
+    first, second = (
+        kernel(call._replace(args={**args, **sizes}, outputs=(out,))).into
+        for kernel, out in ((backward_input, of_input), (backward_weight, of_weight))
+    )
+
+    def into(to_input: Any, to_weight: Any, grad: Any, input: Any, weight: Any) -> None:
+        first(to_input, grad, weight)
+        second(to_weight, grad, input)
+
+    return PlannedKernel(into)
+
+
 register_stub("convolution_stub", "cpu", convolution)
+register_stub("_convolution_backward_both_stub", "cpu", backward_both)
 register_stub("convolution_backward_input_stub", "cpu", backward_input)
 register_stub("convolution_backward_weight_stub", "cpu", backward_weight)

@@ -99,15 +99,28 @@ def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
         ]
     outs = [f"grad_{local_name(i).rstrip('_')}" for i in inputs]
     lines = ["edges = self.next_edges", *(f"{out}: Any = None" for out in outs)]
-    for f in formulas:
+
+    def evaluated(f: Formula, together: bool) -> list[str]:
         positions = [inputs.index(i) for i in f.inputs]
-        condition = " or ".join(f"edges[{p}] is not None" for p in positions)
-        lines.append(f"if {condition}:")
-        lines += [f"    {line}" for line in _unpack_lines(d, f)]
+        wanted = [f"edges[{p}] is not None" for p in positions]
+        body = _unpack_lines(d, f)
         if "output_mask" in f.source:
-            mask = ", ".join(f"edges[{p}] is not None" for p in positions)
-            lines.append(f"    output_mask = ({mask})")
-        lines.append(f"    {', '.join(outs[p] for p in positions)} = {_source(f)}")
+            body.append(f"output_mask = ({', '.join(wanted)})")
+        body.append(f"{', '.join(outs[p] for p in positions)} = {_source(f)}")
+        return [f"if {(' and ' if together else ' or ').join(wanted)}:", *(f"    {line}" for line in body)]
+
+    joined = {i: f for f in d.joint for i in f.inputs}
+    for f in d.joint:
+        lines += [*evaluated(f, together=True), "else:"]
+        lines += [
+            f"    {line}"
+            for each in formulas
+            if each.inputs[0] in f.inputs and each is not f
+            for line in evaluated(each, together=False)
+        ]
+    for f in d.separate:
+        if f.inputs[0] not in joined:
+            lines += evaluated(f, together=False)
     return [*lines, f"return {', '.join(outs)}"]
 
 
@@ -221,7 +234,7 @@ def _plan_lines(
         body.append(f"edges = ({', '.join(edges)}{',' if len(edges) == 1 else ''})")
     saves = _all(d, "saves")
     if inplace and "self" in saves:
-        users = {i for f in d.formulas if "self" in f.saves for i in f.inputs}
+        users = {i for f in d.separate if "self" in f.saves for i in f.inputs}
         needed = " or ".join(
             f"needs_{local_name(u)}" if u != "self" else "edges[0] is not None" for u in sorted(users)
         )
@@ -230,7 +243,7 @@ def _plan_lines(
     saving: list[str] = []
     for n in saves:
         local = local_name(n)
-        users_of = list(dict.fromkeys(i for f in d.formulas if n in f.saves for i in f.inputs))
+        users_of = list(dict.fromkeys(i for f in d.separate if n in f.saves for i in f.inputs))
         condition = " or ".join(
             ("edges[0] is not None" if inplace and u == "self" else f"needs_{local_name(u)}")
             for u in users_of
@@ -359,8 +372,8 @@ def _saving(name: str, out: str, spec: str) -> list[str]:
 
 def _kept(d: Derivative, names: list[str], name: str) -> str:
     """The argument, if some input that needs it requires grad, as source."""
-    users = dict.fromkeys(i for f in d.formulas if name in f.saves for i in f.inputs if i != "self")
-    uses_self = any(name in f.saves and "self" in f.inputs for f in d.formulas)
+    users = dict.fromkeys(i for f in d.separate if name in f.saves for i in f.inputs if i != "self")
+    uses_self = any(name in f.saves and "self" in f.inputs for f in d.separate)
     conditions = [f"requires_grad(args[{names.index(u)}])" for u in users]
     if uses_self:
         conditions.append(f"requires_grad(args[{names.index('self')}])")

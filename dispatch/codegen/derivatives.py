@@ -56,6 +56,18 @@ class Derivative:
         return tuple(a.name for a in self.function.schema.arguments if a.name in named)
 
     @property
+    def joint(self) -> tuple[Formula, ...]:
+        """Formulas of several inputs that have formulas of their own too: they stand for all of them together."""
+        alone = {f.inputs[0] for f in self.formulas if len(f.inputs) == 1}
+        return tuple(f for f in self.formulas if len(f.inputs) > 1 and alone.issuperset(f.inputs))
+
+    @property
+    def separate(self) -> tuple[Formula, ...]:
+        """The other ones, which have each input once."""
+        joint = self.joint
+        return tuple(f for f in self.formulas if f not in joint)
+
+    @property
     def refused(self) -> tuple[str, ...]:
         """Tensors of which the file says nothing: a call is refused if one of them requires grad."""
         named = {*self.inputs, *self.silent}

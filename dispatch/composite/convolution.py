@@ -11,6 +11,7 @@ from ...runtime.scalar_type import complex32
 from ...runtime.tensor_spec import TensorSpec
 from ..autograd.formulas.convolution import (
     convolution_bias_backward,
+    convolution_gradients,
     convolution_input_gradient,
     convolution_weight_gradient,
 )
@@ -249,11 +250,14 @@ def convolution_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of input, weight and bias that `output_mask` asks for, None for the others."""
     window = (stride, padding, dilation, transposed, groups)
-    return (
-        convolution_input_gradient(grad_output, weight, input.shape, *window) if output_mask[0] else None,
-        convolution_weight_gradient(grad_output, input, weight.shape, *window) if output_mask[1] else None,
-        convolution_bias_backward(grad_output) if output_mask[2] else None,
-    )
+    of_input = of_weight = None
+    if output_mask[0] and output_mask[1]:
+        of_input, of_weight = convolution_gradients(grad_output, input, weight, *window)
+    elif output_mask[0]:
+        of_input = convolution_input_gradient(grad_output, weight, input.shape, *window)
+    elif output_mask[1]:
+        of_weight = convolution_weight_gradient(grad_output, input, weight.shape, *window)
+    return of_input, of_weight, convolution_bias_backward(grad_output) if output_mask[2] else None
 
 
 def _convolution_double_backward(

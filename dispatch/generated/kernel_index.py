@@ -11,6 +11,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_addmm_activation_stub": ("products.products", "products.mm"),
     "_bsr_mm_stub": ("sparse.products", "sparse.products"),
     "_conj_physical_stub": ("elementwise.pointwise", "elementwise.pointwise"),
+    "_convolution_backward_both_stub": ("convolution.convolution", "convolution.gradients"),
     "_csr_mm_stub": ("sparse.products", "sparse.products"),
     "_ctc_loss_backward_stub": ("loss.ctc", "loss.ctc"),
     "_ctc_loss_stub": ("loss.ctc", "loss.ctc"),

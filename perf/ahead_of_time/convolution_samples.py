@@ -44,6 +44,7 @@ def convolutions(capability: int) -> Iterator[Sample]:
     """Every call; those of bfloat16 also in layouts and forms that change no configuration."""
     for dtype in ("bfloat16", "float32", "float16", "float64"):
         yield from channels_innermost(dtype)
+        yield from channels_outermost(dtype)
         yield from few_channels(dtype)
         yield from depthwise(dtype)
     yield from forms()
@@ -63,7 +64,7 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
         )
         b = empty(filters, dtype=dtype)
         run = partial(gradients_last, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
-        claims = () if images == 1 else (*wide, "convolve_bulk")
+        claims = () if images == 1 else (*wide, "convolve_bulk", "convolve_backward_weight_bulk")
         if dtype in ("bfloat16", "float16") or images != 256:
             yield Sample(f"conv2d {dtype} {label}", run, claims)
             # A stride is what descriptors do not take.
@@ -72,6 +73,19 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
             yield Sample(f"conv2d {dtype} {label}, strided", strided, claims)
         if dtype == "float32" and images != 256:
             yield Sample(f"conv2d {dtype} exactly, {label}", partial(exactly, run), claims)
+
+
+def channels_outermost(dtype: str) -> Iterator[Sample]:
+    x, w, b = (empty(*sizes, dtype=dtype) for sizes in ((16, 128, 56, 56), (128, 128, 3, 3), (128,)))
+    run = partial(tt.conv2d, x, w, b, (1, 1), (1, 1))
+    yield Sample(f"conv2d {dtype} contiguous", run, ("lay_out",))
+    # Of operands of one shape the compiler makes one piece of code, in which no pointer has a name.
+    both = partial(gradients, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
+    yield Sample(f"conv2d {dtype} contiguous, with gradients", both)
+    if dtype in ("bfloat16", "float16"):
+        # Planes that the weight's gradient reads as they lie.
+        planes, tap = empty(16, 128, 64, 64, dtype=dtype), empty(256, 128, 1, 1, dtype=dtype)
+        yield Sample(f"conv2d {dtype} contiguous of one tap", partial(gradients, tt.conv2d, planes, tap))
 
 
 def few_channels(dtype: str) -> Iterator[Sample]:

@@ -94,6 +94,10 @@ def convolution_backward_weight(call: Call) -> int:
     return 2 * _products(call.arguments["grad_output"], call.arguments["weight_size"])
 
 
+def convolution_backward_both(call: Call) -> int:
+    return 4 * _products(call.arguments["grad_output"], call.arguments["weight"].shape)
+
+
 def attention(products_of_keys: int, products_of_values: int) -> Formula:
     """The products over pairs of a query and a key that the causal mask leaves; softmax and scale are not counted.
 
@@ -217,6 +221,7 @@ OPERATIONS: dict[str, Formula] = {
     "outer": outer,
     "convolution": convolution,
     "_convolution": convolution,
+    "_convolution_backward_both": convolution_backward_both,
     "convolution_backward": convolution_backward,
     "convolution_backward_input": convolution_backward_input,
     "convolution_backward_weight": convolution_backward_weight,

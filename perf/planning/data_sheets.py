@@ -27,6 +27,7 @@ PRODUCTS = frozenset({
 })  # fmt: skip
 CONVOLUTIONS = frozenset({
     "convolution", "_convolution", "convolution_backward", "convolution_backward_input", "convolution_backward_weight",
+    "_convolution_backward_both",
 })  # fmt: skip
 ATTENTIONS = "_scaled_dot_product_"
 

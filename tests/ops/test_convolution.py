@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -411,18 +413,38 @@ WINDOW = ([2, 1], [1, 0], [1, 2])
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("mask", list(itertools.product([False, True], repeat=3)), ids=str)
-def test_backward_gives_what_its_mask_asks_for(transposed: bool, mask: tuple[bool, ...]) -> None:
-    x, w, b = (tt.from_numpy(sample(*s, seed=i)) for i, s in enumerate([(2, 4, 6, 5), (4, 2, 3, 2), (4,)]))
+def test_backward_gives_what_its_mask_asks_for(transposed: bool, mask: tuple[bool, ...], device: Any) -> None:
+    sizes = [(2, 4, 6, 5), (4, 2, 3, 2), (4,)]
+    x, w, b = (tt.from_numpy(sample(*s, seed=i)).to(device) for i, s in enumerate(sizes))
     leaves = [a.requires_grad_() for a in (x, w, b)]
     out = tt.convolution(*leaves, *WINDOW, transposed, [0, 0], 2)
-    grad = tt.from_numpy(sample(*out.shape, seed=4))
+    grad = tt.from_numpy(sample(*out.shape, seed=4)).to(device)
     out.backward(grad)
     rest = (*WINDOW, transposed, [0, 0], 2, list(mask))
     found = tt.ops.aten.convolution_backward(grad, x.detach(), w.detach(), [4], *rest)
     for asked, one, leaf in zip(mask, found, leaves, strict=True):
         assert (one is not None) == asked
         if asked:
-            np.testing.assert_allclose(one.numpy(), leaf.grad.numpy(), atol=1e-12)
+            np.testing.assert_allclose(one.cpu().numpy(), leaf.grad.cpu().numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_an_operand_is_kept_only_for_the_other_ones_gradient(frozen: int, device: Any) -> None:
+    x, w = (tt.from_numpy(sample(*s)).to(device) for s in ((2, 4, 6, 5), (4, 4, 3, 3)))
+    leaves = [x, w]
+    leaves[1 - frozen].requires_grad_()
+    given = [a * 1 for a in leaves]
+    kept = [weakref.ref(a) for a in given]
+    out = tt.conv2d(*given)
+    del given
+    gc.collect()
+    assert [r() is not None for r in kept] == [frozen == 0, frozen == 1]
+    grad = tt.from_numpy(sample(*out.shape, seed=4)).to(device)
+    out.backward(grad)
+    both = [a.detach().requires_grad_() for a in leaves]
+    tt.conv2d(*both).backward(grad)
+    found, want = leaves[1 - frozen].grad, both[1 - frozen].grad
+    np.testing.assert_allclose(found.cpu().numpy(), want.cpu().numpy(), atol=1e-12)
 
 
 def test_gradients_of_other_sizes_are_refused() -> None:

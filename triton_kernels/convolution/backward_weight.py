@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +16,12 @@ from ...runtime.scalar_type import BY_NAME
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.factories import zero
-from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
+from .bulk_weight import lines_of_planes, plan_bulk_parts, reason_against
 from .convolution import FLAT_BELOW, MOST
 from .depthwise import plan_depthwise_parts
-from .layout_copies import WORTH_A_COPY, as_it_is, relaid, unit_of_spec
+from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, unit_of_spec
 from .volume import BYTES, Arguments, Sums, Window, as_volume, bounded, reach, sums_of, unit_of, window_of
 from .weight_kernels import DOUBLE, EXACT, FEW, HALF, TF32, add_parts, convolve_backward_weight
 
@@ -72,6 +75,40 @@ def default_configuration(
     return candidates[0] if is_large else candidates[-1]
 
 
+def laid(
+    call: StructuredCall, grad: TensorSpec, source: TensorSpec, out: TensorSpec, groups: int, window: Window
+) -> tuple[Operand, Operand]:
+    """The gradient and the source as the kernel wants them."""
+    n, outputs, *spatial = grad.sizes
+    products = n * math.prod(spatial) * outputs * math.prod(out.sizes[1:])
+    if is_depthwise(out, groups) or products < WORTH_A_COPY:
+        return Operand(grad, grad), Operand(source, source)
+    if (
+        reason_against(call, grad, source, window) is None
+        and lines_of_planes(grad, source, window) is not None
+    ):
+        choices.chosen(
+            "planes as they lie", "there is one tap, so that tensor descriptors load pieces of them"
+        )
+        return Operand(grad, grad), Operand(source, source)
+    return in_vectors(grad), in_vectors(source)
+
+
+def in_vectors(spec: TensorSpec) -> Operand:
+    """A volume with channels innermost. Where it is copied anyway, a few zeros behind them fill the last vector, which
+    is what tensor descriptors ask for."""
+    operand, channels = laid_out(spec), spec.sizes[1]
+    padded = cdiv(channels, BYTES // spec.itemsize) * (BYTES // spec.itemsize)
+    if not operand.is_copied or spec.itemsize != 2 or 4 * padded > 5 * channels:
+        return operand
+    return laid_out(spec, padded)
+
+
+def unpadded(operand: Operand) -> TensorSpec:
+    """The copy without the zeros behind its channels."""
+    return operand.laid.replace(sizes=operand.given.sizes, strides=operand.laid.strides)
+
+
 def plan_parts(
     call: StructuredCall,
     grad: TensorSpec,
@@ -79,18 +116,14 @@ def plan_parts(
     out: TensorSpec,
     groups: int,
     window: Window,
-) -> tuple[int, TensorSpec, Callable[[Any, Any, Any], None]]:
-    """Parts (splits, outputs, taps, channels), or the gradient itself where there is one: how many, of which spec, and
-    what writes them: ``run(parts, grad, source)`` over data."""
+) -> tuple[int, Callable[[Any, Any, Any], None]]:
+    """Parts (splits, outputs, taps, channels), or the gradient itself where there is one: how many, and what writes
+    them: ``run(parts, grad, source)`` over data."""
     sums = sums_of(call, grad)
     n, _, od, oh, ow = grad.sizes
     pixels, outputs, channels = n * od * oh * ow, out.sizes[0] // groups, out.sizes[1]
     taps = window.taps
     is_flat = channels < FLAT_BELOW and taps > 1
-    gather_grad = gather = as_it_is
-    if pixels * outputs * groups * channels * taps >= WORTH_A_COPY:
-        grad, gather_grad = relaid(grad)
-        source, gather = relaid(source)
     few = is_flat or min(unit_of_spec(grad), unit_of_spec(source)) * grad.itemsize < BYTES
     columns = channels * taps if is_flat else channels
     kernel = convolve_backward_weight
@@ -177,10 +210,9 @@ def plan_parts(
     grid, numbers = (programs, splits, 1), arguments.in_order(kernel.arg_names)
 
     def run(parts: Any, g: Any, x: Any) -> None:
-        g, x = gather_grad(g), gather(x)
         launch(grid, g.address, x.address, parts.address, *numbers)
 
-    return splits, target_spec, run
+    return splits, run
 
 
 def plan_sum(
@@ -210,39 +242,79 @@ def plan_sum(
     return lambda to, parts: launch(grid, parts.address, to.address, *numbers)
 
 
+def is_depthwise(out: TensorSpec, groups: int) -> bool:
+    """Whether each group has one channel on some side; `out` is the weight's gradient."""
+    return groups > 1 and min(out.sizes[0] // groups, out.sizes[1]) == 1
+
+
+def plan_weight(
+    call: StructuredCall,
+    grad: TensorSpec,
+    source: TensorSpec,
+    out: TensorSpec,
+    groups: int,
+    window: Window,
+) -> Callable[[Any, Any, Any], None]:
+    """``run(out, grad, source)`` over data as they lie, by descriptors where addresses allow."""
+    if is_depthwise(out, groups):
+        choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
+        splits, write = plan_depthwise_parts(call, grad, source, out, groups, window)
+        return added_up(call, out, splits, write)
+
+    def summed(splits: int, write: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+        if splits > 1:
+            return added_up(call, out, splits, write)
+        choices.chosen("one sum", "the pixels of {} gradients fill no more than one part", grad.numel)
+        return write
+
+    by_pointers = functools.cache(lambda: summed(*plan_parts(call, grad, source, out, groups, window)))
+    bulk = plan_bulk_parts(call, grad, source, out, groups, window)
+    if bulk is None:
+        return by_pointers()
+    by_descriptors = summed(*bulk)
+
+    def run(to: Any, g: Any, x: Any) -> None:
+        kernel = by_pointers() if (g.address | x.address) % ALIGNMENT else by_descriptors
+        kernel(to, g, x)
+
+    return run
+
+
+def added_up(
+    call: StructuredCall, out: TensorSpec, splits: int, write: Callable[[Any, Any, Any], None]
+) -> Callable[[Any, Any, Any], None]:
+    """``run(out, grad, source)`` of what writes so many parts."""
+    choices.chosen("parts that are added up", "the pixels are cut into {}", splits)
+    accumulator = "float64" if out.dtype.name == "float64" else "float32"
+    add_up = plan_sum(call, out, splits, accumulator)
+    allocate, device = get_allocator("cuda").allocate, call.device
+    nbytes = splits * out.numel * BY_NAME[accumulator].itemsize
+
+    def run(to: Any, g: Any, x: Any) -> None:
+        parts = allocate(nbytes, device)
+        write(parts, g, x)
+        add_up(to, parts)
+
+    return run
+
+
 def backward_weight(call: StructuredCall) -> PlannedKernel:
     """Gradient by input, summed over all pixels; long sums are cut into parts that are added up after."""
     args = call.args
     grad, source = as_volume(args["grad_output"]), as_volume(args["input"])
     out, groups = as_volume(call.outputs[0]), args["groups"]
-    sums = sums_of(call, grad)
+    sums_of(call, grad)
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
     if grad.numel == 0:
         return zero(call)
     window = window_of(call, call.outputs[0].sizes[2:])
-    is_depthwise = groups > 1 and min(out.sizes[0] // groups, out.sizes[1]) == 1
-    plan = plan_depthwise_parts if is_depthwise else plan_parts
-    if is_depthwise:
-        choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
-    splits, _, write = plan(call, grad, source, out, groups, window)
-    if splits == 1 and not is_depthwise:
-        choices.chosen("one sum", "the pixels of {} gradients fill no more than one part", grad.numel)
-        return PlannedKernel(write)
-    choices.chosen(
-        "parts that are added up", "the pixels of {} gradients are cut into {}", grad.numel, splits
-    )
-    accumulator = "float64" if sums.type == tl.float64 else "float32"
-    add_up = plan_sum(call, out, splits, accumulator)
-    allocate, device = get_allocator("cuda").allocate, call.device
-    nbytes = splits * out.numel * BY_NAME[accumulator].itemsize
-
-    def into(to: Any, g: Any, data: Any) -> None:
-        parts = allocate(nbytes, device)
-        write(parts, g, data)
-        add_up(to, parts)
-
-    return PlannedKernel(into)
+    gradient, data = laid(call, grad, source, out, groups, window)
+    copied = plan_copies((gradient, data))
+    run = plan_weight(call, unpadded(gradient), unpadded(data), out, groups, window)
+    if copied is None:
+        return PlannedKernel(run)
+    return PlannedKernel(lambda to, g, x: run(to, *copied(g, x)))
 
 
 register_stub("convolution_backward_weight_stub", "cuda", backward_weight)

@@ -12,14 +12,14 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.tensor_map import DescribedTensor
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
-from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
+from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..products.bulk import FIRST_DESIGN, MAX_PITCH, in_halves
 from ..products.problem import multiprocessors
 from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
 from .bulk_kernels import NARROW, TF32, convolve_bulk
 from .problem import Problem
-from .volume import Sums, Triple, bounded
+from .volume import Sums, Triple, bounded, unit_of
 
 LONGEST_SIDE = 256
 """The most elements of a block along a dimension that a tensor map takes."""
@@ -126,7 +126,8 @@ def plan_bulk(
 ) -> Callable[[Any, Any, Any, Any], None] | None:
     """``run(out, source, weight, bias or None)`` over data at multiples of 16; None where there is none.
 
-    Planes whose strides are one, of one group, with channels innermost everywhere; of float32 those that round to TF32.
+    Planes whose strides are one, of one group, with channels innermost in source and weight; of float32 those that
+    round to TF32. Where the output's pixels lie side by side a tile is exchanged on its way and stored by its address.
     """
     source, out, window = problem.source, problem.out, problem.window
     is_narrow = source.itemsize == 2
@@ -139,8 +140,11 @@ def plan_bulk(
     if max(*source.sizes, problem.positions, problem.columns, problem.channels * window.taps) > INT32_MAX:
         return refused("a side is longer than 32 bits count")
     (weights, inner), pixels, results = filters(problem), picture(source), picture(out)
-    if weights is None or pixels is None or results is None:
+    if weights is None or pixels is None:
         return refused("channels do not lie innermost in whole vectors of 16 bytes")
+    planes = results is None
+    if planes and out.strides[4] != 1 and out.sizes[4] != 1:
+        return refused("neither channels nor pixels of the output lie side by side")
     positions = (out.sizes[0], *out.sizes[3:])
     chosen = choose(problem, positions, is_narrow)
     block_m, block_n, block_k = chosen.tile
@@ -150,20 +154,27 @@ def plan_bulk(
     element, out_element = source.dtype.triton_name, out.dtype.triton_name
     sides = ", ".join(map(str, block))
     taps = f"{block_n}, 1, {block_k}" if inner else f"{block_k}, 1, {block_n}"
+    yn, yc, _, yh, _ = out.strides
+    y_unit, width_unit = (unit_of(yn, yc, yh), unit_of(positions[2])) if planes else (1, 1)
     numbers = {
         "images": positions[0],
         "lines": positions[1],
-        "pixels": positions[2],
+        "pixels": positions[2] // width_unit,
         "columns": problem.columns,
         "channels": problem.channels,
     }
+    kinds = dict.fromkeys(numbers, "i32")
+    if planes:
+        strides = {"yn": yn // y_unit, "yc": yc // y_unit, "yh": yh // y_unit}
+        numbers |= strides
+        kinds |= {name: integer_type(stride) for name, stride in strides.items()}
     bias = problem.bias
     signature = {
         "x": f"tensordesc<{element}[{sides}, {block_k}]>",
         "w": f"tensordesc<{element}[{taps}]>",
         **({} if bias is None else {"bias": f"*{bias.dtype.triton_name}"}),
-        "out": f"tensordesc<{out_element}[{sides}, {width}]>",
-        **dict.fromkeys(numbers, "i32"),
+        "out": f"*{out_element}" if planes else f"tensordesc<{out_element}[{sides}, {width}]>",
+        **kinds,
     }
     (_, up, left), (_, down, right) = window.padding, window.dilation
     sign = -1 if problem.transposed else 1
@@ -185,8 +196,12 @@ def plan_bulk(
             **dict(zip(("BLOCK_I", "BLOCK_H", "BLOCK_W"), block, strict=True)),
             **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), chosen.tile, strict=True)),
             "HALVES": halves,
+            "PLANES": planes,
+            "Y_UNIT": y_unit,
+            "WIDTH_UNIT": width_unit,
+            **({} if planes else dict.fromkeys(("yn", "yc", "yh"))),
         },
-        tensors=(pixels, weights, results),
+        tensors=(pixels, weights) if results is None else (pixels, weights, results),
         num_warps=chosen.warps,
         num_stages=chosen.stages,
     )

@@ -16,14 +16,35 @@ from ..products.product import tile_of
 
 
 @triton.jit
-def store_pixels(total, bias, out, image, line, pixel, column, columns, bs, BLOCK_I: tl.constexpr,
-                 BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
-    """The sums of a tile's pixels, with a bias for each column, on their way to memory. Returns what was stored."""
+def store_pixels(total, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
+                 BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, COLUMNS: tl.constexpr,
+                 PLANES: tl.constexpr, Y_UNIT: tl.constexpr):  # fmt: skip
+    """The sums of a tile's pixels, with a bias for each column, on their way to memory. Returns what was stored.
+
+    PLANES: `out` is a pointer to an output whose pixels lie side by side, and whose planes lie `yc` apart.
+    """
     if bias is not None:
         at = column + tl.arange(0, COLUMNS)
         total += tl.load(bias + at * bs, mask=at < columns, other=0).to(tl.float32)[None, :]
-    made = convert(total, out.dtype).reshape(BLOCK_I, BLOCK_H, BLOCK_W, COLUMNS)
-    out.store([image, line, pixel, column], made)
+    if PLANES:
+        made = tl.trans(convert(total, out.dtype.element_ty))
+        rows = tl.arange(0, BLOCK_I * BLOCK_H * BLOCK_W)
+        i, h, w = (
+            image + rows // (BLOCK_H * BLOCK_W),
+            line + rows // BLOCK_W % BLOCK_H,
+            pixel + rows % BLOCK_W,
+        )
+        c = column + tl.arange(0, COLUMNS)
+        inside = (i < images) & (h < lines) & (w < pixels)
+        target = i.to(tl.int64) * (yn * Y_UNIT) + h * (yh * Y_UNIT) + w
+        tl.store(
+            out + ((c.to(tl.int64) * (yc * Y_UNIT))[:, None] + target[None, :]),
+            made,
+            mask=(c < columns)[:, None] & inside[None, :],
+        )
+    else:
+        made = convert(total, out.dtype).reshape(BLOCK_I, BLOCK_H, BLOCK_W, COLUMNS)
+        out.store([image, line, pixel, column], made)
     return made
 
 
@@ -38,6 +59,9 @@ def convolve_bulk(
     pixels,
     columns,
     channels,
+    yn,
+    yc,
+    yh,
     bs,
     R: tl.constexpr,
     S: tl.constexpr,
@@ -54,10 +78,14 @@ def convolve_bulk(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     HALVES: tl.constexpr,
+    PLANES: tl.constexpr,
+    Y_UNIT: tl.constexpr,
+    WIDTH_UNIT: tl.constexpr,
 ):
     """The tap (r, s) of position (line, pixel) is the source's ``(line + START_H + r STEP_H, pixel + START_W + s
     STEP_W)``. `w` is (columns, taps, channels) where the channels, which are summed, are INNER, else (channels, taps,
-    columns)."""
+    columns). The output's strides, and `pixels`, come divided by their units where its pixels lie side by side."""
+    pixels = pixels * WIDTH_UNIT
     tiles_h, tiles_w = tl.cdiv(lines, BLOCK_H), tl.cdiv(pixels, BLOCK_W)
     tiles_m, tiles_n = tl.cdiv(images, BLOCK_I) * tiles_h * tiles_w, tl.cdiv(columns, BLOCK_N)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):
@@ -77,28 +105,13 @@ def convolve_bulk(
         if HALVES:
             half: tl.constexpr = BLOCK_N // 2
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
-            store_pixels(
-                left, bias, out, image, line, pixel, column, columns, bs, BLOCK_I, BLOCK_H, BLOCK_W, half
-            )
-            store_pixels(
-                right,
-                bias,
-                out,
-                image,
-                line,
-                pixel,
-                column + half,
-                columns,
-                bs,
-                BLOCK_I,
-                BLOCK_H,
-                BLOCK_W,
-                half,
-            )
+            store_pixels(left, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
+                         BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT)  # fmt: skip
+            store_pixels(right, bias, out, image, line, pixel, column + half, columns, bs, images, lines, pixels, yn,
+                         yc, yh, BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT)  # fmt: skip
         else:
-            store_pixels(
-                total, bias, out, image, line, pixel, column, columns, bs, BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N
-            )
+            store_pixels(total, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
+                         BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N, PLANES, Y_UNIT)  # fmt: skip
 
 
 # Shared memory holds the stages and a half of the output; 128 registers of sums for each lane of the first two.
@@ -110,7 +123,8 @@ NARROW = (
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}, all_registers=True),
 )
 TF32 = (
-    Configuration((128, 128, 32), 8, 3, {90: 1, 100: 1}),
+    # For sm_100 the compiler would rather spill than use them all, where planes are stored.
+    Configuration((128, 128, 32), 8, 3, {90: 1, 100: 1}, all_registers=(100,)),
     Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
 )
 

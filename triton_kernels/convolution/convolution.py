@@ -20,7 +20,7 @@ from ..tuning.choice import configuration
 from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
-from .layout_copies import WORTH_A_COPY, Relay, as_it_is, relaid, transposed, unit_of_spec
+from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, transposed, unit_of_spec
 from .pointwise import is_product, plan_product
 from .problem import Problem
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
@@ -32,27 +32,31 @@ MOST = (512, 128, 128)
 """The tile of the interpreter, where a program costs far more than its elements."""
 
 
-def relay(problem: Problem, sums: Sums) -> tuple[Problem, Relay, Relay]:
-    """The problem over operands as the kernel wants them, and what makes those of the given ones."""
+def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
+    """The problem over operands as the kernel wants them; how source and weight become those."""
     source, weight = problem.source, problem.weight
     if problem.products < WORTH_A_COPY:
-        return problem, as_it_is, as_it_is
+        return problem, Operand(source, source), Operand(weight, weight)
     vector = BYTES // source.itemsize
     channels = problem.channels
     if problem.groups > 1 or channels % vector == 0:
         padded = channels
     else:
         padded = min(n for n in (4, 8, 16, cdiv(channels, vector) * vector) if n >= channels)
-    source, gather = relaid(source, padded * problem.groups)
+    data = laid_out(source, padded * problem.groups)
     if not problem.transposed:
-        weight, gather_weight = relaid(weight, padded)
-    elif sums.precision == "tf32":
-        # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one.
-        weight, gather_weight = relaid(transposed(weight), padded * problem.groups)
-        weight = transposed(weight)
+        filters = laid_out(weight, padded)
+        read = filters.laid
     else:
-        weight, gather_weight = relaid(weight, padded * problem.groups, dim=0)
-    return dataclasses.replace(problem, source=source, weight=weight), gather, gather_weight
+        filters = laid_out(weight, padded * problem.groups, dim=0)
+        read = filters.laid
+        is_plain = problem.groups == problem.phases == 1
+        if sums.precision == "tf32" or (filters.is_copied and source.itemsize == 2 and is_plain):
+            # Tensor cores take TF32 only with what is summed innermost: else elements are loaded one by one. A copy of
+            # 16-bit floats for tensor descriptors is such too: whole vectors, whatever the number of columns.
+            filters = laid_out(transposed(weight), padded * problem.groups)
+            read = transposed(filters.laid)
+    return dataclasses.replace(problem, source=data.laid, weight=read), data, filters
 
 
 def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Configuration:
@@ -83,27 +87,36 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
 
 
 def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, by descriptors where addresses allow."""
+    """``run(out, source, weight, bias or None)`` over data, which are laid out anew where that is worth it."""
     sums = sums_of(call, given.source)
-    problem, gather, gather_weight = relay(given, sums)
+    problem, source, weight = laid(given, sums)
+    copied = plan_copies((source, weight))
+    multiply = plan_laid(call, problem, sums)
+    if copied is None:
+        return multiply
+
+    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+        multiply(to, *copied(data, filters), offset)
+
+    return run
+
+
+def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
+    """``run(out, source, weight, bias or None)`` over data as they lie, by descriptors where addresses allow."""
     bulk = plan_bulk(call, problem, sums)
     if bulk is None:
         choices.chosen("implicit GEMM, through pointers", "no tensor descriptors serve it")
-        by_pointers = plan_pointers(call, problem, sums)
-
-        def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
-            by_pointers(to, gather(data), gather_weight(filters), offset)
-
-        return run
+        return plan_pointers(call, problem, sums)
     choices.chosen(
         "implicit GEMM, by tensor descriptors",
-        "there is one group, strides are 1, and the channels ({}) lie innermost in whole vectors",
+        "there is one group, strides are 1, and the channels ({}) lie innermost in whole vectors; the output is stored "
+        "as {}",
         problem.channels,
+        "pixels of channels" if problem.out.strides[1] == 1 else "planes",
     )
     made: list[Callable[..., None]] = []
 
-    def run_bulk(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
-        data, filters = gather(data), gather_weight(filters)
+    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
         if (to.address | data.address | filters.address) % ALIGNMENT == 0:
             bulk(to, data, filters, offset)
             return
@@ -111,7 +124,7 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
             made.append(plan_pointers(call, problem, sums))
         made[0](to, data, filters, offset)
 
-    return run_bulk
+    return run
 
 
 def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
@@ -200,7 +213,7 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     tiles = cdiv(problem.positions_of_phase, tile[0]) * cdiv(columns, tile[1]) * groups
     grid, numbers = (tiles, problem.phases, 1), arguments.in_order(convolve.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any) -> None:
+    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
         if offset is None:
             launch(grid, data.address, filters.address, to.address, *numbers)
         else:

@@ -15,7 +15,7 @@ from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .depthwise_kernels import LAST, PLANES, convolve_depthwise, convolve_depthwise_backward_weight
-from .layout_copies import WORTH_A_COPY, Relay, as_it_is, unit_of_spec
+from .layout_copies import WORTH_A_COPY, unit_of_spec
 from .problem import Problem
 from .volume import Arguments, Window, reach, sums_of, unit_of
 
@@ -48,11 +48,11 @@ def taps_outermost(spec: TensorSpec) -> TensorSpec:
     return spec.replace(sizes=spec.sizes, strides=(1, o, i * o * r * s, i * o * s, i * o))
 
 
-def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Relay]:
+def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[[Any], Any]]:
     """The weight as the kernel wants it, and what makes it."""
     weight = problem.weight
     if not is_last or problem.products < WORTH_A_COPY or problem.window.taps == 1:
-        return weight, as_it_is
+        return weight, lambda data: data
     wanted = taps_outermost(weight)
     copy, allocate = copy_kernel(wanted, weight), get_allocator("cuda").allocate
     nbytes, device = weight.numel * weight.itemsize, weight.device
@@ -134,9 +134,9 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
 
 def plan_depthwise_parts(
     call: StructuredCall, grad: TensorSpec, source: TensorSpec, out: TensorSpec, groups: int, window: Window
-) -> tuple[int, TensorSpec, Callable[[Any, Any, Any], None]]:
-    """Parts (splits, outputs, taps, channels) of a weight's gradient: how many, of which dtype, and what writes them:
-    ``run(parts, grad, source)`` over data."""
+) -> tuple[int, Callable[[Any, Any, Any], None]]:
+    """Parts (splits, outputs, taps, channels) of a weight's gradient, in the accumulator's dtype: how many, and what
+    writes them: ``run(parts, grad, source)`` over data."""
     sums = sums_of(call, grad)
     n, _, *spatial = grad.sizes
     pixels = n * spatial[0] * spatial[1] * spatial[2]
@@ -195,4 +195,4 @@ def plan_depthwise_parts(
     def run(parts: Any, g: Any, x: Any) -> None:
         launch(grid, g.address, x.address, parts.address, *numbers)
 
-    return splits, out, run
+    return splits, run

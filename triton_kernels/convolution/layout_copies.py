@@ -1,32 +1,56 @@
 """Operands brought to the layout that the kernels read in vectors: channels innermost, in whole vectors.
 
-A copy reads and writes its operand once, at the bandwidth of memory; the product reads it again for each tap. Where
-channels are not innermost, pixels are, and a tap's shift leaves no alignment along them: each element would be loaded
-by itself, for each tap. So tensors of large products are copied first, and those of small ones are read as they lie,
-since a launch takes longer than they do. Vendors' libraries convert likewise for tensor cores.
+Where channels are not innermost, pixels are, and a tap's shift leaves no alignment along them: addresses would load
+each element by itself, for each tap, and a block of a tensor descriptor starts at a whole vector. So operands of
+large products are copied first, and those of small ones are read as they lie, since a launch takes longer than they
+do. Vendors' libraries convert likewise for tensor cores.
+
+A copy of a source reads and writes each element once; the product does `outputs * taps` multiply-adds with it. By
+what is published of an H100 (989 TFLOP/s of 16-bit floats, 3.35 TB/s) the copy takes 590 / (outputs * taps) of the
+product's time: a tenth for 640 outputs of nine taps, as long for 64, and of one tap longer up to 590 outputs.
+Hence one tap is not copied for: it is a product that reads planes, and so is its weight's gradient where descriptors
+serve (`bulk_weight`). Outputs are never copied: kernels exchange a tile on its way and store planes.
+
+The operands of one call are copied by one launch, however many they are; the two gradients are one call
+(`gradients`). A weight's copy is small and is made by the same launch. It is not kept from call to call: a kernel
+that a user launches writes a weight without telling its version, and what was kept would be stale. Nor is a large
+weight read as it lies: its taps are innermost, so that a tile of one tap would fetch all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
 from ..elementwise.factories import zero
+from ..launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from .layout_kernels import TILES, lay_out
 from .volume import BYTES, channels_last, unit_of
 
 WORTH_A_COPY = 1 << 24
 """Multiplications from which operands are copied: a launch's time at a tenth of a large device's rate."""
+MOST = 3
+"""The operands of a launch."""
+INTERPRETED_TILE = 1 << 14
 
-Relay = Callable[[Any], Any]
 
+class Operand(NamedTuple):
+    """A volume as it is given, and as a kernel reads it: the same spec where nothing is copied."""
 
-def as_it_is(data: Any) -> Any:
-    """No copy."""
-    return data
+    given: TensorSpec
+    laid: TensorSpec
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether it is laid out anew."""
+        return self.given is not self.laid
 
 
 def unit_of_spec(spec: TensorSpec) -> int:
@@ -35,31 +59,18 @@ def unit_of_spec(spec: TensorSpec) -> int:
     return unit_of(n, *spatial, spec.sizes[1]) if c == 1 else 1
 
 
-def relaid(spec: TensorSpec, channels: int | None = None, dim: int = 1) -> tuple[TensorSpec, Relay]:
-    """A volume's spec with dimension 1 innermost, dimension `dim` padded by zeros to `channels`; and its copier.
+def laid_out(spec: TensorSpec, channels: int | None = None, dim: int = 1) -> Operand:
+    """A volume with dimension 1 innermost, dimension `dim` padded by zeros to `channels`.
 
-    Nothing is copied where that would make the vectors no longer.
+    It stays as it is where that would make the vectors no longer.
     """
     count = spec.sizes[dim] if channels is None else channels
     sizes = (*spec.sizes[:dim], count, *spec.sizes[dim + 1 :])
     padded = channels_last(spec.replace(sizes=sizes))
     least = BYTES // spec.itemsize
     if count == spec.sizes[dim] and min(unit_of_spec(spec), least) >= min(unit_of_spec(padded), least):
-        return spec, as_it_is
-    fill, gather = None, copy_kernel(spec.replace(strides=padded.strides), spec)
-    if count != spec.sizes[dim]:
-        flat = TensorSpec.contiguous((padded.numel,), spec.dtype, spec.device)
-        fill = zero(StructuredCall("zero", {"self": flat}, ("self",), (flat,), None, spec.device, {})).into
-    allocate, nbytes, device = get_allocator("cuda").allocate, padded.numel * spec.itemsize, spec.device
-
-    def copied(data: Any) -> Any:
-        buffer = allocate(nbytes, device)
-        if fill is not None:
-            fill(buffer)
-        gather(buffer, data)
-        return buffer
-
-    return padded, copied
+        return Operand(spec, spec)
+    return Operand(spec, padded)
 
 
 def transposed(spec: TensorSpec) -> TensorSpec:
@@ -67,4 +78,155 @@ def transposed(spec: TensorSpec) -> TensorSpec:
     sizes, strides = spec.sizes, spec.strides
     return spec.replace(
         sizes=(sizes[1], sizes[0], *sizes[2:]), strides=(strides[1], strides[0], *strides[2:])
+    )
+
+
+def pitch_of_pixels(spec: TensorSpec) -> int | None:
+    """How far the pixels of an image lie apart; None where they do not lie evenly."""
+    pitch, running = None, 1
+    for size, stride in zip(spec.sizes[:1:-1], spec.strides[:1:-1], strict=True):
+        if size == 1:
+            continue
+        if pitch is None:
+            pitch = stride
+        elif stride != pitch * running:
+            return None
+        running *= size
+    return 0 if pitch is None else pitch
+
+
+def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] | None:
+    """``copied(*data)``: the data of all operands as the kernels read them; None where nothing is copied."""
+    slots = [i for i, operand in enumerate(operands) if operand.is_copied]
+    if not slots:
+        return None
+    choices.chosen(
+        "operands laid out anew",
+        "one copy brings {} of {} to channels innermost in whole vectors",
+        len(slots),
+        len(operands),
+    )
+    evenly = [i for i in slots if pitch_of_pixels(operands[i].given) is not None]
+    steps: list[tuple[list[int], Callable[..., None]]] = []
+    for first in range(0, len(evenly), MOST):
+        taken = evenly[first : first + MOST]
+        steps.append((taken, plan_one_launch([operands[i] for i in taken])))
+    steps += [([i], plan_gather(operands[i])) for i in slots if i not in evenly]
+    allocate, device = get_allocator("cuda").allocate, operands[0].given.device
+    sizes = [(i, operands[i].laid.numel * operands[i].laid.itemsize) for i in slots]
+
+    def copied(*data: Any) -> tuple[Any, ...]:
+        made = list(data)
+        for i, nbytes in sizes:
+            made[i] = allocate(nbytes, device)
+        for taken, copy in steps:
+            copy(*[side for i in taken for side in (data[i], made[i])])
+        return tuple(made)
+
+    return copied
+
+
+def plan_gather(operand: Operand) -> Callable[[Any, Any], None]:
+    """``copy(data, made)`` of a volume in any strides."""
+    given, laid = operand
+    gather = copy_kernel(given.replace(strides=laid.strides), given)
+    fill = None
+    if given.sizes != laid.sizes:
+        flat = TensorSpec.contiguous((laid.numel,), laid.dtype, laid.device)
+        fill = zero(StructuredCall("zero", {"self": flat}, ("self",), (flat,), None, laid.device, {})).into
+
+    def copy(data: Any, made: Any) -> None:
+        if fill is not None:
+            fill(made)
+        gather(made, data)
+
+    return copy
+
+
+def block_of(pixels: int, channels: int, itemsize: int) -> tuple[int, int]:
+    """Pixels and channels of a tile: as square as the operand allows, so that both sides are whole lines."""
+    most = TILES[itemsize] if not interpreted() else INTERPRETED_TILE
+    side = next_power_of_2(math.isqrt(most))
+    block_c = min(next_power_of_2(channels), side)
+    block_p = min(next_power_of_2(pixels), most // block_c)
+    return block_p, min(next_power_of_2(channels), most // block_p)
+
+
+class Copied(NamedTuple):
+    """What `lay_out` is told of one operand: names without its number."""
+
+    values: dict[str, int]
+    constants: dict[str, object]
+
+    @staticmethod
+    def of(operand: Operand) -> Copied:
+        """Sizes and strides divided by their units."""
+        given, laid = operand
+        rows, channels, pixels, pitch = (
+            given.sizes[0],
+            given.sizes[1],
+            math.prod(given.sizes[2:]),
+            laid.sizes[1],
+        )
+        xn, xc = given.strides[:2]
+        xp = pitch_of_pixels(given)
+        assert xp is not None
+        c_inner = xc == 1
+        inner, other, line = ("xc", "xp", xp) if c_inner else ("xp", "xc", xc)
+        x_unit = unit_of(xn, line) if 1 in (xc, xp) else 1
+        block_p, block_c = block_of(pixels, pitch, given.itemsize)
+        reach = max(channels * abs(xc) + pixels * abs(xp), (pixels + block_p) * (pitch + block_c))
+        constants: dict[str, object] = {
+            "C_UNIT": unit_of(channels),
+            "P_UNIT": unit_of(pixels),
+            "PITCH_UNIT": unit_of(pitch),
+            "X_UNIT": x_unit,
+            "C_INNER": c_inner,
+            "BLOCK_P": block_p,
+            "BLOCK_C": block_c,
+            "INDEX": tl.int64 if 2 * reach > INT32_MAX else tl.int32,
+        }
+        values = {
+            "tiles": cdiv(pixels, block_p) * cdiv(pitch, block_c) * laid.sizes[0],
+            "rows": rows,
+            "channels": channels // unit_of(channels),
+            "pixels": pixels // unit_of(pixels),
+            "pitch": pitch // unit_of(pitch),
+            "xn": xn // x_unit,
+            other: line // x_unit,
+            inner: xc if c_inner else xp,
+        }
+        if values[inner] == 1:
+            constants[inner] = values.pop(inner)
+        return Copied(values, constants)
+
+
+def plan_one_launch(operands: Sequence[Operand]) -> Callable[..., None]:
+    """``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
+    spec = operands[0].given
+    signature: dict[str, str] = {}
+    constants: dict[str, object] = {}
+    numbers: list[tuple[int, ...]] = []
+    every = [Copied.of(operand) for operand in operands]
+    for i, (values, own) in enumerate(every):
+        signature |= dict.fromkeys((f"x{i}", f"y{i}"), f"*{spec.dtype.triton_name}")
+        signature |= {f"{name}{i}": "i32" if abs(n) <= INT32_MAX else "i64" for name, n in values.items()}
+        constants |= {f"{name}{i}": value for name, value in own.items()}
+    ordered = [name for name in lay_out.arg_names if name in signature]
+    for i, (values, _) in enumerate(every):
+        numbers.append(tuple(values[n[:-1]] for n in ordered if n[-1] == str(i) and n[:-1] in values))
+    constants |= {name: None for name in lay_out.arg_names if name not in signature | constants}
+    launch = Launch(spec.device, lay_out, {name: signature[name] for name in ordered}, constants)
+    grid = (sum(values["tiles"] for values, _ in every), 1, 1)
+    if len(operands) == 1:
+        (own0,) = numbers
+        return lambda x0, y0: launch(grid, x0.address, y0.address, *own0)
+    if len(operands) == 2:
+        own0, own1 = numbers
+        return lambda x0, y0, x1, y1: launch(
+            grid, x0.address, y0.address, *own0, x1.address, y1.address, *own1
+        )
+    own0, own1, own2 = numbers
+    return lambda x0, y0, x1, y1, x2, y2: launch(
+        grid, x0.address, y0.address, *own0, x1.address, y1.address, *own1, x2.address, y2.address, *own2
     )

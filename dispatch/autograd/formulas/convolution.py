@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...generated import functions as ops
 
@@ -63,3 +64,49 @@ def convolution_weight_gradient(
     """The gradient of a convolution's weight, which has `sizes`; of a transposed one the input is what gathers."""
     outer, inner = (input, grad) if transposed else (grad, input)
     return ops.convolution_backward_weight(outer, inner, sizes, stride, padding, dilation, groups)
+
+
+def convolution_gradients(
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of a convolution's input and weight; on a GPU by one operator, which lays operands out once."""
+    if grad.is_cuda and not transposed:
+        return ops._convolution_backward_both(grad, input, weight, stride, padding, dilation, groups)
+    window = (stride, padding, dilation, transposed, groups)
+    return (
+        convolution_input_gradient(grad, weight, input.shape, *window),
+        convolution_weight_gradient(grad, input, weight.shape, *window),
+    )
+
+
+def convolution_double_backward(
+    grads: Sequence[Any],
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """How both gradients of a convolution depend on the result's gradient, the input and the weight."""
+    of_input, of_weight = grads
+    window = (stride, padding, dilation, groups)
+    terms = []
+    outer = inner = filters = None
+    if of_input is not None:
+        terms.append(convolution_of(of_input, weight.conj(), *window, grad_output.shape))
+        filters = ops.convolution_backward_weight(grad_output.conj(), of_input, weight.shape, *window)
+    if of_weight is not None:
+        terms.append(convolution_of(input.conj(), of_weight, *window, grad_output.shape))
+        inner = ops.convolution_backward_input(grad_output.conj(), of_weight, input.shape, *window)
+    if terms:
+        outer = functools.reduce(ops.add, terms)
+    return outer, inner, filters

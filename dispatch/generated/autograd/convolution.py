@@ -12,6 +12,8 @@ from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.convolution import (
     convolution_bias_backward,
+    convolution_double_backward,
+    convolution_gradients,
     convolution_input_gradient,
     convolution_of,
     convolution_weight_gradient,
@@ -59,26 +61,52 @@ class ConvolutionBackward0(Node):
         grad_input: Any = None
         grad_weight: Any = None
         grad_bias: Any = None
-        if edges[0] is not None:
+        if edges[0] is not None and edges[1] is not None:
+            input = unpack(self, self.input, self.input_version)
             weight = unpack(self, self.weight, self.weight_version)
             stride = self.stride
             padding = self.padding
             dilation = self.dilation
             transposed = self.transposed
             groups = self.groups
-            grad_input = convolution_input_gradient(
-                grad, conjugated(weight), self.input_spec.shape, stride, padding, dilation, transposed, groups
+            grad_input, grad_weight = convolution_gradients(
+                grad, conjugated(input), conjugated(weight), stride, padding, dilation, transposed, groups
             )
-        if edges[1] is not None:
-            input = unpack(self, self.input, self.input_version)
-            stride = self.stride
-            padding = self.padding
-            dilation = self.dilation
-            transposed = self.transposed
-            groups = self.groups
-            grad_weight = convolution_weight_gradient(
-                grad, conjugated(input), self.weight_spec.shape, stride, padding, dilation, transposed, groups
-            )
+        else:
+            if edges[0] is not None:
+                weight = unpack(self, self.weight, self.weight_version)
+                stride = self.stride
+                padding = self.padding
+                dilation = self.dilation
+                transposed = self.transposed
+                groups = self.groups
+                grad_input = convolution_input_gradient(
+                    grad,
+                    conjugated(weight),
+                    self.input_spec.shape,
+                    stride,
+                    padding,
+                    dilation,
+                    transposed,
+                    groups,
+                )
+            if edges[1] is not None:
+                input = unpack(self, self.input, self.input_version)
+                stride = self.stride
+                padding = self.padding
+                dilation = self.dilation
+                transposed = self.transposed
+                groups = self.groups
+                grad_weight = convolution_weight_gradient(
+                    grad,
+                    conjugated(input),
+                    self.weight_spec.shape,
+                    stride,
+                    padding,
+                    dilation,
+                    transposed,
+                    groups,
+                )
         if edges[2] is not None:
             grad_bias = convolution_bias_backward(grad)
         return grad_input, grad_weight, grad_bias
@@ -382,5 +410,129 @@ def plan_convolution_backward_weight(op: OperatorEntry, key_set: int, args: Sequ
         (
             args[1] if requires_grad(args[0]) else None,
             args[0] if requires_grad(args[1]) else None,
+        ),
+    )
+
+
+class ConvolutionBackwardBothBackward0(Node):
+    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+
+    __slots__ = (
+        "dilation",
+        "grad_output",
+        "grad_output_version",
+        "groups",
+        "input",
+        "input_version",
+        "padding",
+        "stride",
+        "weight",
+        "weight_version",
+    )
+
+    dilation: Any
+    grad_output: Any
+    grad_output_version: Any
+    groups: Any
+    input: Any
+    input_version: Any
+    padding: Any
+    stride: Any
+    weight: Any
+    weight_version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_output: Any = None
+        grad_input: Any = None
+        grad_weight: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
+            grad_output = unpack(self, self.grad_output, self.grad_output_version)
+            input = unpack(self, self.input, self.input_version)
+            weight = unpack(self, self.weight, self.weight_version)
+            stride = self.stride
+            padding = self.padding
+            dilation = self.dilation
+            groups = self.groups
+            grad_grad_output, grad_input, grad_weight = convolution_double_backward(
+                grads, grad_output, input, weight, stride, padding, dilation, groups
+            )
+        return grad_grad_output, grad_input, grad_weight
+
+    def release(self) -> None:
+        self.grad_output = self.input = self.weight = FREED
+
+
+def plan__convolution_backward_both(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_grad_output = requires_grad(args[0])
+    needs_input = requires_grad(args[1])
+    needs_weight = requires_grad(args[2])
+    stride = args[3]
+    padding = args[4]
+    dilation = args[5]
+    groups = args[6]
+    grad_output_is_tensor = isinstance(args[0], TensorImpl)
+    input_is_tensor = isinstance(args[1], TensorImpl)
+    weight_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(grad_output: Any, input: Any, weight: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_output, input, weight)
+        edges = (
+            ((grad_output._autograd.edge if grad_output._view_base is None else None) or edge_of(grad_output))
+            if needs_grad_output
+            else None,
+            ((input._autograd.edge if input._view_base is None else None) or edge_of(input))
+            if needs_input
+            else None,
+            ((weight._autograd.edge if weight._view_base is None else None) or edge_of(weight))
+            if needs_weight
+            else None,
+        )
+        out = inner(grad_output, input, weight)
+        node = ConvolutionBackwardBothBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_output or needs_input or needs_weight:
+            node.grad_output = grad_output
+            cell = grad_output._version_cell if grad_output_is_tensor else None
+            node.grad_output_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_input or needs_weight:
+            node.input = input
+            cell = input._version_cell if input_is_tensor else None
+            node.input_version = 0 if cell is None else cell[0]
+        if needs_grad_output or needs_input or needs_weight:
+            node.weight = weight
+            cell = weight._version_cell if weight_is_tensor else None
+            node.weight_version = 0 if cell is None else cell[0]
+        node.stride = stride
+        node.padding = padding
+        node.dilation = dilation
+        node.groups = groups
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[2] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
         ),
     )

@@ -32,6 +32,7 @@ FAMILY_OF = {
     "aten::convolution": "convolution",
     "aten::convolution_backward_input": "convolution",
     "aten::convolution_backward_weight": "convolution",
+    "aten::_convolution_backward_both": "convolution",
     "aten::zero_": "factories",
     "aten::eq_.Tensor": "pointwise",
     "aten::ne_.Tensor": "pointwise",

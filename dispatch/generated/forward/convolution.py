@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.tangents import plus
-from ..functions import convolution
+from ..functions import convolution, convolution_backward_input, convolution_backward_weight
 
 
 def jvp_convolution(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -81,8 +81,46 @@ def jvp_convolution_backward_weight(op: Any, args: Any, tangents: Any, result: A
     return (result_t,)
 
 
+def jvp__convolution_backward_both(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+    grad_output = args[0]
+    input = args[1]
+    weight = args[2]
+    stride = args[3]
+    padding = args[4]
+    dilation = args[5]
+    groups = args[6]
+    grad_output_t = tangents[0]
+    input_t = tangents[1]
+    weight_t = tangents[2]
+    grad_input_t = None
+    if grad_output_t is not None:
+        grad_input_t = convolution_backward_input(
+            grad_output_t, weight, input.shape, stride, padding, dilation, groups
+        )
+    if weight_t is not None:
+        grad_input_t = plus(
+            grad_input_t,
+            convolution_backward_input(grad_output, weight_t, input.shape, stride, padding, dilation, groups),
+        )
+    grad_weight_t = None
+    if grad_output_t is not None:
+        grad_weight_t = convolution_backward_weight(
+            grad_output_t, input, weight.shape, stride, padding, dilation, groups
+        )
+    if input_t is not None:
+        grad_weight_t = plus(
+            grad_weight_t,
+            convolution_backward_weight(
+                grad_output, input_t, weight.shape, stride, padding, dilation, groups
+            ),
+        )
+    return grad_input_t, grad_weight_t
+
+
 FORMULAS = {
     "aten::convolution": jvp_convolution,
     "aten::convolution_backward_input": jvp_convolution_backward_input,
     "aten::convolution_backward_weight": jvp_convolution_backward_weight,
+    "aten::_convolution_backward_both": jvp__convolution_backward_both,
 }

@@ -75,6 +75,7 @@ from .contraction import (
 )
 from .convolution import (
     _convolution,
+    _convolution_backward_both,
     _convolution_double_backward,
     _convolution_mode,
     conv1d,
@@ -1155,6 +1156,7 @@ __all__ = [
     "_convert_weight_to_int4pack",
     "_convert_weight_to_int4pack_for_cpu",
     "_convolution",
+    "_convolution_backward_both",
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",

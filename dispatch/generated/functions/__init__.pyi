@@ -2332,6 +2332,17 @@ def convolution_backward_weight(
         convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor
     """
 
+def _convolution_backward_both(
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> tuple[Tensor, Tensor]:
+    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+
 def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = ...) -> Tensor:
     """_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor"""
 
@@ -32984,6 +32995,7 @@ __all__ = [
     "_convert_weight_to_int4pack",
     "_convert_weight_to_int4pack_for_cpu",
     "_convolution",
+    "_convolution_backward_both",
     "_convolution_double_backward",
     "_convolution_mode",
     "_copy_from",

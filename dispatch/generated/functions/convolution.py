@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_convolution",
+    "_convolution_backward_both",
     "_convolution_double_backward",
     "_convolution_mode",
     "conv1d",
@@ -274,6 +275,21 @@ convolution_backward_weight_packet = packet(
     False,
 )
 convolution_backward_weight_plans = convolution_backward_weight_packet.plans
+_convolution_backward_both_packet = packet(
+    "_convolution_backward_both",
+    ("_convolution_backward_both",),
+    (
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("weight", "tensor", NOT_GIVEN, False),
+        ("stride", "static", NOT_GIVEN, False),
+        ("padding", "static", NOT_GIVEN, False),
+        ("dilation", "static", NOT_GIVEN, False),
+        ("groups", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_convolution_backward_both_plans = _convolution_backward_both_packet.plans
 
 
 def conv1d(
@@ -1628,3 +1644,59 @@ def convolution_backward_weight(
                 grad_output, input, weight_size, stride, padding, dilation, groups
             )
     return plan(grad_output, input)
+
+
+def _convolution_backward_both(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    weight: Tensor = REQUIRED,
+    stride: Sequence[int] = REQUIRED,
+    padding: Sequence[int] = REQUIRED,
+    dilation: Sequence[int] = REQUIRED,
+    groups: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _convolution_backward_both_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                grad_output,
+                input,
+                weight,
+                stride,
+                padding,
+                dilation,
+                groups,
+            )
+        return _convolution_backward_both_packet.call_parameters(
+            grad_output, input, weight, stride, padding, dilation, groups
+        )
+    try:
+        plan = _convolution_backward_both_plans[grad_output._spec][
+            input._spec, weight._spec, stride, padding, dilation, groups
+        ]
+    except (KeyError, AttributeError, TypeError):
+        if stride.__class__ is list or padding.__class__ is list or dilation.__class__ is list:
+            try:
+                plan = _convolution_backward_both_plans[grad_output._spec][
+                    input._spec,
+                    weight._spec,
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    groups,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _convolution_backward_both_packet.miss(
+                    grad_output, input, weight, stride, padding, dilation, groups
+                )
+        else:
+            plan = _convolution_backward_both_packet.miss(
+                grad_output, input, weight, stride, padding, dilation, groups
+            )
+    return plan(grad_output, input, weight)

@@ -138,3 +138,15 @@ def register() -> None:
         "functional",
     )
     autograd("convolution_backward_weight", autograd_convolution.plan_convolution_backward_weight)
+    define(
+        "_convolution_backward_both",
+        "_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)",
+        "native_functions/convolution.yaml: _convolution_backward_both",
+    )
+    structured(
+        "_convolution_backward_both",
+        meta._convolution_backward_both,
+        "_convolution_backward_both_stub",
+        "functional",
+    )
+    autograd("_convolution_backward_both", autograd_convolution.plan__convolution_backward_both)

@@ -115,6 +115,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::conv_tbc",
         "aten::convolution_backward_input",
         "aten::convolution_backward_weight",
+        "aten::_convolution_backward_both",
     ),
     "copy": (
         "aten::copy_",

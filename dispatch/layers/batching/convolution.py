@@ -118,8 +118,47 @@ def backward_weight(
     return apart(backward(grads, inputs, sizes, size * groups), size), 0
 
 
+def backward_both(
+    batch: Batch,
+    dims: Dims,
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stride: Window,
+    padding: Window,
+    dilation: Window,
+    groups: int,
+) -> tuple[Any, Any]:
+    """Both gradients, each by its own rule; one of what no operand is batched for is the same for every example."""
+    rest = (stride, padding, dilation, groups)
+    shapes = []
+    for tensor, dim in ((input, dims[1]), (weight, dims[2])):
+        sizes = list(tensor._spec.sizes)
+        if dim is not None:
+            del sizes[dim]
+        shapes.append(tuple(sizes))
+    if batch.size == 0:
+        return tuple([grad.new_empty((0, *sizes)) for sizes in shapes]), (0, 0)
+    size = batch.size
+    if dims[0] is None and dims[2] is None:
+        first = repeated(ops.convolution_backward_input(grad, weight, shapes[0], *rest), size)
+    else:
+        first = backward_input(batch, (dims[0], dims[2]), grad, weight, shapes[0], *rest)
+    if dims[0] is None and dims[1] is None:
+        second = repeated(ops.convolution_backward_weight(grad, input, shapes[1], *rest), size)
+    else:
+        second = backward_weight(batch, (dims[0], dims[1]), grad, input, shapes[1], *rest)
+    return (first[0], second[0]), (first[1], second[1])
+
+
+def repeated(result: Tensor, size: int) -> tuple[Tensor, int]:
+    """What is the same for every example."""
+    return result.unsqueeze(0).expand((size, *result._spec.sizes)), 0
+
+
 RULES: dict[str, Rule] = {
     "convolution": convolution,
+    "_convolution_backward_both": backward_both,
     "convolution_backward_input": backward_input,
     "convolution_backward_weight": backward_weight,
 }

@@ -249,3 +249,20 @@ def convolution_backward_weight(
     """The gradient of `convolution` with respect to its weight."""
     _check_gradient(grad_output, input.sizes, tuple(weight_size), (stride, padding, dilation))
     meta.set_output_raw_strided(0, tuple(weight_size), dtype=grad_output.dtype)
+
+
+def _convolution_backward_both(
+    meta: MetaBase,
+    grad_output: TensorSpec,
+    input: TensorSpec,
+    weight: TensorSpec,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> None:
+    """The gradients of `convolution` with respect to its input and to its weight."""
+    _check_gradient(grad_output, input.sizes, weight.sizes, (stride, padding, dilation))
+    strides = _strides(input.sizes, grad_output, weight)
+    meta.set_output_raw_strided(0, input.sizes, strides, dtype=grad_output.dtype)
+    meta.set_output_raw_strided(1, weight.sizes, dtype=grad_output.dtype)

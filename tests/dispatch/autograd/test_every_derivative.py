@@ -97,6 +97,9 @@ CASES: dict[str, list[Any]] = {
     ],
     "convolution_backward_input": [L(1, 3, 3, 3), L(3, 2, 2, 2), [1, 2, 4, 4], [1, 1], [0, 0], [1, 1], 1],
     "convolution_backward_weight": [L(1, 3, 3, 3), L(1, 2, 4, 4), [3, 2, 2, 2], [1, 1], [0, 0], [1, 1], 1],
+    "_convolution_backward_both": [
+        *(L(1, 3, 3, 3), L(1, 2, 4, 4), L(3, 2, 2, 2), [1, 1], [0, 0], [1, 1], 1),
+    ],
     "view_copy": [M, [2, 6]],
     "_strided_copy": [M, [2, 2], [1, 4], 1],
     "expand_copy": [L(1, 4), [3, 4]],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from triten.dispatch.codegen.__main__ import DISPATCH
-from triten.dispatch.codegen.autograd import node_text
+from triten.dispatch.codegen.autograd import node_text, wrapper_text
 from triten.dispatch.codegen.derivatives import Derivative, load_derivatives
 from triten.dispatch.codegen.load import Operators, load_functions
 from triten.dispatch.codegen.model import ModelError
@@ -79,6 +79,22 @@ def test_several_inputs_of_one_formula(tmp_path: Path, operators: Operators) -> 
     derivative = one(tmp_path, operators, "other, self: helper(grad, output_mask)")
     assert derivative.formulas[0].inputs == ("other", "self")
     assert derivative.inputs == ("self", "other")
+
+
+def test_a_formula_of_several_beside_their_own_is_for_all_of_them(
+    tmp_path: Path, operators: Operators
+) -> None:
+    derivative = one(
+        tmp_path, operators, "self: grad * other\nother: grad * self\nself, other: both(grad, self, other)"
+    )
+    assert [f.inputs for f in derivative.joint] == [("self", "other")]
+    assert [f.inputs for f in derivative.separate] == [("self",), ("other",)]
+    text = node_text(derivative)
+    together = "        if edges[0] is not None and edges[1] is not None:"
+    assert text.index(together) < text.index("both(grad, self_, other)") < text.index("        else:")
+    assert "            if edges[1] is not None:" in text
+    saving = wrapper_text(derivative, derivative.function)
+    assert "if needs_self_ or" not in saving and "if needs_other or" not in saving
 
 
 def test_inputs_without_gradient(tmp_path: Path, operators: Operators) -> None:

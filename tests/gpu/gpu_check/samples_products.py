@@ -62,6 +62,8 @@ SAMPLES: list[Sample] = [
           [1, 1], 1, terms="6 3 3", dtypes="f"),
     *rows("convolution_backward_weight", T("n 6 h w"), T("n g h w"), [6, D("g"), 3, 3], [1, 1], [1, 1], [1, 1], 1,
           terms="n h w", dtypes="f"),
+    *rows("_convolution_backward_both", T("n 6 h w"), IMAGES, T("6 g 3 3"), [1, 1], [1, 1], [1, 1], 1,
+          terms="n h w 6", dtypes="f"),
     *rows("max_pool2d max_pool2d_with_indices", IMAGES, [2, 3], [2, 1], [1, 1], [1, 1], False, kind=EXACT, dtypes="f",
           special=True),
     *rows("max_pool2d_with_indices_backward", T("n g 1 1"), IMAGES, [D("h"), D("w")], [D("h"), D("w")], [0, 0], [1, 1],

@@ -104,6 +104,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         lambda: (numbers(2, 5, 9, 11), numbers(5, 1, 3, 3)),
         1e-3,
     ),
+    "a convolution with channels outermost, and its gradients": (
+        with_gradients(lambda x, w: F.conv2d(x, w, padding=1).float()),
+        lambda: (halves(2, 36, 31, 33), halves(40, 36, 3, 3)),
+        0.5,
+    ),
     "attention of one query to 3,000 keys": (
         F.scaled_dot_product_attention,
         lambda: (numbers(1, 2, 1, 32), numbers(1, 2, 3000, 32), numbers(1, 2, 3000, 32)),
@@ -138,6 +143,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
     "a convolution of 16-bit floats": (
         lambda x, w: F.conv2d(x, w, padding=1).float(),
         lambda: (pictures(2, 64, 9, 9), pictures(72, 64, 3, 3)),
+        0.5,
+    ),
+    "a convolution of 16-bit floats with channels outermost, and its gradients": (
+        with_gradients(lambda x, w: F.conv2d(x, w, padding=1).float()),
+        lambda: (halves(2, 40, 16, 32), halves(72, 40, 3, 3)),
         0.5,
     ),
     "segments and their gradient": (with_gradients(segments), lambda: (numbers(1000, 3),), 1e-4),

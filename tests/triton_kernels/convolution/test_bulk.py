@@ -84,6 +84,30 @@ def test_planes_with_channels_innermost(rng, planned, case, dtype):
     hold(x.grad, host.grad, dtype)
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float32])
+def test_planes_come_as_planes(rng, planned, monkeypatch, case, dtype):
+    """With channels outermost operands are laid out anew, and the result and the gradient are stored as planes."""
+    monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
+    images, channels, count, sides, taps, window = CASES[case]
+    given = [
+        rng.standard_normal(each) for each in ((images, channels, *sides), (count, channels, *taps), (count,))
+    ]
+    x, w, b = (tt.from_numpy(each).to(dtype).to("cuda") for each in given)
+    x.requires_grad_()
+    host = exactly(x).requires_grad_()
+    ours = functional.conv2d(x, w, b, **window)
+    exact = functional.conv2d(host, exactly(w), exactly(b), **window)
+    assert ours.is_contiguous()
+    hold(ours, exact.detach(), dtype)
+    weights = tt.from_numpy(rng.standard_normal(tuple(ours.shape))).to(dtype).to("cuda")
+    ours.backward(weights)
+    exact.backward(exactly(weights))
+    assert planned == [True, True]
+    assert x.grad.is_contiguous()
+    hold(x.grad, host.grad, dtype)
+
+
 def test_transposed_convolutions_and_no_bias(rng, planned):
     x = last(rng.standard_normal((2, 24, 6, 5)), tt.bfloat16)
     w = last(rng.standard_normal((24, 16, 3, 2)), tt.bfloat16)

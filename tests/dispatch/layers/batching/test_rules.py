@@ -469,6 +469,14 @@ for groups in (1, 2):
         tag=tag,
     )
     case(
+        "_convolution_backward_both",
+        lambda g, x, w, n=groups: aten._convolution_backward_both.default(g, x, w, (1, 1), (1, 1), (1, 1), n),
+        N(2, 6, 5, 5),
+        N(2, 4, 5, 5),
+        N(6, 4 // groups, 3, 3),
+        tag=tag,
+    )
+    case(
         "convolution_backward_weight",
         lambda g, x, n=groups: aten.convolution_backward_weight.default(
             g, x, (6, 4 // n, 3, 3), (1, 1), (1, 1), (1, 1), n

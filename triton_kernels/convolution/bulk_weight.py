@@ -1,0 +1,235 @@
+"""Plans of the gradient of a convolution's weight by tensor descriptors: which it serves, its blocks, its parts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured import choices
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.tensor_map import DescribedTensor
+from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
+from ..launch import INT32_MAX, Launch, cdiv, integer_type, interpreted
+from ..products.bulk import FIRST_DESIGN, cost, resident
+from ..products.problem import multiprocessors
+from ..tuning.choice import configuration
+from .bulk import LONGEST_SIDE, MOST, blocks_over, described, picture
+from .bulk_weight_kernels import NARROW, convolve_backward_weight_bulk
+from .layout_copies import pitch_of_pixels
+from .volume import Arguments, Triple, Window, bounded, reach
+
+SHORTEST = 32
+"""Pixels of a plane from which it is read as it lies: a block has 64."""
+MOST_SPLITS = 64
+STEPS = 8
+"""The fewest blocks of pixels that a part is worth a program of its own."""
+WASTED = 5 / 4
+"""How much more pixels the blocks may hold than there are, where images are no multiple of a block's."""
+
+
+def whole_block(positions: Triple, count: int) -> Triple | None:
+    """`count` pixels as images by lines by pixels, whose lines and pixels divide those that there are.
+
+    The one with the fewest blocks, that is with the fewest images that there are not; of those alike the longest
+    lines. None where too many would be missing.
+
+    Example:
+        >>> from triten.triton_kernels.convolution.bulk_weight import whole_block
+        >>> whole_block((32, 56, 56), 64), whole_block((32, 14, 14), 64), whole_block((2, 7, 7), 64)
+        ((1, 8, 8), (16, 2, 2), None)
+    """
+    images, lines, pixels = positions
+    sides = [1 << i for i in range(count.bit_length()) if 1 << i <= LONGEST_SIDE]
+    found = [
+        (count // (line * pixel), line, pixel)
+        for line, pixel in itertools.product(sides, sides)
+        if lines % line == pixels % pixel == 0 and line * pixel <= count
+    ]
+    found = [block for block in found if block[0] <= LONGEST_SIDE]
+    if not found:
+        return None
+    best = min(found, key=lambda block: (blocks_over(positions, block), block[0], -block[2]))
+    is_much = blocks_over(positions, best) * count > WASTED * images * lines * pixels
+    return None if is_much else best
+
+
+def refused(why: str) -> None:
+    """Tell why tensor descriptors do not serve a gradient."""
+    choices.chosen("no tensor descriptors", why)
+
+
+def reason_against(call: StructuredCall, grad: TensorSpec, source: TensorSpec, window: Window) -> str | None:
+    """Why tensor descriptors serve no gradient of a window over such tensors, however they lie; None if they may."""
+    if grad.itemsize != 2 or window.stride != (1, 1, 1):
+        return "its dtype is wide, or strides are not 1"
+    if driver().properties(call.device.resolved_index).design < FIRST_DESIGN:
+        return "the device has none"
+    if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1:
+        return "it is over volumes"
+    if max(grad.numel, source.numel) > INT32_MAX:
+        return "there are more elements than 32 bits count"
+    return None
+
+
+def lines_of_planes(
+    grad: TensorSpec, source: TensorSpec, window: Window
+) -> tuple[DescribedTensor, DescribedTensor, Triple] | None:
+    """Both operands of one tap as (images, channels, 1, pixels), and the positions; None where they do not lie so.
+
+    The last block of a plane may be a rest: behind it are zeros in both. Of several taps a block would have to start
+    between two vectors, which descriptors are not asked for.
+    """
+    both = (grad, source)
+    if not window.is_pointwise or all(channels_lie_innermost(spec) for spec in both):
+        return None
+    if not all(pitch_of_pixels(spec) == 1 for spec in both):
+        return None
+    pixels = math.prod(grad.sizes[2:])
+    found = [
+        described((spec.sizes[0], spec.sizes[1], 1, pixels), (*spec.strides[:2], 0, 1), spec.itemsize)
+        for spec in both
+    ]
+    if found[0] is None or found[1] is None or pixels < SHORTEST:
+        return None
+    return found[0], found[1], (grad.sizes[0], 1, pixels)
+
+
+def channels_lie_innermost(spec: TensorSpec) -> bool:
+    """Whether a picture's channels lie side by side."""
+    return spec.strides[1] == 1 and spec.sizes[1] > 1
+
+
+def plan_bulk_parts(
+    call: StructuredCall,
+    grad: TensorSpec,
+    source: TensorSpec,
+    out: TensorSpec,
+    groups: int,
+    window: Window,
+) -> tuple[int, Callable[[Any, Any, Any], None]] | None:
+    """Parts of float32 (splits, outputs, taps, channels), or the gradient itself where there is one: how many, and what
+    writes them: ``run(parts, grad, source)`` over data at multiples of 16. None where there are none.
+
+    Pictures of 16-bit floats whose strides are one, with channels innermost in both operands, or pixels in both.
+    """
+    why = reason_against(call, grad, source, window)
+    if why is not None:
+        return refused(why)
+    planes = lines_of_planes(grad, source, window)
+    gradients, pixels = picture(grad), picture(source)
+    positions: Triple = (grad.sizes[0], *grad.sizes[3:])
+    if planes is not None:
+        gradients, pixels, positions = planes
+    elif gradients is None or pixels is None:
+        return refused(
+            "neither channels nor, of one tap, pixels lie side by side in whole vectors of 16 bytes"
+        )
+    outputs, channels = out.sizes[0] // groups, out.sizes[1]
+    chosen = choose(call, grad, positions, outputs, channels, groups, window.taps)
+    if planes is not None:
+        block = (1, 1, chosen.tile[2])
+    else:
+        found = whole_block(positions, chosen.tile[2])
+        if found is None:
+            return refused("no block of pixels divides the gradient's lines and columns")
+        block = found
+    block_m, block_n = chosen.tile[:2]
+    programs = cdiv(outputs, block_m) * cdiv(channels, block_n) * window.taps * groups
+    blocks = blocks_over(positions, block)
+    if interpreted():
+        splits = min(2, blocks)
+    else:
+        places = 2 * multiprocessors(call.device) * resident(chosen)
+        splits = max(1, min(cdiv(blocks, STEPS), places // programs, MOST_SPLITS))
+    chunk = cdiv(blocks, splits)
+    splits = cdiv(blocks, chunk)
+    _, r, s = window.kernel
+    if splits == 1:
+        strides = dict(zip(("wo", "wc", "wt", "wr", "ws"), out.strides, strict=True))
+        del strides["wt"]
+    else:
+        strides = {"wo": r * s * channels, "wc": 1, "wr": s * channels if r > 1 else 0, "ws": channels}
+    arguments = Arguments(integer_type(reach(out), splits * out.numel))
+    arguments.wide("i32", {"blocks": blocks, "chunk": chunk})
+    arguments.wide("i32", {"tiles_h": positions[1] // block[1], "tiles_w": cdiv(positions[2], block[2])})
+    arguments.wide("i32", {"outputs": outputs, "channels": channels})
+    arguments.strides(1, "wc", strides)
+    arguments.strides(1, None, {"part": 0 if splits == 1 else out.numel})
+
+    def described_by(side: int) -> str:
+        i, h, w = block
+        box = (i, h, w, side) if planes is None else (i, side, h, w)
+        return f"tensordesc<{grad.dtype.triton_name}[{', '.join(map(str, box))}]>"
+
+    every = {
+        "g": described_by(block_m),
+        "x": described_by(block_n),
+        "out": f"*{out.dtype.triton_name if splits == 1 else 'fp32'}",
+    } | arguments.signature
+    kernel = convolve_backward_weight_bulk
+    launch = Launch(
+        call.device,
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
+        {
+            **arguments.constants,
+            "R": r,
+            "S": s,
+            "START_H": -window.padding[1],
+            "START_W": -window.padding[2],
+            "STEP_H": window.dilation[1],
+            "STEP_W": window.dilation[2],
+            **dict(zip(("BLOCK_I", "BLOCK_H", "BLOCK_W"), block, strict=True)),
+            **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), chosen.tile, strict=True)),
+            "PLANES": planes is not None,
+        },
+        divisible=[n for n in ("wo", "wr", "ws", "part") if arguments.values.get(n, 1) % 16 == 0],
+        tensors=(gradients, pixels),
+        num_warps=chosen.warps,
+        num_stages=chosen.stages,
+    )
+    grid, numbers = (programs, splits, 1), arguments.in_order(kernel.arg_names)
+    choices.chosen(
+        "sums of pixels, by tensor descriptors",
+        "strides are 1, {} lie innermost, and blocks are of {} by {} pixels",
+        "channels" if planes is None else "pixels",
+        block[1],
+        block[2],
+    )
+    return splits, lambda parts, g, x: launch(grid, g.address, x.address, parts.address, *numbers)
+
+
+def choose(
+    call: StructuredCall,
+    grad: TensorSpec,
+    positions: Triple,
+    outputs: int,
+    channels: int,
+    groups: int,
+    taps: int,
+) -> Configuration:
+    """The configuration: measured, or the one whose whole waves of tiles cost least."""
+    pixels = positions[0] * positions[1] * positions[2]
+    if interpreted():
+        tile = tuple(bounded(n, most) for n, most in zip((outputs, channels, pixels), MOST, strict=True))
+        return Configuration((tile[0], tile[1], min(tile[2], 16)), 4, 1, 1)
+    places = multiprocessors(call.device)
+
+    def tiles(one: Configuration) -> int:
+        return cdiv(outputs, one.tile[0]) * cdiv(channels, one.tile[1]) * taps * groups
+
+    def spent(one: Configuration) -> float:
+        # Parts fill the device where tiles do not.
+        parts = max(1, min(2 * places * resident(one) // tiles(one), MOST_SPLITS))
+        return cost(one, tiles(one) * parts, cdiv(pixels, parts), places)
+
+    chosen = min(NARROW, key=spent)
+    name = grad.dtype.triton_name
+    assert name is not None
+    return configuration(
+        convolve_backward_weight_bulk, call.device, name, (outputs, channels * taps, pixels), chosen
+    )
