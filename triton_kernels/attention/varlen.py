@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured import choices
 from ...dispatch.structured.meta.varlen_attention import WRONG_COUNTS, WRONG_PAGES, WRONG_STARTS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.faults import Fault, FaultFlags, fault_flags
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..contiguous import contiguous_copy
 from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, launch_nothing, next_power_of_2
@@ -85,6 +87,26 @@ class Problem:
             return cdiv(rows, block) * self.sequences
         return rows // block + self.sequences + 1
 
+    def tile(self, candidates: Any) -> Configuration:
+        """The tile of a launch."""
+        sizes = self.sizes
+        return varlen_tile(self.call.device, candidates, sizes.head, sizes.length_q, sizes.length_k)
+
+    def shared_heads(self, room: int) -> int:
+        """How many rows a query has in a tile of `room` for all heads that read its keys; 0 where each has tiles.
+
+        They share one while the queries of a sequence, on average, fit it with all their heads.
+        """
+        sizes = self.sizes
+        shared, queries = next_power_of_2(sizes.group), sizes.length_q
+        if self.is_packed:
+            queries = cdiv(queries, max(self.sequences, 1))
+        if sizes.group == 1 or shared * queries > room:
+            return 0
+        why = "{} queries of a sequence on average, and {} heads that share keys, have at most {} rows"
+        choices.chosen("heads packed into a tile", why, queries, sizes.group, room)
+        return shared
+
     def launch(
         self,
         kernel: Any,
@@ -95,10 +117,11 @@ class Problem:
         lines: tuple[tuple[str, TensorSpec], ...],
         *,
         raw: bool = False,
+        shared: int = 0,
     ) -> Callable[..., None]:
-        """``run(addresses, numbers)`` of a kernel over tiles of ``rows``: "q" or "k"."""
+        """``run(addresses, numbers)`` of a kernel over tiles of ``rows``: "q" or "k"; `shared` heads have a tile."""
         sizes, left, right = self.sizes, *self.window
-        tile = varlen_tile(self.call.device, candidates, sizes.head, sizes.length_q, sizes.length_k)
+        tile = self.tile(candidates)
         arguments = Arguments(
             self.call,
             sizes,
@@ -115,6 +138,7 @@ class Problem:
         known: dict[str, object] = {
             **arguments.constants,
             "RAW": raw,
+            "SHARED": shared,
             "LEFT": left >= 0,
             "RIGHT": right >= 0,
             "WHOLE": self.pages.get("page_size", 0) % tile.tile[1] == 0,
@@ -134,7 +158,11 @@ class Problem:
             enable_fp_fusion=True,
             enable_reflect_ftz=True,
         )
-        length, block = (sizes.length_q, tile.tile[0]) if rows == "q" else (sizes.length_k, tile.tile[1])
+        length, block = (
+            (sizes.length_q, tile.tile[0] // max(shared, 1))
+            if rows == "q"
+            else (sizes.length_k, tile.tile[1])
+        )
         grid = (self.tiles(length, block) * heads, 1, 1)
         passed = [arguments.values[name] for name in names if name in arguments.values]
         return lambda addresses, numbers: launch(grid, *addresses, *passed, *numbers)
@@ -144,6 +172,8 @@ def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int],
     """``run(addresses of everything that `pointers` name, then of what is common, scale)``."""
     specs, out = problem.specs, problem.in_batches(problem.call.outputs[0])
     lines = (("qm", specs["query"]), ("kn", specs["key"]), ("vn", specs["value"]), ("om", out))
+    sizes, shared = problem.sizes, problem.shared_heads(problem.tile(VARLEN_FORWARD).tile[0])
+    own_heads = sizes.heads_k if shared else sizes.heads
     runs: dict[bool, Callable[..., None]] = {}
 
     def run(addresses: list[int], scale: float) -> None:
@@ -151,7 +181,7 @@ def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int],
         launch = runs.get(raw)
         if launch is None:
             launch = runs[raw] = problem.launch(
-                varlen_attention, VARLEN_FORWARD, "q", problem.sizes.heads, pointers, lines, raw=raw
+                varlen_attention, VARLEN_FORWARD, "q", own_heads, pointers, lines, raw=raw, shared=shared
             )
         launch(addresses, [single(scale * LOG2_E)])
 

@@ -82,6 +82,7 @@ def varlen_attention(
     scale,
     RAW: tl.constexpr,
     WHOLE: tl.constexpr,
+    SHARED: tl.constexpr,
     LEFT: tl.constexpr,
     RIGHT: tl.constexpr,
     D: tl.constexpr,
@@ -92,13 +93,17 @@ def varlen_attention(
     BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """A block of a sequence's queries of one head. `length_q` and `length_k` are rows of all packed sequences together.
+    """A block of a sequence's queries of one head, or if SHARED of the heads that share keys, at most so many.
+
+    `length_q` and `length_k` are rows of all packed sequences together. In a block of SHARED heads those of a query are
+    one after the other, so that keys are read once for all of them.
 
     Without `starts_q` sequences lie in batches, without `starts_k` alone each has `length_k` keys in the pages that its
     row of `entries` in `table` names. Of `used` the first so many keys of each count. The first program reports wrong
     bounds and counts, those of the first head the wrong pages among those that their queries look at.
     """
-    tiles = tl.num_programs(0) // heads
+    own_heads = heads // group if SHARED else heads
+    tiles = tl.num_programs(0) // own_heads
     program = tl.program_id(0)
     if program == 0:
         if starts_q is not None:
@@ -108,30 +113,39 @@ def varlen_attention(
         if used is not None:
             tl.store(flags + 2, 1, mask=has_wrong_counts(used, starts_k, sequences, length_k, CHUNK))
     head = (program // tiles).to(tl.int64)
+    head_k = head if SHARED else head // group
     # The longest rows of a window without a left edge first.
     tile = tiles - 1 - program % tiles
+    QUERIES: tl.constexpr = BLOCK_M // SHARED if SHARED else BLOCK_M
     sequence, start, first_q, own_q, first_k, own_k = place_of_tile(
-        starts_q, starts_k, sequences, length_q, length_k, tile, BLOCK_M, CHUNK
+        starts_q, starts_k, sequences, length_q, length_k, tile, QUERIES, CHUNK
     )
     if used is not None:
         count = tl.load(used + sequence, mask=sequence < sequences, other=0)
         own_k = tl.minimum(tl.maximum(count, 0), own_k)
     query = start + tl.arange(0, BLOCK_M)
+    if SHARED:
+        head *= group
+        of_group = tl.arange(0, BLOCK_M) % SHARED
+        query = tl.where(of_group < group, start + tl.arange(0, BLOCK_M) // SHARED, own_q)
     wanted = query < own_q
     q += head * qh + offset_of(starts_q, sequence, first_q, qb, qm)
-    k += head // group * kh
-    v += head // group * vh
+    k += head_k * kh
+    v += head_k * vh
     if table is None:
         k += offset_of(starts_k, sequence, first_k, kb, kn)
         v += offset_of(starts_k, sequence, first_k, vb, vn)
     else:
         table += sequence.to(tl.int64) * entries
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
-    x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
+    if SHARED:
+        x = load_tile(q + (of_group * qh)[:, None], query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
+    else:
+        x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
     shift = own_k - own_q
     begin, inner, middle, stop = keys_seen(
         start + shift,
-        tl.minimum(start + BLOCK_M, own_q) - 1 + shift,
+        tl.minimum(start + QUERIES, own_q) - 1 + shift,
         own_k,
         left,
         right,
@@ -143,7 +157,7 @@ def varlen_attention(
         seen = 0
         if LEFT:
             seen = tl.maximum(start + shift - left, 0)
-        if head == 0:
+        if head_k == 0:
             wrong = has_wrong_pages(table, seen // page_size, tl.cdiv(stop, page_size), n_pages, CHUNK)
             tl.store(flags + 3, 1, mask=wrong)
     latest = query
@@ -176,11 +190,14 @@ def varlen_attention(
     empty = sums == 0
     factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
     to = out + head * oh + offset_of(starts_q, sequence, first_q, ob, om) + query[:, None] * om + dv[None, :]
+    line = line_of(starts_q, sequence, first_q, head, heads, length_q) + query
+    if SHARED:
+        to += (of_group * oh)[:, None]
+        line += of_group * length_q
     mask = wanted[:, None] & (dv < DV)[None, :]
     tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
     value = tl.where(empty, float("-inf"), (top + tl.log2(sums)) * 0.6931471805599453)
-    line = line_of(starts_q, sequence, first_q, head, heads, length_q)
-    tl.store(logsumexp + line + query, value, mask=wanted)
+    tl.store(logsumexp + line, value, mask=wanted)
 
 
 @triton.jit

@@ -28,9 +28,18 @@ def starts(lengths: tuple[int, ...]) -> tt.Tensor:
 class Case:
     """Queries and keys, these packed and in pages; entries behind the last page of a sequence are no pages."""
 
-    def __init__(self, heads: int, heads_k: int, width: int, width_v: int, page_size: int) -> None:
+    def __init__(
+        self,
+        heads: int,
+        heads_k: int,
+        width: int,
+        width_v: int,
+        page_size: int,
+        queries: tuple[int, ...] = QUERIES,
+    ) -> None:
         rng = np.random.default_rng(3)
-        self.query = rng.standard_normal((sum(QUERIES), heads, width))
+        self.queries = queries
+        self.query = rng.standard_normal((sum(queries), heads, width))
         self.key, self.value = (rng.standard_normal((sum(KEYS), heads_k, n)) for n in (width, width_v))
         counts = [-(-n // page_size) for n in KEYS]
         numbers = rng.permutation(sum(counts) + 3)
@@ -51,14 +60,14 @@ class Case:
         """Output and sums."""
         query, key, value = (tt.from_numpy(x).to(device, dtype) for x in (self.query, *self.pools))
         used, table = (tt.tensor(x, dtype=tt.int32).to(device) for x in (KEYS, self.table.tolist()))
-        bounds = starts(QUERIES).to(device)
+        bounds = starts(self.queries).to(device)
         found = attention(query, key, value, bounds, None, *window, seqused_k=used, block_table=table)
         return [x.cpu().double().numpy() for x in found]
 
     def packed(self, window: tuple[int, int]) -> list[np.ndarray]:
         """The same of packed keys on the host, in float64."""
         given = [tt.from_numpy(x) for x in (self.query, self.key, self.value)]
-        return [x.numpy() for x in attention(*given, starts(QUERIES), starts(KEYS), *window)]
+        return [x.numpy() for x in attention(*given, starts(self.queries), starts(KEYS), *window)]
 
     def check(self, dtype: tt.dtype, window: tuple[int, int]) -> None:
         expected, limit = self.packed(window), TOLERANCE[dtype]
@@ -77,6 +86,14 @@ def test_pages_and_windows(page_size: int, window: tuple[int, int]) -> None:
 @pytest.mark.parametrize("heads", [(4, 2, 20, 24), (3, 1, 16, 40), (2, 2, 144, 8)], ids=str)
 def test_heads(heads: tuple[int, int, int, int], page_size: int, dtype: tt.dtype) -> None:
     Case(*heads, page_size).check(dtype, (9, 0))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("heads", [(4, 2), (6, 2), (5, 1), (16, 1), (24, 1)], ids=str)
+def test_heads_that_share_a_tile(heads: tuple[int, int], window: tuple[int, int]) -> None:
+    """One query of each sequence and a few of some: the heads that share keys have a tile together, but for 24."""
+    Case(*heads, 16, 24, 16, (1, 0, 1, 1, 1)).check(tt.float16, window)
+    Case(*heads, 16, 16, 5, (3, 1, 0, 6, 1)).check(tt.float16, window)
 
 
 @pytest.mark.parametrize("page_size", [16, 5])

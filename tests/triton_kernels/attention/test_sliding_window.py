@@ -89,6 +89,12 @@ def test_heads(heads: tuple[int, int, int, int], dtype: tt.dtype) -> None:
     check(operands(heads, heads_k, 33, 40, *widths), dtype, (9, 0))
 
 
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_heads_that_share_a_tile(window: tuple[int, int]) -> None:
+    check(operands(6, 2, 3, 50, 16, 16), tt.float16, window)
+    check(operands(16, 1, 1, 50, 16, 24), tt.float16, window)
+
+
 @pytest.mark.parametrize("scale", [0.3, 0.0, -0.5])
 def test_scales(scale: float) -> None:
     check(operands(2, 2, 20, 20, 16, 16), tt.float16, (5, 4), scale=scale)
