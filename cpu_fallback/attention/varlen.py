@@ -1,87 +1,89 @@
-"""Attention in packed sequences of different lengths, one sequence after the other; narrow floats in float32."""
+"""Attention in packed sequences of different lengths, one sequence after the other, of keys in pages too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ...dispatch.structured.meta.varlen_attention import WRONG_COUNTS, WRONG_STARTS
+from ...dispatch.structured.meta.varlen_attention import WRONG_COUNTS, WRONG_PAGES, WRONG_STARTS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from ..widen import compute_np
+from .sequences import WindowedAttention
 
 
 class Sequence(NamedTuple):
-    """The rows of one sequence in queries and in keys."""
+    """A sequence's number, its rows in queries and in packed keys, and how many keys count."""
 
+    number: int
     queries: slice
     keys: slice
+    count: int
 
 
-class Varlen:
-    """The geometry of a call: (rows, heads, width) as (key heads, heads that share them, rows, width)."""
+def _windowed(call: StructuredCall) -> WindowedAttention:
+    query, key = call.args["query"], call.args["key"]
+    return WindowedAttention(query, query.sizes[1], key.sizes[-2], call.extra["window"])
+
+
+def _check_starts(argument: str, starts: Any, rows: int) -> None:
+    if starts[0] != 0 or (starts[1:] < starts[:-1]).any() or starts[-1] > rows:
+        raise RuntimeError(f"varlen_attn: {WRONG_STARTS.format(argument=argument, rows=rows)}")
+
+
+def _sequences(starts_q: Any, rows_q: int, starts_k: Any, rows_k: int, used: Any) -> Iterator[Sequence]:
+    """Every sequence that has queries and keys; without `starts_k` each has room for `rows_k` keys.
+
+    Raises RuntimeError for wrong bounds and counts.
+    """
+    _check_starts("cu_seq_q", starts_q, rows_q)
+    if starts_k is None:
+        first_keys, lengths = np.zeros_like(used), np.full_like(used, rows_k)
+    else:
+        _check_starts("cu_seq_k", starts_k, rows_k)
+        first_keys, lengths = starts_k[:-1], starts_k[1:] - starts_k[:-1]
+    if used is not None:
+        if ((used < 0) | (used > lengths)).any():
+            raise RuntimeError(f"varlen_attn: {WRONG_COUNTS}")
+        lengths = used
+    bounds = (each.tolist() for each in (starts_q[:-1], starts_q[1:], first_keys, lengths))
+    for number, (first, end, first_k, count) in enumerate(zip(*bounds, strict=True)):
+        if end > first and count:
+            yield Sequence(number, slice(first, end), slice(first_k, first_k + count), count)
+
+
+class Pages:
+    """The pages in which the keys of sequences lie: (pages, page size, heads, width)."""
 
     def __init__(self, call: StructuredCall) -> None:
-        query, key = call.args["query"], call.args["key"]
-        self.rows_q, self.heads, _ = query.sizes
-        self.rows_k, self.heads_k, _ = key.sizes
-        self.dtype = compute_np(query.dtype)
-        self.left, self.right = call.extra["window"]
+        self.pool, self.size = call.args["key"].sizes[:2]
+        self.left = call.extra["window"][0]
 
-    def sequences(self, starts_q: Any, starts_k: Any, used: Any = None) -> Iterator[Sequence]:
-        """Every sequence that has queries and keys. Raises RuntimeError for wrong bounds."""
-        for argument, starts, rows in (
-            ("cu_seq_q", starts_q, self.rows_q),
-            ("cu_seq_k", starts_k, self.rows_k),
-        ):
-            if starts[0] != 0 or (starts[1:] < starts[:-1]).any() or starts[-1] > rows:
-                raise RuntimeError(f"varlen_attn: {WRONG_STARTS.format(argument=argument, rows=rows)}")
-        lengths = starts_k[1:] - starts_k[:-1]
-        if used is not None:
-            if ((used < 0) | (used > lengths)).any():
-                raise RuntimeError(f"varlen_attn: {WRONG_COUNTS}")
-            lengths = used
-        for first, end, first_k, count in zip(
-            starts_q[:-1].tolist(),
-            starts_q[1:].tolist(),
-            starts_k[:-1].tolist(),
-            lengths.tolist(),
-            strict=True,
-        ):
-            if end > first and count:
-                yield Sequence(slice(first, end), slice(first_k, first_k + count))
+    def seen(self, table: Any, one: Sequence) -> tuple[int, Any]:
+        """The first page at which a sequence's queries look, and the numbers of all from it on.
 
-    def of_queries(self, array: Any, rows: slice) -> Any:
-        """A sequence of (T, H, E) in the dtype of computing: (key heads, group, rows, E)."""
-        own = array[rows].astype(self.dtype, copy=False).swapaxes(0, 1)
-        return own.reshape(self.heads_k, self.heads // self.heads_k, *own.shape[1:])
+        Raises RuntimeError for pages that are none of the pool's.
+        """
+        queries = one.queries.stop - one.queries.start
+        first = max(one.count - queries - self.left, 0) // self.size if self.left >= 0 else 0
+        numbers = table[one.number, first : -(-one.count // self.size)]
+        if ((numbers < 0) | (numbers >= self.pool)).any():
+            raise RuntimeError(f"varlen_attn: {WRONG_PAGES.format(pages=self.pool)}")
+        return first, numbers
 
-    def of_keys(self, array: Any, rows: slice) -> Any:
-        """A sequence of (T, G, E) in the dtype of computing: (key heads, 1, rows, E)."""
-        return array[rows].astype(self.dtype, copy=False).swapaxes(0, 1)[:, None]
-
-    def scores(self, q: Any, k: Any, scale: float) -> Any:
-        """scale * q . k, minus infinity outside of the window."""
-        made = np.matmul(q, k.swapaxes(-1, -2))
-        made *= self.dtype.type(scale)
-        queries, keys = made.shape[-2:]
-        distance = np.arange(keys) - (np.arange(queries)[:, None] + (keys - queries))
-        if self.left >= 0:
-            np.copyto(made, -np.inf, where=distance < -self.left)
-        if self.right >= 0:
-            np.copyto(made, -np.inf, where=distance > self.right)
-        return made
-
-    def write(self, to: Any, rows: slice, values: Any) -> None:
-        """A sequence's (key heads, group, rows, E) into (T, H, E)."""
-        flat = values.reshape(-1, *values.shape[2:]).swapaxes(0, 1)
-        np.copyto(to[rows], flat, casting="unsafe")
+    def rows(self, array: Any, first: int, numbers: Any, count: int) -> Any:
+        """A sequence's keys or values (count, heads, width); those before the first page, at which nobody looks, 0."""
+        before = np.zeros((first * self.size, *array.shape[2:]), array.dtype)
+        return np.concatenate([before, array[numbers].reshape(-1, *array.shape[2:])])[:count]
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
     """softmax(scale * query @ key^T) @ value of each sequence, and the logarithm of each row's sum."""
-    how = Varlen(call)
+    how, pages = _windowed(call), None
+    rows_q, rows_k = call.args["query"].sizes[0], call.args["key"].sizes[0]
+    if call.args["block_table"] is not None:
+        pages = Pages(call)
+        rows_k = call.args["block_table"].sizes[1] * pages.size
 
     def into(
         out: Any,
@@ -93,30 +95,26 @@ def attention(call: StructuredCall) -> PlannedKernel:
         starts_k: Any,
         scale: float,
         used: Any,
+        table: Any,
     ) -> None:
         out.fill(0)
         logsumexp.fill(-np.inf)
-        for queries, keys in how.sequences(starts_q, starts_k, used):
-            weights = how.scores(how.of_queries(query, queries), how.of_keys(key, keys), scale)
-            top = weights.max(-1, keepdims=True)
-            # A row that sees nothing is relative to 0, so that its weights are 0.
-            np.copyto(top, 0, where=np.isneginf(top))
-            weights -= top
-            np.exp(weights, weights)
-            total = weights.sum(-1, keepdims=True)
-            empty = total == 0
-            np.copyto(total, 1, where=empty)
-            how.write(out, queries, np.matmul(weights, how.of_keys(value, keys)) / total)
-            top += np.log(total)
-            np.copyto(top, -np.inf, where=empty)
-            logsumexp[:, queries] = top.reshape(how.heads, -1)
+        for one in _sequences(starts_q, rows_q, None if pages else starts_k, rows_k, used):
+            if pages is None:
+                own_key, own_value = key[one.keys], value[one.keys]
+            else:
+                first, numbers = pages.seen(table, one)
+                own_key, own_value = (pages.rows(x, first, numbers, one.count) for x in (key, value))
+            rows = one.queries
+            how.forward(out[rows], logsumexp[:, rows], query[rows], own_key, own_value, scale)
 
     return PlannedKernel(quietly(into))
 
 
 def attention_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of query, key and value; the heads that read one set of keys are added in order."""
-    how = Varlen(call)
+    """The gradients of query, key and value of each sequence."""
+    how = _windowed(call)
+    rows_q, rows_k = call.args["query"].sizes[0], call.args["key"].sizes[0]
 
     def into(
         grad_query: Any,
@@ -134,23 +132,49 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
     ) -> None:
         for made in (grad_query, grad_key, grad_value):
             made.fill(0)
-        for queries, keys in how.sequences(starts_q, starts_k):
-            q, g, o = (how.of_queries(x, queries) for x in (query, grad, out))
-            k, v = how.of_keys(key, keys), how.of_keys(value, keys)
-            weights = how.scores(q, k, scale)
-            rows = logsumexp[:, queries].reshape(*q.shape[:3], 1)
-            weights -= np.where(np.isneginf(rows), 0, rows)
-            np.exp(weights, weights)
-            how.write(grad_value, keys, np.matmul(weights.swapaxes(-1, -2), g).sum(1, keepdims=True))
-            changes = np.matmul(g, v.swapaxes(-1, -2))
-            changes -= np.einsum("ngld,ngld->ngl", g, o)[..., None]
-            changes *= weights
-            changes *= how.dtype.type(scale)
-            how.write(grad_query, queries, np.matmul(changes, k))
-            how.write(grad_key, keys, np.matmul(changes.swapaxes(-1, -2), q).sum(1, keepdims=True))
+        for one in _sequences(starts_q, rows_q, starts_k, rows_k, None):
+            rows, keys = one.queries, one.keys
+            made = (grad_query[rows], grad_key[keys], grad_value[keys])
+            given = (grad[rows], query[rows], key[keys], value[keys], out[rows], logsumexp[:, rows])
+            how.backward(*made, *given, scale)
 
     return PlannedKernel(quietly(into))
 
 
+def _batches(how: Callable[..., None]) -> Callable[..., None]:
+    """`how` of each batch: operands (B, H, L, E) as (L, H, E), statistics (B, H, L) as (H, L)."""
+
+    def into(*given: Any) -> None:
+        *arrays, scale = given
+        for batch in range(len(arrays[0])):
+            how(*(x[batch].swapaxes(0, 1) if x.ndim == 4 else x[batch] for x in arrays), scale)
+
+    return quietly(into)
+
+
+def _windowed_of_batches(call: StructuredCall) -> WindowedAttention:
+    query, key = call.args["query"], call.args["key"]
+    return WindowedAttention(query, query.sizes[1], key.sizes[1], call.extra["window"])
+
+
+def sliding_window(call: StructuredCall) -> PlannedKernel:
+    """softmax(scale * query @ key^T) @ value in a window, of each batch."""
+    if not call.args["key"].sizes[2]:
+        return PlannedKernel(_nothing_seen)
+    return PlannedKernel(_batches(_windowed_of_batches(call).forward))
+
+
+def _nothing_seen(out: Any, logsumexp: Any, *_: Any) -> None:
+    out.fill(0)
+    logsumexp.fill(-np.inf)
+
+
+def sliding_window_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradients of query, key and value, of each batch."""
+    return PlannedKernel(_batches(_windowed_of_batches(call).backward))
+
+
 register_stub("varlen_attn_stub", "cpu", attention)
 register_stub("varlen_attn_backward_stub", "cpu", attention_backward)
+register_stub("sliding_window_attn_stub", "cpu", sliding_window)
+register_stub("sliding_window_attn_backward_stub", "cpu", sliding_window_backward)

@@ -392,6 +392,8 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "sin_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "sinc_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "sinh_stub": ("elementwise.pointwise", "elementwise.pointwise"),
+    "sliding_window_attn_backward_stub": ("attention.varlen", "attention.varlen"),
+    "sliding_window_attn_stub": ("attention.varlen", "attention.varlen"),
     "smooth_l1_loss_host_stub": ("loss.host_kernels", None),
     "softmax_backward_stub": ("normalization.softmax", "normalization.softmax"),
     "softmax_stub": ("normalization.softmax", "normalization.softmax"),

@@ -45,15 +45,15 @@ def varlen_attn(
     """Attention of each sequence's queries to its own keys (`torch.nn.attention.varlen.varlen_attn`).
 
     In float16 and bfloat16, as in PyTorch, whose kernels are CUDA's alone. On a GPU one launch serves all sequences:
-    bounds are read there, so that nothing waits for them, and tiles of scores outside of the window are left out.
+    bounds and pages are read there, so that nothing waits for them, and tiles of scores outside of the window are left
+    out. Pages whose size is a multiple of 64 are read fastest.
 
     Args:
         query: of shape (T_q, H_q, D), the sequences one after another.
         key, value: of shape (T_k, H_kv, D); with a `block_table` (pages, page size, H_kv, D).
         cu_seq_q, cu_seq_k: where each sequence begins, 0 first, and where the last one ends: int32 of shape (N + 1,).
             With a `block_table` `cu_seq_k` is not looked at.
-        max_q, max_k: the greatest lengths. Kernels need neither; more keys than `max_k` of a sequence are not looked
-            for in its pages.
+        max_q, max_k: the greatest lengths, which kernels do not need.
         return_aux: what is returned beside the output.
         scale: if None ``1 / sqrt(D)``.
         window_size: how many keys before and after its own place a query attends to, -1 for all: (-1, 0) is causal. The
@@ -61,7 +61,7 @@ def varlen_attn(
         enable_gqa: whether H_q may be a multiple of H_kv.
         seqused_k: how many keys of each sequence count, int32 of shape (N,). Without gradients.
         block_table: the pages in which the keys of each sequence lie, int32 of shape (N, pages of a sequence). It needs
-            `seqused_k`. Without gradients.
+            `seqused_k`. Entries of keys that no query sees may be anything. Without gradients.
         num_splits: how PyTorch's kernels divide keys; it changes nothing here.
 
     Returns:
@@ -70,9 +70,10 @@ def varlen_attn(
 
     Raises:
         ValueError: for numbers of heads that do not belong together, and a window of other than two numbers.
-        RuntimeError: for other dtypes, shapes that do not belong together, bounds that descend or that lie outside
-            (which a kernel on a GPU reports later, without reaching them), for `seqused_k` or `block_table` where
-            gradients are wanted, and without `cu_seq_k` or `block_table`.
+        RuntimeError: for other dtypes, shapes that do not belong together, bounds that descend or that lie outside and
+            pages that there are not (which a kernel on a GPU reports later, without reaching them), for `seqused_k` or
+            `block_table` where gradients are wanted, a `block_table` without `seqused_k`, and without `cu_seq_k` or
+            `block_table`.
 
     Example:
         >>> import triten as tt
@@ -97,14 +98,18 @@ def varlen_attn(
         raise ValueError(f"window_size must have length 2, got {len(window_size)}")
     _check(query, key, value, cu_seq_q, cu_seq_k, seqused_k, block_table)
     wants_sums = return_aux is not None and return_aux.lse
-    if block_table is not None:
-        key, value = (_pages_in_order(one, block_table, max_k) for one in (key, value))
-        length = key.size(0) // block_table.size(0)
-        cu_seq_k = _ops.arange(block_table.size(0) + 1, dtype=int32, device=key.device) * length
-    assert cu_seq_k is not None
     left, right = window_size
     output, sums = _ops._varlen_attn(
-        query, key, value, cu_seq_q, cu_seq_k, left, right, scale=scale, seqused_k=seqused_k
+        query,
+        key,
+        value,
+        cu_seq_q,
+        cu_seq_k if block_table is None else None,
+        left,
+        right,
+        scale=scale,
+        seqused_k=seqused_k,
+        block_table=block_table,
     )
     return (output, sums) if wants_sums else output
 
@@ -192,15 +197,3 @@ def _check(
             raise RuntimeError(
                 f"varlen_attn: {name} is an inference-only parameter, but an operand requires grad"
             )
-    if block_table is not None and seqused_k is None:
-        raise RuntimeError("varlen_attn: block_table needs seqused_k, the number of keys of each sequence")
-    if block_table is None and cu_seq_k is None:
-        raise RuntimeError("varlen_attn: expected cu_seq_k, got None without block_table")
-
-
-def _pages_in_order(pool: Tensor, block_table: Tensor, most: int) -> Tensor:
-    """The keys or values of all sequences, each of as many as `most` needs pages for, one after another."""
-    pages = min(block_table.size(1), -(-most // pool.size(1)))
-    # Entries behind a sequence's last page may be anything.
-    chosen = block_table[:, :pages].long().clamp(0, pool.size(0) - 1)
-    return pool[chosen].flatten(0, 2)

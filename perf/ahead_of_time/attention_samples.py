@@ -140,8 +140,38 @@ def _packed(dtype: str, head: int, left: int, right: int, *, counts: bool = Fals
         gradients(attend, *operands)
 
 
+def _paged(dtype: str, head: int, left: int, page_size: int, queries: int) -> None:
+    """Two sequences of up to 4096 keys, which lie in pages; four heads share those of one."""
+    query = empty(queries, 16, head, dtype=dtype)
+    pool = [empty(64, page_size, 4, head, dtype=dtype) for _ in range(2)]
+    starts, used, table = (empty(*n, dtype="int32") for n in ((3,), (2,), (2, 4096 // page_size)))
+    tt.ops.aten._varlen_attn(query, *pool, starts, None, left, 0, seqused_k=used, block_table=table)
+
+
+def _in_window(dtype: str, head: int, left: int, right: int) -> None:
+    gradients(lambda q, k, v: tt.ops.aten._sliding_window_attn(q, k, v, left, right)[0], *_heads(dtype, head))
+
+
 def packed_sequences(capability: int) -> Iterator[Sample]:
-    """Attention of variable lengths: heads, and the edges that a window may have."""
+    """Attention of variable lengths, in pages and in batches: heads, and the edges that a window may have."""
+    for dtype in HALF:
+        for head in (64, 128, 256):
+            for left, right in ((1024, 0), (-1, -1)) if dtype == "bfloat16" else ():
+                yield Sample(
+                    f"attention {dtype} head {head}, a batch each, window ({left}, {right})",
+                    lambda d=dtype, e=head, a=left, b=right: _in_window(d, e, a, b),
+                    (*VARLEN, "row_products"),
+                )
+            for left, page_size, queries in (
+                ((-1, 64, 2), (1024, 64, 2), (-1, 24, 2), (-1, 64, 256), (1024, 24, 256))
+                if dtype == "bfloat16"
+                else ()
+            ):
+                yield Sample(
+                    f"paged attention {dtype} head {head}, window ({left}, 0), pages of {page_size}, {queries} queries",
+                    lambda d=dtype, e=head, a=left, n=page_size, m=queries: _paged(d, e, a, n, m),
+                    VARLEN[:1],
+                )
     for dtype in HALF:
         for head in (64, 128, 256):
             for left, right in ((-1, -1), (-1, 0), (1024, 0), (1024, -1)):

@@ -18,6 +18,7 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..random.random import start_of_draws
 from .scores import kept, load_tile, product_of_tiles, with_bias
+from .sequences import place_in_pages
 from .tiles import FORWARD_HALF, FORWARD_SINGLE
 
 
@@ -40,6 +41,11 @@ def attend(
     kn,
     vn,
     bn,
+    table,
+    page_size,
+    n_pages,
+    kb,
+    vb,
     scale,
     seed,
     first,
@@ -49,6 +55,7 @@ def attend(
     CAUSAL: tl.constexpr,
     DROPOUT: tl.constexpr,
     MASKED: tl.constexpr,
+    WHOLE: tl.constexpr,
     D: tl.constexpr,
     DV: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -59,12 +66,20 @@ def attend(
 
     Without MASKED all of them exist, and every query of the tile attends to them; with it a query does from the key
     `earliest` on, where one is given, and if CAUSAL up to the key `query`. RAW scores, and their maximum, are
-    scaled in the exponent alone, by one fused multiply-add: the scale is positive, and there is no mask to add.
+    scaled in the exponent alone, by one fused multiply-add: the scale is positive, and there is no mask to add. With a
+    `table` keys lie in pages, `kb` and `vb` apart; WHOLE tiles lie in one page each, and always do without one.
     """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     for start in range(low, high, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
-        y = load_tile(k, key[None, :], d[:, None], kn, length_k, D, BLOCK_D, MASKED)
+        rows, end, from_k, from_v = key, length_k, k, v
+        if table is not None:
+            page, rows, end = place_in_pages(table, start, key, length_k, page_size, n_pages, WHOLE)
+            from_k, from_v = k + page * kb, v + page * vb
+        if WHOLE:
+            y = load_tile(from_k, rows[None, :], d[:, None], kn, end, D, BLOCK_D, MASKED)
+        else:
+            y = load_tile(from_k[None, :], rows[None, :], d[:, None], kn, end, D, BLOCK_D, True)
         scores = product_of_tiles(x, y)
         if not RAW:
             scores *= scale
@@ -92,7 +107,10 @@ def attend(
         total = total * shrink[:, None]
         if DROPOUT:
             weights = tl.where(kept(seed, first, lines, start, quads, limit, BLOCK_N), weights, 0.0)
-        z = load_tile(v, key[:, None], dv[None, :], vn, length_k, DV, BLOCK_DV, MASKED)
+        if WHOLE:
+            z = load_tile(from_v, rows[:, None], dv[None, :], vn, end, DV, BLOCK_DV, MASKED)
+        else:
+            z = load_tile(from_v[:, None], rows[:, None], dv[None, :], vn, end, DV, BLOCK_DV, True)
         total = tl.dot(convert(weights, v.dtype.element_ty), z, total, input_precision="ieee")
         top = highest
     return total, top, sums
@@ -211,12 +229,14 @@ def attention(
     top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     sums = tl.zeros((BLOCK_M,), tl.float32)
     total, top, sums = attend(
-        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, begin, middle, length_k, kn, vn, bn, scale,
-        seed, first, limit, quads, RAW, CAUSAL, DROPOUT, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, begin, middle, length_k, kn, vn, bn, None,
+        0, 0, 0, 0, scale, seed, first, limit, quads, RAW, CAUSAL, DROPOUT, False, True, D, DV, BLOCK_N, BLOCK_D,
+        BLOCK_DV,
     )  # fmt: skip
     total, top, sums = attend(
-        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, middle, stop, length_k, kn, vn, bn, scale,
-        seed, first, limit, quads, RAW, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, middle, stop, length_k, kn, vn, bn, None,
+        0, 0, 0, 0, scale, seed, first, limit, quads, RAW, CAUSAL, DROPOUT, True, True, D, DV, BLOCK_N, BLOCK_D,
+        BLOCK_DV,
     )  # fmt: skip
     if RAW:
         top *= scale

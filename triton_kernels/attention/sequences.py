@@ -1,8 +1,9 @@
-"""Where sequences lie that are packed one after another: what programs of variable lengths load to find their own.
+"""Where sequences lie: packed one after another, each in a batch of its own, or in pages that a table names.
 
-Sequence i has the rows from ``starts[i]`` to ``starts[i + 1]``, bounds in device memory that the host never waits for.
-They are held to the rows that exist, so that wrong ones reach nothing, and are reported. Rows behind the last sequence
-are one more, that of number `sequences`, without rows of the other operand.
+A packed sequence i has the rows from ``starts[i]`` to ``starts[i + 1]``, bounds in device memory that the host never
+waits for. They are held to the rows that exist, so that wrong ones reach nothing, and are reported. Rows behind the
+last sequence are one more, that of number `sequences`, without rows of the other operand. Without `starts` every
+sequence has all rows of its batch. Pages of a table that are none of the pool's are not read, and are reported.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -47,6 +48,62 @@ def tile_of_sequences(starts, sequences, total, tile, BLOCK: tl.constexpr, CHUNK
 
 
 @triton.jit
+def place_of_tile(
+    starts, others, sequences, total, other_total, tile, BLOCK: tl.constexpr, CHUNK: tl.constexpr
+):
+    """(sequence, the tile's first row there, first and number of rows, first and number of the other operand's)."""
+    if starts is None:
+        tiles = tl.cdiv(total, BLOCK)
+        sequence, start = tile // tiles, tile % tiles * BLOCK
+        first, length = tl.full((), 0, tl.int32), total
+        other_first, other_length = tl.full((), 0, tl.int32), other_total
+    else:
+        sequence, start = tile_of_sequences(starts, sequences, total, tile, BLOCK, CHUNK)
+        first, length = bounds_of(starts, sequence, sequences, total)
+        if others is None:
+            other_first = tl.full((), 0, tl.int32)
+            other_length = tl.where(sequence < sequences, other_total, 0)
+        else:
+            other_first, other_length = other_bounds_of(others, sequence, sequences, other_total)
+    return sequence, start, first, length, other_first, other_length
+
+
+@triton.jit
+def offset_of(starts, sequence, first, batch_stride, row_stride):
+    """How far the rows of a sequence are from those of the first one."""
+    if starts is None:
+        return sequence.to(tl.int64) * batch_stride
+    else:
+        return first.to(tl.int64) * row_stride
+
+
+@triton.jit
+def line_of(starts, sequence, first, head, heads, length):
+    """The number of a sequence's first line: (sequences, heads, length) of them, or packed (heads, length)."""
+    if starts is None:
+        return (sequence.to(tl.int64) * heads + head) * length
+    else:
+        return head * length + first
+
+
+@triton.jit
+def place_in_pages(table, start, key, length, page_size, n_pages, WHOLE: tl.constexpr):
+    """Of the keys (1-d) that begin with `start`: pages, rows in them, and from which row on there are none.
+
+    WHOLE tiles lie in one page each, which is then a number, and a wrong one is held to those of the pool. In others a
+    key without a page has none of its rows.
+    """
+    if WHOLE:
+        page = tl.minimum(tl.maximum(tl.load(table + start // page_size), 0), n_pages - 1)
+        first = start % page_size
+        return page.to(tl.int64), first + (key - start), first + (length - start)
+    else:
+        page = tl.load(table + key // page_size, mask=key < length, other=-1)
+        exists = (page >= 0) & (page < n_pages)
+        return page.to(tl.int64), tl.where(exists, key % page_size, page_size), page_size
+
+
+@triton.jit
 def has_wrong_bounds(starts, sequences, total, CHUNK: tl.constexpr):
     """Whether bounds begin elsewhere than with 0, descend, or go beyond `total`."""
     found = 0
@@ -61,15 +118,28 @@ def has_wrong_bounds(starts, sequences, total, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def has_wrong_counts(counts, starts, sequences, CHUNK: tl.constexpr):
-    """Whether a count is negative, or above its sequence's length."""
+def has_wrong_counts(counts, starts, sequences, total, CHUNK: tl.constexpr):
+    """Whether a count is negative, or above its sequence's length, which without `starts` is `total`."""
     found = 0
     for first in range(0, sequences, CHUNK):
         i = first + tl.arange(0, CHUNK)
         exists = i < sequences
-        low = tl.load(starts + i, mask=exists, other=0)
-        high = tl.load(starts + i + 1, mask=exists, other=0)
+        length = total
+        if starts is not None:
+            low = tl.load(starts + i, mask=exists, other=0)
+            length = tl.load(starts + i + 1, mask=exists, other=0) - low
         count = tl.load(counts + i, mask=exists, other=0)
-        wrong = exists & ((count < 0) | (count > high - low))
+        wrong = exists & ((count < 0) | (count > length))
         found = tl.maximum(found, tl.max(wrong.to(tl.int32), 0))
+    return found > 0
+
+
+@triton.jit
+def has_wrong_pages(table, first, end, n_pages, CHUNK: tl.constexpr):
+    """Whether one of the entries from `first` to `end` is no page of the pool."""
+    found = 0
+    for start in range(first, end, CHUNK):
+        i = start + tl.arange(0, CHUNK)
+        page = tl.load(table + i, mask=i < end, other=0)
+        found = tl.maximum(found, tl.max(((page < 0) | (page >= n_pages)).to(tl.int32), 0))
     return found > 0

@@ -64,10 +64,12 @@ TENSOR_MEMORY_HEAD = Configuration((256, 128, 128, 128), 4, 5, {100: 1}, residen
 FORWARD_TENSOR_MEMORY = (TENSOR_MEMORY_NARROW, TENSOR_MEMORY_HEAD)
 FORWARD_SINGLE = (SINGLE_NARROW, SINGLE, SINGLE_WIDE)
 
-# Backward: the sums of two gradients are in registers by keys, those of one by queries.
+# Backward: the sums of two gradients are in registers by keys, those of one by queries. On sm_80 two blocks of four
+# warps have the registers of one of eight, and one multiplies while the other is in its exponentials.
 KEYS_NARROW = Configuration((64, 128, 64, 64), 8, 2, {90: 1, 100: 1})
 KEYS_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 1})
-KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
+KEYS_HEAD = Configuration((64, 64, 128, 128), 8, 2, {90: 1, 100: 1})
+KEYS_HEAD_AMPERE = Configuration((32, 64, 128, 128), 4, 2, {80: 2, 86: 1})
 KEYS_BESIDE = Configuration((32, 64, 128, 128), 8, 2, 1)
 KEYS_BESIDE_CARD = Configuration((16, 64, 64, 64), 8, 2, {86: 1})
 KEYS_WIDE = Configuration((32, 64, 256, 256), 8, 2, 1)
@@ -81,8 +83,10 @@ KEYS_SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE_BESIDE = Configuration((16, 32, 64, 64), 8, 2, 1)
 KEYS_SINGLE = Configuration((16, 32, 128, 128), 8, 2, 1)
 KEYS_SINGLE_WIDE = Configuration((16, 16, 256, 256), 8, 2, 1)
-QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, 1)
-QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, 1)
+QUERIES_NARROW = Configuration((128, 64, 64, 64), 8, 2, {90: 1, 100: 1})
+QUERIES_NARROW_AMPERE = Configuration((64, 64, 64, 64), 4, 2, {80: 2})
+QUERIES_HEAD = Configuration((64, 64, 128, 128), 8, 2, {90: 1, 100: 1})
+QUERIES_HEAD_AMPERE = Configuration((64, 32, 128, 128), 4, 3, {80: 2, 86: 1})
 QUERIES_BESIDE = Configuration((64, 32, 128, 128), 8, 2, 1, all_registers=CARDS)
 QUERIES_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
 QUERIES_WIDE_BESIDE = Configuration((64, 16, 256, 256), 8, 2, {80: 1, 90: 1})
@@ -96,13 +100,22 @@ KEYS_HALF = (
     KEYS_NARROW,
     KEYS_NARROW_AMPERE,
     KEYS_HEAD,
+    KEYS_HEAD_AMPERE,
     KEYS_BESIDE,
     KEYS_BESIDE_CARD,
     KEYS_WIDE,
     KEYS_WIDE_BESIDE,
 )
 KEYS_SINGLES = (KEYS_SINGLE_NARROW, KEYS_SINGLE_BESIDE, KEYS_SINGLE, KEYS_SINGLE_WIDE)
-QUERIES_HALF = (QUERIES_NARROW, QUERIES_HEAD, QUERIES_BESIDE, QUERIES_WIDE, QUERIES_WIDE_BESIDE)
+QUERIES_HALF = (
+    QUERIES_NARROW,
+    QUERIES_NARROW_AMPERE,
+    QUERIES_HEAD,
+    QUERIES_HEAD_AMPERE,
+    QUERIES_BESIDE,
+    QUERIES_WIDE,
+    QUERIES_WIDE_BESIDE,
+)
 QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE, QUERIES_SINGLE_WIDE)
 
 # Of variable lengths: the bounds of a sequence and a window's edges take registers, as what is beside scores does.
@@ -222,9 +235,10 @@ def keys_tile(
         return KEYS_WIDE_BESIDE if beside or not _has_room(device) else KEYS_WIDE
     if beside:
         return KEYS_BESIDE_CARD if head <= 64 and not _has_room(device) else KEYS_BESIDE
+    design = _design(device)
     if head > 64:
-        return KEYS_HEAD
-    return KEYS_NARROW if _design(device) >= 90 else KEYS_NARROW_AMPERE
+        return KEYS_HEAD if design >= 90 else KEYS_HEAD_AMPERE
+    return KEYS_NARROW if design >= 90 else KEYS_NARROW_AMPERE
 
 
 def queries_tile(
@@ -241,6 +255,8 @@ def queries_tile(
         return QUERIES_WIDE_BESIDE if smaller and _design(device) < 100 else QUERIES_WIDE
     if beside:
         return QUERIES_BESIDE
+    if _design(device) < 90:
+        return QUERIES_NARROW_AMPERE if head <= 64 else QUERIES_HEAD_AMPERE
     return QUERIES_NARROW if head <= 64 else QUERIES_HEAD
 
 

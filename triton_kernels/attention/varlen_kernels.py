@@ -1,4 +1,4 @@
-"""The programs of attention in sequences of different lengths, with and without a window: forward, keys, queries.
+"""The programs of attention in sequences, packed, paged or a batch each, and in windows: forward, keys, queries.
 
 Tiles are those of `forward_kernels` and `backward_kernels`, whose loops these programs call, with the same numerics; a
 tile never has rows of two sequences. The last query of a sequence stands at the place of its last key: a query of
@@ -13,7 +13,14 @@ from ..conversion import convert
 from .backward_kernels import keys_from_queries, queries_from_keys
 from .forward_kernels import attend
 from .scores import load_tile
-from .sequences import bounds_of, has_wrong_bounds, has_wrong_counts, other_bounds_of, tile_of_sequences
+from .sequences import (
+    has_wrong_bounds,
+    has_wrong_counts,
+    has_wrong_pages,
+    line_of,
+    offset_of,
+    place_of_tile,
+)
 from .tiles import VARLEN_FORWARD, VARLEN_KEYS, VARLEN_QUERIES
 
 
@@ -46,6 +53,7 @@ def varlen_attention(
     starts_q,
     starts_k,
     used,
+    table,
     out,
     logsumexp,
     flags,
@@ -56,16 +64,25 @@ def varlen_attention(
     sequences,
     left,
     right,
+    page_size,
+    n_pages,
+    entries,
+    qb,
     qh,
     qm,
+    kb,
     kh,
     kn,
+    vb,
     vh,
     vn,
+    ob,
     oh,
     om,
     scale,
     RAW: tl.constexpr,
+    WHOLE: tl.constexpr,
+    SHARED: tl.constexpr,
     LEFT: tl.constexpr,
     RIGHT: tl.constexpr,
     D: tl.constexpr,
@@ -76,37 +93,59 @@ def varlen_attention(
     BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """A block of a sequence's queries of one head. `length_q` and `length_k` are rows of all sequences.
+    """A block of a sequence's queries of one head, or if SHARED of the heads that share keys, at most so many.
 
-    Of `used` the first so many keys of each sequence count. The first program reports wrong bounds.
+    `length_q` and `length_k` are rows of all packed sequences together. In a block of SHARED heads those of a query are
+    one after the other, so that keys are read once for all of them.
+
+    Without `starts_q` sequences lie in batches, without `starts_k` alone each has `length_k` keys in the pages that its
+    row of `entries` in `table` names. Of `used` the first so many keys of each count. The first program reports wrong
+    bounds and counts, those of the first head the wrong pages among those that their queries look at.
     """
-    tiles = tl.num_programs(0) // heads
+    own_heads = heads // group if SHARED else heads
+    tiles = tl.num_programs(0) // own_heads
     program = tl.program_id(0)
     if program == 0:
-        tl.store(flags, 1, mask=has_wrong_bounds(starts_q, sequences, length_q, CHUNK))
-        tl.store(flags + 1, 1, mask=has_wrong_bounds(starts_k, sequences, length_k, CHUNK))
+        if starts_q is not None:
+            tl.store(flags, 1, mask=has_wrong_bounds(starts_q, sequences, length_q, CHUNK))
+        if starts_k is not None:
+            tl.store(flags + 1, 1, mask=has_wrong_bounds(starts_k, sequences, length_k, CHUNK))
         if used is not None:
-            tl.store(flags + 2, 1, mask=has_wrong_counts(used, starts_k, sequences, CHUNK))
+            tl.store(flags + 2, 1, mask=has_wrong_counts(used, starts_k, sequences, length_k, CHUNK))
     head = (program // tiles).to(tl.int64)
+    head_k = head if SHARED else head // group
     # The longest rows of a window without a left edge first.
     tile = tiles - 1 - program % tiles
-    sequence, start = tile_of_sequences(starts_q, sequences, length_q, tile, BLOCK_M, CHUNK)
-    first_q, own_q = bounds_of(starts_q, sequence, sequences, length_q)
-    first_k, own_k = other_bounds_of(starts_k, sequence, sequences, length_k)
+    QUERIES: tl.constexpr = BLOCK_M // SHARED if SHARED else BLOCK_M
+    sequence, start, first_q, own_q, first_k, own_k = place_of_tile(
+        starts_q, starts_k, sequences, length_q, length_k, tile, QUERIES, CHUNK
+    )
     if used is not None:
         count = tl.load(used + sequence, mask=sequence < sequences, other=0)
         own_k = tl.minimum(tl.maximum(count, 0), own_k)
     query = start + tl.arange(0, BLOCK_M)
+    if SHARED:
+        head *= group
+        of_group = tl.arange(0, BLOCK_M) % SHARED
+        query = tl.where(of_group < group, start + tl.arange(0, BLOCK_M) // SHARED, own_q)
     wanted = query < own_q
-    q += head * qh + first_q.to(tl.int64) * qm
-    k += head // group * kh + first_k.to(tl.int64) * kn
-    v += head // group * vh + first_k.to(tl.int64) * vn
+    q += head * qh + offset_of(starts_q, sequence, first_q, qb, qm)
+    k += head_k * kh
+    v += head_k * vh
+    if table is None:
+        k += offset_of(starts_k, sequence, first_k, kb, kn)
+        v += offset_of(starts_k, sequence, first_k, vb, vn)
+    else:
+        table += sequence.to(tl.int64) * entries
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
-    x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
+    if SHARED:
+        x = load_tile(q + (of_group * qh)[:, None], query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
+    else:
+        x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
     shift = own_k - own_q
     begin, inner, middle, stop = keys_seen(
         start + shift,
-        tl.minimum(start + BLOCK_M, own_q) - 1 + shift,
+        tl.minimum(start + QUERIES, own_q) - 1 + shift,
         own_k,
         left,
         right,
@@ -114,6 +153,13 @@ def varlen_attention(
         RIGHT,
         BLOCK_N,
     )
+    if table is not None:
+        seen = 0
+        if LEFT:
+            seen = tl.maximum(start + shift - left, 0)
+        if head_k == 0:
+            wrong = has_wrong_pages(table, seen // page_size, tl.cdiv(stop, page_size), n_pages, CHUNK)
+            tl.store(flags + 3, 1, mask=wrong)
     latest = query
     if RIGHT:
         latest = query + (shift + right)
@@ -125,26 +171,33 @@ def varlen_attention(
     sums = tl.zeros((BLOCK_M,), tl.float32)
     if LEFT:
         total, top, sums = attend(
-            total, top, sums, x, k, v, None, query, latest, earliest, query, begin, inner, own_k, kn, vn, 0, scale, 0,
-            0, 0, 0, RAW, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+            total, top, sums, x, k, v, None, query, latest, earliest, query, begin, inner, own_k, kn, vn, 0, table,
+            page_size, n_pages, kb, vb, scale, 0, 0, 0, 0, RAW, RIGHT, False, True, WHOLE, D, DV, BLOCK_N, BLOCK_D,
+            BLOCK_DV,
         )  # fmt: skip
     total, top, sums = attend(
-        total, top, sums, x, k, v, None, query, latest, earliest, query, inner, middle, own_k, kn, vn, 0, scale, 0,
-        0, 0, 0, RAW, RIGHT, False, False, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, top, sums, x, k, v, None, query, latest, earliest, query, inner, middle, own_k, kn, vn, 0, table,
+        page_size, n_pages, kb, vb, scale, 0, 0, 0, 0, RAW, RIGHT, False, False, WHOLE, D, DV, BLOCK_N, BLOCK_D,
+        BLOCK_DV,
     )  # fmt: skip
     total, top, sums = attend(
-        total, top, sums, x, k, v, None, query, latest, earliest, query, middle, stop, own_k, kn, vn, 0, scale, 0,
-        0, 0, 0, RAW, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
+        total, top, sums, x, k, v, None, query, latest, earliest, query, middle, stop, own_k, kn, vn, 0, table,
+        page_size, n_pages, kb, vb, scale, 0, 0, 0, 0, RAW, RIGHT, False, True, WHOLE, D, DV, BLOCK_N, BLOCK_D,
+        BLOCK_DV,
     )  # fmt: skip
     if RAW:
         top *= scale
     empty = sums == 0
     factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
-    to = out + head * oh + first_q.to(tl.int64) * om + query[:, None] * om + dv[None, :]
+    to = out + head * oh + offset_of(starts_q, sequence, first_q, ob, om) + query[:, None] * om + dv[None, :]
+    line = line_of(starts_q, sequence, first_q, head, heads, length_q) + query
+    if SHARED:
+        to += (of_group * oh)[:, None]
+        line += of_group * length_q
     mask = wanted[:, None] & (dv < DV)[None, :]
     tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
     value = tl.where(empty, float("-inf"), (top + tl.log2(sums)) * 0.6931471805599453)
-    tl.store(logsumexp + head * length_q + first_q + query, value, mask=wanted)
+    tl.store(logsumexp + line, value, mask=wanted)
 
 
 @triton.jit
@@ -166,16 +219,22 @@ def varlen_backward_keys(
     sequences,
     left,
     right,
+    qb,
     qh,
     qm,
+    kb,
     kh,
     kn,
+    vb,
     vh,
     vn,
+    gb,
     gh,
     gm,
+    yb,
     yh,
     yn,
+    zb,
     zh,
     zn,
     scale,
@@ -197,20 +256,20 @@ def varlen_backward_keys(
     tiles = tl.num_programs(0) // (heads // group)
     program = tl.program_id(0)
     head_k = (program // tiles).to(tl.int64)
-    sequence, start = tile_of_sequences(starts_k, sequences, length_k, program % tiles, BLOCK_N, CHUNK)
-    first_k, own_k = bounds_of(starts_k, sequence, sequences, length_k)
-    first_q, own_q = other_bounds_of(starts_q, sequence, sequences, length_q)
+    sequence, start, first_k, own_k, first_q, own_q = place_of_tile(
+        starts_k, starts_q, sequences, length_k, length_q, program % tiles, BLOCK_N, CHUNK
+    )
     key = start + tl.arange(0, BLOCK_N)
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
-    k += head_k * kh + first_k.to(tl.int64) * kn
+    k += head_k * kh + offset_of(starts_k, sequence, first_k, kb, kn)
     x = load_tile(k, key[:, None], d[None, :], kn, own_k, D, BLOCK_D, True)
     z = x
     if KEYS:
-        v += head_k * vh + first_k.to(tl.int64) * vn
+        v += head_k * vh + offset_of(starts_k, sequence, first_k, vb, vn)
         z = load_tile(v, key[:, None], dv[None, :], vn, own_k, DV, BLOCK_DV, True)
     head = head_k * group
-    q += head * qh + first_q.to(tl.int64) * qm
-    grad += head * gh + first_q.to(tl.int64) * gm
+    q += head * qh + offset_of(starts_q, sequence, first_q, qb, qm)
+    grad += head * gh + offset_of(starts_q, sequence, first_q, gb, gm)
     shift = own_k - own_q
     low, high = 0, own_q
     earliest, latest = key, None
@@ -223,18 +282,31 @@ def varlen_backward_keys(
         latest = key - (shift - left)
     keys = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     values = tl.zeros((BLOCK_N, BLOCK_DV), tl.float32)
+    line = line_of(starts_q, sequence, first_q, head, heads, length_q)
     keys, values = keys_from_queries(
-        keys, values, x, z, q, grad, None, logsumexp, delta, head * length_q + first_q, length_q, earliest, latest, low,
-        high, own_q, own_k, group, qh, qm, gh, gm, 0, 0, 0, scale, 0, 0, 0, 0, 1.0, KEYS, VALUES, WINDOW, RIGHT, False,
+        keys, values, x, z, q, grad, None, logsumexp, delta, line, length_q, earliest, latest, low, high, own_q, own_k,
+        group, qh, qm, gh, gm, 0, 0, 0, scale, 0, 0, 0, 0, 1.0, KEYS, VALUES, WINDOW, RIGHT, False,
         D, DV, BLOCK_M, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
     # Not `key < own_k`, since the predicates of the loads would be kept over the loop, and spilled there.
     inside = (key - own_k < 0)[:, None]
     if KEYS:
-        to = grad_k + head_k * yh + first_k.to(tl.int64) * yn + key[:, None] * yn + d[None, :]
+        to = (
+            grad_k
+            + head_k * yh
+            + offset_of(starts_k, sequence, first_k, yb, yn)
+            + key[:, None] * yn
+            + d[None, :]
+        )
         tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
     if VALUES:
-        to = grad_v + head_k * zh + first_k.to(tl.int64) * zn + key[:, None] * zn + dv[None, :]
+        to = (
+            grad_v
+            + head_k * zh
+            + offset_of(starts_k, sequence, first_k, zb, zn)
+            + key[:, None] * zn
+            + dv[None, :]
+        )
         tl.store(to, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
 
 
@@ -256,14 +328,19 @@ def varlen_backward_queries(
     sequences,
     left,
     right,
+    qb,
     qh,
     qm,
+    kb,
     kh,
     kn,
+    vb,
     vh,
     vn,
+    gb,
     gh,
     gm,
+    xb,
     xh,
     xm,
     scale,
@@ -283,19 +360,19 @@ def varlen_backward_queries(
     program = tl.program_id(0)
     head = (program // tiles).to(tl.int64)
     tile = tiles - 1 - program % tiles
-    sequence, start = tile_of_sequences(starts_q, sequences, length_q, tile, BLOCK_M, CHUNK)
-    first_q, own_q = bounds_of(starts_q, sequence, sequences, length_q)
-    first_k, own_k = other_bounds_of(starts_k, sequence, sequences, length_k)
+    sequence, start, first_q, own_q, first_k, own_k = place_of_tile(
+        starts_q, starts_k, sequences, length_q, length_k, tile, BLOCK_M, CHUNK
+    )
     query = start + tl.arange(0, BLOCK_M)
     exists = query < own_q
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
-    q += head * qh + first_q.to(tl.int64) * qm
-    grad += head * gh + first_q.to(tl.int64) * gm
-    k += head // group * kh + first_k.to(tl.int64) * kn
-    v += head // group * vh + first_k.to(tl.int64) * vn
+    q += head * qh + offset_of(starts_q, sequence, first_q, qb, qm)
+    grad += head * gh + offset_of(starts_q, sequence, first_q, gb, gm)
+    k += head // group * kh + offset_of(starts_k, sequence, first_k, kb, kn)
+    v += head // group * vh + offset_of(starts_k, sequence, first_k, vb, vn)
     x = load_tile(q, query[:, None], d[None, :], qm, own_q, D, BLOCK_D, True)
     g = load_tile(grad, query[:, None], dv[None, :], gm, own_q, DV, BLOCK_DV, True)
-    line = head * length_q + first_q
+    line = line_of(starts_q, sequence, first_q, head, heads, length_q)
     lse = tl.load(logsumexp + line + query, mask=exists, other=float("inf"))
     lse = tl.where(lse == float("-inf"), float("inf"), lse) * 1.4426950408889634
     relative = tl.load(delta + line + query, mask=exists, other=0)
@@ -328,7 +405,9 @@ def varlen_backward_queries(
         total, x, g, k, v, None, query, lse, relative, query, latest, earliest, middle, stop, own_k, kn, vn, 0,
         scale, 0, 0, 0, 0, 1.0, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
-    to = grad_q + head * xh + first_q.to(tl.int64) * xm + query[:, None] * xm + d[None, :]
+    to = (
+        grad_q + head * xh + offset_of(starts_q, sequence, first_q, xb, xm) + query[:, None] * xm + d[None, :]
+    )
     tl.store(to, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :])
 
 

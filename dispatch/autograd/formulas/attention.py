@@ -48,13 +48,19 @@ def varlen_attention_backward(
     output: Tensor,
     logsumexp: Tensor,
     cu_seq_q: Tensor,
-    cu_seq_k: Tensor,
+    cu_seq_k: Tensor | None,
     left: int,
     right: int,
     scale: float | None,
     seqused_k: Tensor | None,
+    block_table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of packed sequences. Raises RuntimeError with `seqused_k`, which PyTorch has for inference only."""
+    """The gradients of packed sequences.
+
+    Raises RuntimeError with `seqused_k` or `block_table`, which PyTorch has for inference only.
+    """
+    if block_table is not None or cu_seq_k is None:
+        raise RuntimeError("varlen_attn: block_table is an inference-only parameter")
     if seqused_k is not None:
         raise RuntimeError("varlen_attn: seqused_k is an inference-only parameter")
     gradients: tuple[Tensor, Tensor, Tensor] = ops._varlen_attn_backward(
@@ -127,6 +133,29 @@ def attention_double_backward(
         of_q = through_q if of_q is None else of_q + through_q
         of_k = through_k if of_k is None else of_k + through_k
     return of_g, of_q, _over_heads(of_k, heads_k, group), _over_heads(of_v, heads_k, group), inner
+
+
+def window_double_backward(
+    grads: Sequence[Tensor | None],
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    left: int,
+    right: int,
+    scale: float | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """`attention_double_backward` of attention in a window, over the whole matrix of weights."""
+    length, keys, device = query.shape[2], key.shape[2], query.device
+    place = ops.arange(length, device=device).unsqueeze(1) + (keys - length)
+    distance = ops.arange(keys, device=device) - place
+    seen = ops.ones((length, keys), dtype=bool_, device=device)
+    if left >= 0:
+        seen = ops.logical_and(seen, ops.ge(distance, -left))
+    if right >= 0:
+        seen = ops.logical_and(seen, ops.le(distance, right))
+    found = attention_double_backward(grads, grad_out, query, key, value, seen, 0.0, False, scale)
+    return found[0], found[1], found[2], found[3]
 
 
 def _row_sum(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
-from ...autograd.formulas.attention import varlen_attention_backward
+from ...autograd.formulas.attention import varlen_attention_backward, window_double_backward
 from ...autograd.formulas.special import underivable
 from ...autograd.node import (
     FREED,
@@ -27,12 +27,15 @@ from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ...tensor import Tensor, blank_tensor
+from ..functions import _sliding_window_attn_backward
 
 
 class VarlenAttnBackward0(Node):
-    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None) -> (Tensor output, Tensor logsumexp)"""
+    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)"""
 
     __slots__ = (
+        "block_table",
+        "block_table_version",
         "cu_seq_k",
         "cu_seq_k_version",
         "cu_seq_q",
@@ -54,6 +57,8 @@ class VarlenAttnBackward0(Node):
         "window_size_right",
     )
 
+    block_table: Any
+    block_table_version: Any
     cu_seq_k: Any
     cu_seq_k_version: Any
     cu_seq_q: Any
@@ -87,6 +92,7 @@ class VarlenAttnBackward0(Node):
             cu_seq_q = unpack(self, self.cu_seq_q, self.cu_seq_q_version)
             cu_seq_k = unpack(self, self.cu_seq_k, self.cu_seq_k_version)
             seqused_k = unpack(self, self.seqused_k, self.seqused_k_version)
+            block_table = unpack(self, self.block_table, self.block_table_version)
             window_size_left = self.window_size_left
             window_size_right = self.window_size_right
             scale = self.scale
@@ -105,17 +111,18 @@ class VarlenAttnBackward0(Node):
                 window_size_right,
                 scale,
                 seqused_k,
+                block_table,
             )
         return grad_query, grad_key, grad_value
 
     def release(self) -> None:
-        self.query = self.key = self.value = self.cu_seq_q = self.cu_seq_k = self.seqused_k = self.output = (
-            self.logsumexp
-        ) = FREED
+        self.query = self.key = self.value = self.cu_seq_q = self.cu_seq_k = self.seqused_k = (
+            self.block_table
+        ) = self.output = self.logsumexp = FREED
 
 
 def plan__varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None) -> (Tensor output, Tensor logsumexp)"""
+    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     if requires_grad(args[3]):
         return gradient_refused(op, inner, "cu_seq_q")
@@ -123,6 +130,8 @@ def plan__varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         return gradient_refused(op, inner, "cu_seq_k")
     if requires_grad(args[8]):
         return gradient_refused(op, inner, "seqused_k")
+    if requires_grad(args[9]):
+        return gradient_refused(op, inner, "block_table")
     needs_query = requires_grad(args[0])
     needs_key = requires_grad(args[1])
     needs_value = requires_grad(args[2])
@@ -134,12 +143,20 @@ def plan__varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     cu_seq_q_is_tensor = isinstance(args[3], TensorImpl)
     cu_seq_k_is_tensor = isinstance(args[4], TensorImpl)
     seqused_k_is_tensor = isinstance(args[8], TensorImpl)
+    block_table_is_tensor = isinstance(args[9], TensorImpl)
 
     def record(
-        query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, scale: Any, seqused_k: Any
+        query: Any,
+        key: Any,
+        value: Any,
+        cu_seq_q: Any,
+        cu_seq_k: Any,
+        scale: Any,
+        seqused_k: Any,
+        block_table: Any,
     ) -> Any:
         if grad_disabled and not is_grad_enabled():
-            return inner(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k)
+            return inner(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)
         edges = (
             ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
             if needs_query
@@ -149,7 +166,7 @@ def plan__varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             if needs_value
             else None,
         )
-        out = inner(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k)
+        out = inner(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)
         node = VarlenAttnBackward0()
         node.next_edges = edges
         node.sequence = next_sequence()
@@ -178,6 +195,10 @@ def plan__varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             node.seqused_k = seqused_k
             cell = seqused_k._version_cell if seqused_k_is_tensor else None
             node.seqused_k_version = 0 if cell is None else cell[0]
+        if needs_query or needs_key or needs_value:
+            node.block_table = block_table
+            cell = block_table._version_cell if block_table_is_tensor else None
+            node.block_table_version = 0 if cell is None else cell[0]
         node.window_size_left = window_size_left
         node.window_size_right = window_size_right
         node.scale = scale
@@ -220,6 +241,7 @@ def plan__varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             args[3] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
             args[4] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
             args[8] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[9] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
         ),
     )
 
@@ -315,3 +337,306 @@ def plan__varlen_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[A
         return out
 
     return record
+
+
+class SlidingWindowAttnBackward0(Node):
+    """_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
+
+    __slots__ = (
+        "key",
+        "key_version",
+        "logsumexp",
+        "logsumexp_version",
+        "output",
+        "output_version",
+        "query",
+        "query_version",
+        "scale",
+        "value",
+        "value_version",
+        "window_size_left",
+        "window_size_right",
+    )
+
+    key: Any
+    key_version: Any
+    logsumexp: Any
+    logsumexp_version: Any
+    output: Any
+    output_version: Any
+    query: Any
+    query_version: Any
+    scale: Any
+    value: Any
+    value_version: Any
+    window_size_left: Any
+    window_size_right: Any
+
+    def backward(self, *grads: Any) -> Any:
+        grad = grads[0]
+        edges = self.next_edges
+        grad_query: Any = None
+        grad_key: Any = None
+        grad_value: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None:
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            window_size_left = self.window_size_left
+            window_size_right = self.window_size_right
+            scale = self.scale
+            output = unpack_result(self, self.output, self.output_version, 0)
+            logsumexp = unpack(self, self.logsumexp, self.logsumexp_version)
+            grad_query, grad_key, grad_value = _sliding_window_attn_backward(
+                grad, query, key, value, output, logsumexp, window_size_left, window_size_right, scale=scale
+            )
+        return grad_query, grad_key, grad_value
+
+    def release(self) -> None:
+        self.query = self.key = self.value = self.output = self.logsumexp = FREED
+
+
+def plan__sliding_window_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_query = requires_grad(args[0])
+    needs_key = requires_grad(args[1])
+    needs_value = requires_grad(args[2])
+    window_size_left = args[3]
+    window_size_right = args[4]
+    query_is_tensor = isinstance(args[0], TensorImpl)
+    key_is_tensor = isinstance(args[1], TensorImpl)
+    value_is_tensor = isinstance(args[2], TensorImpl)
+
+    def record(query: Any, key: Any, value: Any, scale: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(query, key, value, scale)
+        edges = (
+            ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
+            if needs_query
+            else None,
+            ((key._autograd.edge if key._view_base is None else None) or edge_of(key)) if needs_key else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+        )
+        out = inner(query, key, value, scale)
+        node = SlidingWindowAttnBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_query or needs_key or needs_value:
+            node.query = query
+            cell = query._version_cell if query_is_tensor else None
+            node.query_version = 0 if cell is None else cell[0]
+        if needs_query or needs_key or needs_value:
+            node.key = key
+            cell = key._version_cell if key_is_tensor else None
+            node.key_version = 0 if cell is None else cell[0]
+        if needs_query or needs_key or needs_value:
+            node.value = value
+            cell = value._version_cell if value_is_tensor else None
+            node.value_version = 0 if cell is None else cell[0]
+        node.window_size_left = window_size_left
+        node.window_size_right = window_size_right
+        node.scale = scale
+        out0, out1 = out
+        node.specs = (out0._spec, out1._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.output = kept
+        node.output_version = cell[0]
+        kept = blank_tensor() if out1.__class__ is Tensor else out1._blank()
+        kept._data = out1._data
+        kept._spec = out1._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out1._version_cell
+        if cell is None:
+            cell = out1._version_cell = [saved_version(out1) if out1._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.logsumexp = kept
+        node.logsumexp_version = cell[0]
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[1] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+            args[2] if requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) else None,
+        ),
+    )
+
+
+class SlidingWindowAttnBackwardBackward0(Node):
+    """_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+
+    __slots__ = (
+        "grad_out",
+        "grad_out_version",
+        "key",
+        "key_version",
+        "query",
+        "query_version",
+        "scale",
+        "value",
+        "value_version",
+        "window_size_left",
+        "window_size_right",
+    )
+
+    grad_out: Any
+    grad_out_version: Any
+    key: Any
+    key_version: Any
+    query: Any
+    query_version: Any
+    scale: Any
+    value: Any
+    value_version: Any
+    window_size_left: Any
+    window_size_right: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_grad_out: Any = None
+        grad_query: Any = None
+        grad_key: Any = None
+        grad_value: Any = None
+        if edges[0] is not None or edges[1] is not None or edges[2] is not None or edges[3] is not None:
+            grad_out = unpack(self, self.grad_out, self.grad_out_version)
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            window_size_left = self.window_size_left
+            window_size_right = self.window_size_right
+            scale = self.scale
+            grad_grad_out, grad_query, grad_key, grad_value = window_double_backward(
+                grads, grad_out, query, key, value, window_size_left, window_size_right, scale
+            )
+        return grad_grad_out, grad_query, grad_key, grad_value
+
+    def release(self) -> None:
+        self.grad_out = self.query = self.key = self.value = FREED
+
+
+def plan__sliding_window_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if not (
+        requires_grad(args[0]) or requires_grad(args[1]) or requires_grad(args[2]) or requires_grad(args[3])
+    ):
+        return inner
+    needs_grad_out = requires_grad(args[0])
+    needs_query = requires_grad(args[1])
+    needs_key = requires_grad(args[2])
+    needs_value = requires_grad(args[3])
+    window_size_left = args[6]
+    window_size_right = args[7]
+    grad_out_is_tensor = isinstance(args[0], TensorImpl)
+    query_is_tensor = isinstance(args[1], TensorImpl)
+    key_is_tensor = isinstance(args[2], TensorImpl)
+    value_is_tensor = isinstance(args[3], TensorImpl)
+
+    def record(grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, scale: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(grad_out, query, key, value, out, logsumexp, scale)
+        edges = (
+            ((grad_out._autograd.edge if grad_out._view_base is None else None) or edge_of(grad_out))
+            if needs_grad_out
+            else None,
+            ((query._autograd.edge if query._view_base is None else None) or edge_of(query))
+            if needs_query
+            else None,
+            ((key._autograd.edge if key._view_base is None else None) or edge_of(key)) if needs_key else None,
+            ((value._autograd.edge if value._view_base is None else None) or edge_of(value))
+            if needs_value
+            else None,
+        )
+        out = inner(grad_out, query, key, value, out, logsumexp, scale)
+        node = SlidingWindowAttnBackwardBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.grad_out = grad_out
+            cell = grad_out._version_cell if grad_out_is_tensor else None
+            node.grad_out_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.query = query
+            cell = query._version_cell if query_is_tensor else None
+            node.query_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.key = key
+            cell = key._version_cell if key_is_tensor else None
+            node.key_version = 0 if cell is None else cell[0]
+        if needs_grad_out or needs_query or needs_key or needs_value:
+            node.value = value
+            cell = value._version_cell if value_is_tensor else None
+            node.value_version = 0 if cell is None else cell[0]
+        node.window_size_left = window_size_left
+        node.window_size_right = window_size_right
+        node.scale = scale
+        out0, out1, out2 = out
+        node.specs = (out0._spec, out1._spec, out2._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        out2._spec = out2._spec.twin
+        out2._autograd = meta = AutogradMeta()
+        meta.edge = (node, 2)
+        meta.grad = None
+        if out2._view_base is not None:
+            meta.version = out2._version_cell[0]
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[1]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[2]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+            args[3]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            else None,
+        ),
+    )

@@ -1080,6 +1080,8 @@ from .upsampling import (
     upsample_trilinear3d_backward,
 )
 from .varlen_attention import (
+    _sliding_window_attn,
+    _sliding_window_attn_backward,
     _varlen_attn,
     _varlen_attn_backward,
 )
@@ -1238,6 +1240,8 @@ __all__ = [
     "_scaled_mm",
     "_scaled_mm_v2",
     "_segment_reduce_backward",
+    "_sliding_window_attn",
+    "_sliding_window_attn_backward",
     "_softmax",
     "_softmax_backward_data",
     "_sparse_addmm",

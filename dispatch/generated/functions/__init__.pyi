@@ -31808,14 +31808,15 @@ def _varlen_attn(
     key: Tensor,
     value: Tensor,
     cu_seq_q: Tensor,
-    cu_seq_k: Tensor,
+    cu_seq_k: Tensor | None,
     window_size_left: int = ...,
     window_size_right: int = ...,
     *,
     scale: float | None = ...,
     seqused_k: Tensor | None = ...,
+    block_table: Tensor | None = ...,
 ) -> tuple[Tensor, Tensor]:
-    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None) -> (Tensor output, Tensor logsumexp)"""
+    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)"""
 
 def _varlen_attn_backward(
     grad_out: Tensor,
@@ -31832,6 +31833,31 @@ def _varlen_attn_backward(
     scale: float | None = ...,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """_varlen_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+
+def _sliding_window_attn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    window_size_left: int = ...,
+    window_size_right: int = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor]:
+    """_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
+
+def _sliding_window_attn_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    window_size_left: int = ...,
+    window_size_right: int = ...,
+    *,
+    scale: float | None = ...,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
 
 def _unsafe_view(input: Tensor, size: Sequence[int]) -> Tensor:
     """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
@@ -33077,6 +33103,8 @@ __all__ = [
     "_scaled_mm",
     "_scaled_mm_v2",
     "_segment_reduce_backward",
+    "_sliding_window_attn",
+    "_sliding_window_attn_backward",
     "_softmax",
     "_softmax_backward_data",
     "_sparse_addmm",

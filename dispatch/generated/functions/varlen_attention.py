@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_sliding_window_attn",
+    "_sliding_window_attn_backward",
     "_varlen_attn",
     "_varlen_attn_backward",
 ]
@@ -28,11 +30,12 @@ _varlen_attn_packet = packet(
         ("key", "tensor", NOT_GIVEN, False),
         ("value", "tensor", NOT_GIVEN, False),
         ("cu_seq_q", "tensor", NOT_GIVEN, False),
-        ("cu_seq_k", "tensor", NOT_GIVEN, False),
+        ("cu_seq_k", "optional", NOT_GIVEN, False),
         ("window_size_left", "static", -1, False),
         ("window_size_right", "static", -1, False),
         ("scale", "number", None, True),
         ("seqused_k", "optional", None, True),
+        ("block_table", "optional", None, True),
     ),
     False,
 )
@@ -56,6 +59,37 @@ _varlen_attn_backward_packet = packet(
     False,
 )
 _varlen_attn_backward_plans = _varlen_attn_backward_packet.plans
+_sliding_window_attn_packet = packet(
+    "_sliding_window_attn",
+    ("_sliding_window_attn",),
+    (
+        ("query", "tensor", NOT_GIVEN, False),
+        ("key", "tensor", NOT_GIVEN, False),
+        ("value", "tensor", NOT_GIVEN, False),
+        ("window_size_left", "static", -1, False),
+        ("window_size_right", "static", -1, False),
+        ("scale", "number", None, True),
+    ),
+    False,
+)
+_sliding_window_attn_plans = _sliding_window_attn_packet.plans
+_sliding_window_attn_backward_packet = packet(
+    "_sliding_window_attn_backward",
+    ("_sliding_window_attn_backward",),
+    (
+        ("grad_out", "tensor", NOT_GIVEN, False),
+        ("query", "tensor", NOT_GIVEN, False),
+        ("key", "tensor", NOT_GIVEN, False),
+        ("value", "tensor", NOT_GIVEN, False),
+        ("out", "tensor", NOT_GIVEN, False),
+        ("logsumexp", "tensor", NOT_GIVEN, False),
+        ("window_size_left", "static", -1, False),
+        ("window_size_right", "static", -1, False),
+        ("scale", "number", None, True),
+    ),
+    False,
+)
+_sliding_window_attn_backward_plans = _sliding_window_attn_backward_packet.plans
 
 
 def _varlen_attn(
@@ -63,14 +97,15 @@ def _varlen_attn(
     key: Tensor,
     value: Tensor,
     cu_seq_q: Tensor,
-    cu_seq_k: Tensor,
+    cu_seq_k: Tensor | None,
     window_size_left: int = -1,
     window_size_right: int = -1,
     beyond: Any = None,
     scale: float | None = None,
     seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None) -> (Tensor output, Tensor logsumexp)"""
+    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)"""
     if modes or beyond is not None:
         if beyond is not None:
             return _varlen_attn_packet.call_named(
@@ -86,26 +121,46 @@ def _varlen_attn(
                 window_size_right,
                 scale,
                 seqused_k,
+                block_table,
             )
         return _varlen_attn_packet.call_parameters(
-            query, key, value, cu_seq_q, cu_seq_k, window_size_left, window_size_right, scale, seqused_k
+            query,
+            key,
+            value,
+            cu_seq_q,
+            cu_seq_k,
+            window_size_left,
+            window_size_right,
+            scale,
+            seqused_k,
+            block_table,
         )
     try:
         plan = _varlen_attn_plans[query._spec][
             key._spec,
             value._spec,
             cu_seq_q._spec,
-            cu_seq_k._spec,
+            (None if cu_seq_k is None else cu_seq_k._spec),
             window_size_left,
             window_size_right,
             scale.__class__,
             (None if seqused_k is None else seqused_k._spec),
+            (None if block_table is None else block_table._spec),
         ]
     except (KeyError, AttributeError, TypeError):
         plan = _varlen_attn_packet.miss(
-            query, key, value, cu_seq_q, cu_seq_k, window_size_left, window_size_right, scale, seqused_k
+            query,
+            key,
+            value,
+            cu_seq_q,
+            cu_seq_k,
+            window_size_left,
+            window_size_right,
+            scale,
+            seqused_k,
+            block_table,
         )
-    return plan(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k)
+    return plan(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)
 
 
 def _varlen_attn_backward(
@@ -182,3 +237,80 @@ def _varlen_attn_backward(
             scale,
         )
     return plan(grad_out, query, key, value, out, logsumexp, cu_seq_q, cu_seq_k, scale)
+
+
+def _sliding_window_attn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+    beyond: Any = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _sliding_window_attn_packet.call_named(
+                FUNCTION, beyond, {}, query, key, value, window_size_left, window_size_right, scale
+            )
+        return _sliding_window_attn_packet.call_parameters(
+            query, key, value, window_size_left, window_size_right, scale
+        )
+    try:
+        plan = _sliding_window_attn_plans[query._spec][
+            key._spec, value._spec, window_size_left, window_size_right, scale.__class__
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _sliding_window_attn_packet.miss(query, key, value, window_size_left, window_size_right, scale)
+    return plan(query, key, value, scale)
+
+
+def _sliding_window_attn_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+    beyond: Any = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    if modes or beyond is not None:
+        if beyond is not None:
+            return _sliding_window_attn_backward_packet.call_named(
+                FUNCTION,
+                beyond,
+                {},
+                grad_out,
+                query,
+                key,
+                value,
+                out,
+                logsumexp,
+                window_size_left,
+                window_size_right,
+                scale,
+            )
+        return _sliding_window_attn_backward_packet.call_parameters(
+            grad_out, query, key, value, out, logsumexp, window_size_left, window_size_right, scale
+        )
+    try:
+        plan = _sliding_window_attn_backward_plans[grad_out._spec][
+            query._spec,
+            key._spec,
+            value._spec,
+            out._spec,
+            logsumexp._spec,
+            window_size_left,
+            window_size_right,
+            scale.__class__,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _sliding_window_attn_backward_packet.miss(
+            grad_out, query, key, value, out, logsumexp, window_size_left, window_size_right, scale
+        )
+    return plan(grad_out, query, key, value, out, logsumexp, scale)

@@ -2085,6 +2085,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "varlen_attention": (
         "aten::_varlen_attn",
         "aten::_varlen_attn_backward",
+        "aten::_sliding_window_attn",
+        "aten::_sliding_window_attn_backward",
     ),
     "views": (
         "aten::view",

@@ -14,7 +14,7 @@ def register() -> None:
     """Define the varlen_attention operators and register their kernels."""
     define(
         "_varlen_attn",
-        "_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None) -> (Tensor output, Tensor logsumexp)",
+        "_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)",
         "native_functions/varlen_attention.yaml: _varlen_attn",
     )
     planned("_varlen_attn", "varlen_attn_stub", meta.varlen_attn)
@@ -26,3 +26,21 @@ def register() -> None:
     )
     planned("_varlen_attn_backward", "varlen_attn_backward_stub", meta.varlen_attn_backward)
     autograd("_varlen_attn_backward", autograd_varlen_attention.plan__varlen_attn_backward)
+    define(
+        "_sliding_window_attn",
+        "_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)",
+        "native_functions/varlen_attention.yaml: _sliding_window_attn",
+    )
+    planned("_sliding_window_attn", "sliding_window_attn_stub", meta.sliding_window_attn)
+    autograd("_sliding_window_attn", autograd_varlen_attention.plan__sliding_window_attn)
+    define(
+        "_sliding_window_attn_backward",
+        "_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)",
+        "native_functions/varlen_attention.yaml: _sliding_window_attn_backward",
+    )
+    planned(
+        "_sliding_window_attn_backward",
+        "sliding_window_attn_backward_stub",
+        meta.sliding_window_attn_backward,
+    )
+    autograd("_sliding_window_attn_backward", autograd_varlen_attention.plan__sliding_window_attn_backward)

@@ -125,6 +125,43 @@ def efficient_attention_backward(
     return _results(batch, b, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
 
 
+def sliding_window(
+    batch: Batch,
+    dims: Dims,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    left: int,
+    right: int,
+    scale: float | None,
+) -> tuple[Any, Any]:
+    """`_sliding_window_attn`."""
+    b = _batches(query, dims[0])
+    given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
+    return _results(batch, b, batch.op.call(*given, left, right, scale))
+
+
+def sliding_window_backward(
+    batch: Batch,
+    dims: Dims,
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    left: int,
+    right: int,
+    scale: float | None,
+) -> tuple[Any, Any]:
+    """`_sliding_window_attn_backward`."""
+    b = _batches(query, dims[1])
+    tensors = (grad, query, key, value, out, lse)
+    given = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
+    given[5] = given[5].contiguous()
+    return _results(batch, b, batch.op.call(*given, left, right, scale))
+
+
 def _batches(query: Tensor, dim: int | None) -> int:
     """The batches of one example."""
     size: int = query._spec.sizes[0 if dim is None or dim > 0 else 1]
@@ -136,4 +173,6 @@ RULES: dict[str, Rule] = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": flash_attention_for_cpu_backward,
     "_scaled_dot_product_efficient_attention": efficient_attention,
     "_scaled_dot_product_efficient_attention_backward": efficient_attention_backward,
+    "_sliding_window_attn": sliding_window,
+    "_sliding_window_attn_backward": sliding_window_backward,
 }

@@ -178,7 +178,7 @@ def flash_attention_for_cpu_backward(op: OperatorEntry, key_set: int, args: Sequ
     grad, query, key, value, out, statistics, mask = _specs(*args[:6], args[8])
     assert grad is not None and query is not None and key is not None and value is not None
     check_attention(name, query, key, value, mask)
-    _check_gradient(name, grad, query, value, out, statistics)
+    check_gradient(name, grad, query, value, out, statistics)
     outputs = tuple([laid_out_as(spec, spec.sizes) for spec in (query, key, value)])
     names = {
         "grad_out": grad,
@@ -210,7 +210,7 @@ def flash_attention_for_cpu_backward(op: OperatorEntry, key_set: int, args: Sequ
     return plan
 
 
-def _check_gradient(
+def check_gradient(
     name: str,
     grad: TensorSpec,
     query: TensorSpec,
@@ -300,7 +300,7 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
     if not has_bias:
         bias = None
     check_attention(name, query, key, value, bias)
-    _check_gradient(name, grad, query, value, out, statistics)
+    check_gradient(name, grad, query, value, out, statistics)
     for what, spec in (("philox_seed", seed), ("philox_offset", offset)):
         if spec is None or spec.ndim or spec.dtype is not int64 or spec.device is not query.device:
             raise RuntimeError(f"{name}: expected {what} to be 0-d, int64, on {query.device}, but got {spec}")

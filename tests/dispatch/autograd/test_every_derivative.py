@@ -362,6 +362,14 @@ def attention_backward(x: tt.Tensor) -> Any:
     return backward(q.cos(), q, k, v, *forward(q, k, v, 0.0, True), 0.0, True)
 
 
+def window_backward(x: tt.Tensor) -> Any:
+    """As `attention_backward`, in a window."""
+    q = x.view(1, 1, 3, 4)
+    k, v = q.sin(), q.mul(0.5)
+    forward, backward = tt.ops.aten._sliding_window_attn, tt.ops.aten._sliding_window_attn_backward
+    return backward(q.cos(), q, k, v, *forward(q, k, v, 1, 0), 1, 0)
+
+
 def gradients_of_rows(x: tt.Tensor) -> Any:
     """All that is given depends on `x` but the statistics, through which the formula differentiates by itself."""
     _, mean, rstd = aten.native_layer_norm.default(x.detach(), [4], None, None, 0.3)
@@ -437,6 +445,10 @@ ELSEWHERE = {
         *(tt.tensor([0, 2, 3], dtype=tt.int32), tt.tensor([0, 1, 3], dtype=tt.int32)),
         *(1, 0),
     )[0],
+    "_sliding_window_attn": lambda x: tt.ops.aten._sliding_window_attn(
+        x.view(1, 1, 3, 4), x.view(1, 1, 3, 4).sin(), x.view(1, 1, 3, 4), 1, 0
+    )[0],
+    "_sliding_window_attn_backward": window_backward,
     "native_layer_norm_backward": gradients_of_rows,
     "_cross_entropy_backward": gradients_of_scores,
     "_fused_rms_norm_backward": gradients_of_roots,

@@ -188,6 +188,10 @@ WITHOUT_SAMPLE = {
     "_varlen_attn": "has bounds that ascend, which samples do not draw: its tests hold it beside the CPU",
     "_varlen_attn_backward": "has bounds that ascend, which samples do not draw: its tests hold it beside the CPU",
     **dict.fromkeys(
+        ("_sliding_window_attn", "_sliding_window_attn_backward"),
+        "takes 16-bit floats alone: the checks of sizes have it",
+    ),
+    **dict.fromkeys(
         [f"sym_{what}" for what in ("numel", "size", "storage_offset", "stride")],
         "asks about metadata, computes nothing",
     ),

@@ -58,6 +58,23 @@ def packed(q: Any, k: Any, v: Any) -> Any:
     return tt.ops.aten._varlen_attn(q, k, v, ends_q, ends_k, 40, 0)[0].float()
 
 
+def in_window(q: Any, k: Any, v: Any) -> Any:
+    """Attention of two batches in a window."""
+    heads = (x.reshape(2, -1, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))
+    return tt.ops.aten._sliding_window_attn(*heads, 40, 0)[0].float()
+
+
+def in_pages(q: Any, k: Any, v: Any) -> Any:
+    """Attention of two sequences whose keys lie in the odd and in the even pages of 16."""
+    counts = tt.tensor([110, 70], dtype=tt.int32).to(q.device)
+    table = tt.arange(14, dtype=tt.int32).reshape(7, 2).T.contiguous().to(q.device)
+    pools = (x[:224].reshape(14, 16, *x.shape[1:]) for x in (k, v))
+    ends = tt.tensor([0, 70, q.shape[0]], dtype=tt.int32).to(q.device)
+    return tt.ops.aten._varlen_attn(q, *pools, ends, None, 40, 0, seqused_k=counts, block_table=table)[
+        0
+    ].float()
+
+
 CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]] = {
     "sort of 20,000 keys": (
         lambda x: tt.sort(x, stable=True),
@@ -117,6 +134,16 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
     "attention in packed sequences, and its gradients": (
         with_gradients(packed),
         lambda: (halves(200, 2, 64), halves(230, 2, 64), halves(230, 2, 64)),
+        5e-2,
+    ),
+    "attention of batches in a window, and its gradients": (
+        with_gradients(in_window),
+        lambda: (halves(200, 2, 64), halves(230, 2, 64), halves(230, 2, 64)),
+        5e-2,
+    ),
+    "attention to keys in pages": (
+        in_pages,
+        lambda: (halves(100, 4, 64), halves(230, 2, 64), halves(230, 2, 64)),
         5e-2,
     ),
     # What follows goes by tensor maps where the device has them.

@@ -651,6 +651,15 @@ case(
     *HEADS,
     N(2, 1, 3, 5),
 )
+case("_sliding_window_attn", lambda q, k, v: aten._sliding_window_attn.default(q, k, v, 2, 1), *HEADS)
+case(
+    "_sliding_window_attn_backward",
+    lambda g, q, k, v: aten._sliding_window_attn_backward.default(
+        g, q, k, v, *aten._sliding_window_attn.default(q, k, v, 2, 1), 2, 1
+    ),
+    N(2, 4, 3, 8),
+    *HEADS,
+)
 
 # Losses.
 for reduction in ("none", "mean", "sum"):

@@ -1,0 +1,96 @@
+"""Attention of one sequence's queries to its keys, in a window; narrow floats in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from ..widen import compute_np
+
+
+class WindowedAttention:
+    """What the sequences of a call share; a sequence's operands are views (rows, heads, width).
+
+    Args:
+        query: the call's queries, for their dtype.
+        heads, heads_k: of which the second divides the first.
+        window: how many keys before and after its own place a query sees, each side all of them where it is negative.
+            The last query stands at the place of the last key.
+    """
+
+    def __init__(self, query: TensorSpec, heads: int, heads_k: int, window: tuple[int, int]) -> None:
+        self.heads_k, self.group = heads_k, heads // heads_k if heads_k else 1
+        self.dtype = compute_np(query.dtype)
+        self.left, self.right = window
+
+    def forward(self, out: Any, logsumexp: Any, query: Any, key: Any, value: Any, scale: float) -> None:
+        """softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
+        weights = self._scores(self._of_queries(query), self._of_keys(key), scale)
+        top = weights.max(-1, keepdims=True)
+        # A row that sees nothing is relative to 0, so that its weights are 0.
+        np.copyto(top, 0, where=np.isneginf(top))
+        weights -= top
+        np.exp(weights, weights)
+        total = weights.sum(-1, keepdims=True)
+        empty = total == 0
+        np.copyto(total, 1, where=empty)
+        self._write(out, np.matmul(weights, self._of_keys(value)) / total)
+        top += np.log(total)
+        np.copyto(top, -np.inf, where=empty)
+        logsumexp[...] = top.reshape(logsumexp.shape)
+
+    def backward(
+        self,
+        grad_query: Any,
+        grad_key: Any,
+        grad_value: Any,
+        grad: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        out: Any,
+        logsumexp: Any,
+        scale: float,
+    ) -> None:
+        """The gradients of query, key and value; the heads that read one set of keys are added in order."""
+        q, g, o = (self._of_queries(x) for x in (query, grad, out))
+        k, v = self._of_keys(key), self._of_keys(value)
+        weights = self._scores(q, k, scale)
+        rows = logsumexp.reshape(*q.shape[:3], 1)
+        weights -= np.where(np.isneginf(rows), 0, rows)
+        np.exp(weights, weights)
+        self._write(grad_value, np.matmul(weights.swapaxes(-1, -2), g).sum(1, keepdims=True))
+        changes = np.matmul(g, v.swapaxes(-1, -2))
+        changes -= np.einsum("ngld,ngld->ngl", g, o)[..., None]
+        changes *= weights
+        changes *= self.dtype.type(scale)
+        self._write(grad_query, np.matmul(changes, k))
+        self._write(grad_key, np.matmul(changes.swapaxes(-1, -2), q).sum(1, keepdims=True))
+
+    def _of_queries(self, array: Any) -> Any:
+        """(rows, heads, width) in the dtype of computing: (key heads, group, rows, width)."""
+        own = array.astype(self.dtype, copy=False).swapaxes(0, 1)
+        return own.reshape(self.heads_k, self.group, *own.shape[1:])
+
+    def _of_keys(self, array: Any) -> Any:
+        """(rows, key heads, width) in the dtype of computing: (key heads, 1, rows, width)."""
+        return array.astype(self.dtype, copy=False).swapaxes(0, 1)[:, None]
+
+    def _scores(self, q: Any, k: Any, scale: float) -> Any:
+        """scale * q . k, minus infinity outside of the window."""
+        made = np.matmul(q, k.swapaxes(-1, -2))
+        made *= self.dtype.type(scale)
+        queries, keys = made.shape[-2:]
+        distance = np.arange(keys) - (np.arange(queries)[:, None] + (keys - queries))
+        if self.left >= 0:
+            np.copyto(made, -np.inf, where=distance < -self.left)
+        if self.right >= 0:
+            np.copyto(made, -np.inf, where=distance > self.right)
+        return made
+
+    def _write(self, to: Any, values: Any) -> None:
+        """(key heads, group, rows, width) into (rows, heads, width)."""
+        heads, group, rows, width = values.shape
+        flat = values.reshape(heads * group, rows, width).swapaxes(0, 1)
+        np.copyto(to, flat, casting="unsafe")
