@@ -217,6 +217,7 @@ if _typing.TYPE_CHECKING:
     from . import onnx as onnx
     from . import random as random
     from . import signal as signal
+    from . import sparse as sparse
     from . import storage as storage
     from . import testing as testing
     from . import triton_kernels as triton_kernels
@@ -237,6 +238,7 @@ else:
     jit = _LazyModule(f"{__package__}.jit")
     masked = _LazyModule(f"{__package__}.masked")
     nested = _LazyModule(f"{__package__}.nested")
+    sparse = _LazyModule(f"{__package__}.sparse")
     testing = _LazyModule(f"{__package__}.testing")
     multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
     # Tensors go through the queues and pipes of Python's own `multiprocessing` too.

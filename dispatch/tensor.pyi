@@ -9,6 +9,7 @@ from .methods.names import NamedMethods
 from .methods.python_elementwise import PythonElementwiseMethods
 from .methods.queries import QueryMethods
 from .methods.reflected_operators import ReflectedOperators
+from .methods.sparse import SparseMethods
 from .methods.subclasses import SubclassMethods
 from .methods.subscripts import SubscriptMethods
 from .methods.tensor_types import TypeMethods
@@ -21,6 +22,7 @@ class Tensor(
     SubscriptMethods,
     AutogradMethods,
     ReflectedOperators,
+    SparseMethods,
     SubclassMethods,
     InterchangeMethods,
     NamedMethods,

@@ -41,7 +41,7 @@ def embedding_bag(
         norm_type: The order of that norm.
         scale_grad_by_freq: Whether gradients are divided by how often a row was used.
         mode: "sum", "mean" or "max".
-        sparse: Without effect: gradients are dense.
+        sparse: Whether the gradient of `weight` is a sparse tensor, of the rows that were looked up.
         per_sample_weights: What each row is multiplied by, of `input`'s sizes; for sums only.
         include_last_offset: Whether `offsets` end with the number of indices.
         padding_idx: A row that counts for nothing and gets no gradient.

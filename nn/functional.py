@@ -581,7 +581,7 @@ def embedding(
         max_norm: Rows of a larger norm are scaled down to it first, in place.
         norm_type: The order of that norm.
         scale_grad_by_freq: Whether gradients are divided by how often a row was used.
-        sparse: Without effect: gradients are dense.
+        sparse: Whether the gradient of `weight` is a sparse tensor, of the rows that were looked up.
 
     Returns:
         A tensor of shape (*, D) and of `weight`'s dtype, * being `input`'s shape.

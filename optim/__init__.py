@@ -25,6 +25,7 @@ _MODULES = {
     ".rmsprop": "RMSprop",
     ".rprop": "Rprop",
     ".sgd": "SGD",
+    ".sparse_adam": "SparseAdam",
     ".swap_in": "swap_in_optimizer_params_and_state",
 }
 _SUBMODULES = ("adamw", "lr_scheduler", "swa_utils")
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .rmsprop import *
     from .rprop import *
     from .sgd import *
+    from .sparse_adam import *
     from .swap_in import *
 else:
     __getattr__, __dir__, __all__ = lazy_names(

@@ -6,8 +6,10 @@ from typing import Any
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import sparse_coo
 from .optimizer import Group, Params, check_number
 from .single import SingleOptimizer, check_rate, rate_of
+from .sparse_adam import like
 
 __all__ = ["Adagrad"]
 
@@ -69,6 +71,8 @@ class Adagrad(SingleOptimizer):
             for parameter in group["params"]:
                 self.prepare(group, parameter)
 
+    takes_sparse = True
+
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
         """The sums, which begin where the options say."""
         start = self.defaults["initial_accumulator_value"]
@@ -79,5 +83,12 @@ class Adagrad(SingleOptimizer):
     ) -> None:
         """The sum, then the step."""
         size = rate_of(group) / (1 + (count - 1) * group["lr_decay"])
+        if isinstance(gradient, Tensor) and gradient.layout is sparse_coo:
+            # Of rows without a gradient neither the sum nor the parameter changes.
+            rows = gradient.coalesce()
+            state["sum"].add_(rows.pow(2))
+            spread = state["sum"].sparse_mask(rows)._values().sqrt_().add_(group["eps"])
+            parameter.add_(like(rows, rows._values() / spread), alpha=-size)
+            return
         state["sum"].addcmul_(gradient, gradient)
         parameter.addcdiv_(gradient, state["sum"].sqrt() + group["eps"], value=-size)

@@ -8,6 +8,7 @@ from typing import overload
 from ..dispatch.functions.foreach import FOREACH
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import strided
 from ..runtime.scalar_type import float32
 from .optimizer import (
     Group,
@@ -120,6 +121,10 @@ class Adam(Optimizer):
             gradients = [parameter.grad for parameter in parameters]
             if not parameters:
                 continue
+            if any(gradient.layout is not strided for gradient in gradients):
+                raise RuntimeError(
+                    "Adam does not support sparse gradients, please consider SparseAdam instead"
+                )
             fused = takes_fused(group, parameters, gradients)
             for parameter in parameters:
                 check_capturable(group, parameter)

@@ -15,6 +15,7 @@ from ..dispatch.autograd.node import RemovableHandle
 from ..dispatch.functions.foreach import FOREACH
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import strided
 from ..runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
@@ -370,7 +371,8 @@ def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor])
             "`fused=True` requires all the params to be floating point Tensors on the CPU or on CUDA"
         )
     return able and all(
-        gradient.dtype is parameter.dtype for gradient, parameter in zip(gradients, parameters, strict=True)
+        gradient._spec.dtype is parameter._spec.dtype and gradient._spec.layout is strided
+        for gradient, parameter in zip(gradients, parameters, strict=True)
     )
 
 

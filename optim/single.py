@@ -8,6 +8,7 @@ from typing import Any, overload
 from ..dispatch.functions.together import go_together
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import strided
 from ..runtime.scalar_type import float32, float64, get_default_dtype
 from .optimizer import (
     Group,
@@ -34,6 +35,9 @@ class SingleOptimizer(Optimizer):
 
     steps_together = True
     """Whether `update` may get a `TensorList` for each tensor, of parameters whose states have the same numbers."""
+
+    takes_sparse = False
+    """Whether `update` is called with sparse gradients."""
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
         """The state of a parameter before its first step, ``step`` left out."""
@@ -63,6 +67,11 @@ class SingleOptimizer(Optimizer):
         loss = loss_of(closure)
         for group in self.param_groups:
             given = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not self.takes_sparse and any(parameter.grad.layout is not strided for parameter in given):
+                name = type(self).__name__
+                raise RuntimeError(
+                    f"{name} does not support sparse gradients, please consider SparseAdam instead"
+                )
             for parameter in given:
                 check_capturable(group, parameter)
             states = [self.prepare(group, parameter) for parameter in given]
@@ -121,6 +130,8 @@ class SingleOptimizer(Optimizer):
         if decay != 0:
             if group.get("decoupled_weight_decay"):
                 parameter.mul_(1 - rate_of(group) * decay)
+            elif isinstance(gradient, Tensor) and gradient.layout is not strided:
+                raise RuntimeError("weight_decay option is not compatible with sparse gradients")
             else:
                 gradient = gradient.add(parameter, alpha=decay)
         if parameter.is_complex():

@@ -17,6 +17,7 @@ from .device import device as Device
 from .dispatch_key_set import DispatchKeySet
 from .generic_base import GenericBase
 from .layout import layout as Layout
+from .layout import strided
 from .scalar_type import dtype as ScalarType
 from .size import Size
 from .storage import Storage, address_of, root_of, storage_of, view_at
@@ -138,7 +139,13 @@ class TensorImpl(GenericBase):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Bytes of all elements. Raises RuntimeError for a sparse tensor, whose parts have some each."""
+        if self._spec.layout is not strided:
+            raise RuntimeError(
+                "nbytes is not defined for sparse tensors.  If you want the size of the constituent tensors, add the "
+                "nbytes of the indices and values.  If you want the size of the  equivalent dense tensor, multiply "
+                "numel() by element_size()"
+            )
         return self._spec.nbytes
 
     def element_size(self) -> int:
@@ -424,6 +431,8 @@ class TensorImpl(GenericBase):
             >>> x[1:].data_ptr() - x.data_ptr()
             4
         """
+        if self._spec.layout is not strided:
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
         return address_of(self._data) if self._spec.numel else 0
 
     def storage_offset(self) -> int:
@@ -438,7 +447,7 @@ class TensorImpl(GenericBase):
             2
         """
         data = self._data
-        if not self._spec.numel:
+        if not self._spec.numel or self._spec.layout is not strided:
             return 0
         return (address_of(data) - address_of(root_of(data))) // self._spec.itemsize
 
@@ -453,6 +462,8 @@ class TensorImpl(GenericBase):
             >>> tt.ones(5)[2:].untyped_storage().nbytes()
             20
         """
+        if self._spec.layout is not strided:
+            raise NotImplementedError(f"Cannot access storage of a tensor of layout {self._spec.layout}")
         storage = storage_of(self._data, self._spec.device)
         storage.follow(self)
         return storage

@@ -14,8 +14,8 @@ from .device import CPU
 from .device import device as Device
 from .dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS, Functionality, functionality_bit
 from .errors import internal_assert
+from .layout import jagged, strided
 from .layout import layout as Layout
-from .layout import strided
 from .scalar_type import READ_BY_NUMPY
 from .scalar_type import dtype as ScalarType
 from .size import Size
@@ -241,7 +241,11 @@ def _make(
                 contiguous = False
             numel *= size
     spec.numel = numel
-    spec.is_contiguous = contiguous = contiguous or not numel
+    if layout is not strided:
+        contiguous = layout is jagged
+    elif not numel:
+        contiguous = True
+    spec.is_contiguous = contiguous
     spec.itemsize = itemsize = dtype.itemsize
     spec.nbytes = nbytes = numel * itemsize
     if nbytes > MAX_BYTES and not keys & _IN_PLACE_OF_DENSE:

@@ -22,7 +22,7 @@ from ..runtime.device import device as Device
 from ..runtime.layout import layout as Layout
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.size import Size
-from . import rebuild
+from . import rebuild, rebuild_sparse
 from .rebuild import Load, Rebuild, arguments, device_of, of_kind
 
 PACKAGE = __name__.partition(".")[0]
@@ -52,8 +52,6 @@ DTYPES = {
     },
 }
 NOT_SUPPORTED = {
-    "torch._utils._rebuild_sparse_tensor": "sparse tensors are not supported; save `tensor.to_dense()`",
-    "torch._utils._rebuild_sparse_csr_tensor": "sparse tensors are not supported; save `tensor.to_dense()`",
     "torch._utils._rebuild_qtensor": "quantized tensors are not supported; save `tensor.dequantize()`",
     "torch._utils._rebuild_nested_tensor": "nested tensors are not supported; save `tensor.unbind()`",
     "torch._utils._rebuild_wrapper_subclass": "tensors of wrapper subclasses are not supported",
@@ -194,6 +192,8 @@ NAMES: dict[str, Global] = {
             "_rebuild_parameter": rebuild.rebuild_parameter,
             "_rebuild_parameter_with_state": rebuild.rebuild_parameter,
             "_rebuild_meta_tensor_no_storage": rebuild.rebuild_meta_tensor,
+            "_rebuild_sparse_tensor": rebuild_sparse.rebuild_sparse_tensor,
+            "_rebuild_sparse_csr_tensor": rebuild_sparse.rebuild_sparse_tensor,
         },
     ),
     **_functions("torch._tensor", {"_rebuild_from_type_v2": rebuild.rebuild_from_type}),

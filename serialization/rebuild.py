@@ -21,7 +21,7 @@ from ..nn.modules.parameter import Buffer, Parameter
 from ..nn.modules.uninitialized import UninitializedBuffer, UninitializedParameter
 from ..runtime.allocator import storage_size
 from ..runtime.device import device as Device
-from ..runtime.layout import sparse_coo, sparse_csr, strided
+from ..runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import uint8
 from ..runtime.size import Size
@@ -33,7 +33,10 @@ MAX_DIMS = 64
 MAX_DEVICE = 64
 """Characters of a device's name."""
 MAX_BYTES = 2**63 - 1
-LAYOUTS = {f"torch.{layout.name}": layout for layout in (strided, sparse_coo, sparse_csr)}
+LAYOUTS = {
+    f"torch.{layout.name}": layout
+    for layout in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
+}
 
 
 class TypedStorage:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.layout import strided
 from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -166,7 +167,11 @@ def _run(
                 if target.__class__ is AccumulateGrad and target.hooks is None and needed is None:
                     accumulate(target, grad)
                 elif target is following:
-                    next_buffer = next_buffer + grad
+                    next_buffer = (
+                        _added(next_buffer, grad)
+                        if next_buffer._spec.keys or grad._spec.keys
+                        else next_buffer + grad
+                    )
                 elif len(specs) > 1 or target in buffers:
                     _send(buffers, heap, target, number, grad)
                 elif following is None:
@@ -222,9 +227,15 @@ def _send(
             buffers[node] = [None] * outputs
             buffers[node][number] = grad
     elif outputs == 1:
-        buffers[node] = present + grad
+        buffers[node] = _added(present, grad)
     else:
-        present[number] = grad if present[number] is None else present[number] + grad
+        present[number] = grad if present[number] is None else _added(present[number], grad)
+
+
+def _added(present: Tensor, grad: Tensor) -> Tensor:
+    """The sum of two gradients of one tensor; a sparse one is added to a dense one, whichever came first."""
+    is_dense = present._spec.layout is strided
+    return present + grad if is_dense or grad._spec.layout is not strided else grad + present
 
 
 def _before(node: Node, buffer: Any) -> Any:
@@ -306,7 +317,9 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
             meta.grad = grad if is_own and spec.twin is leaf._spec else _as_own(leaf._spec, grad)
         elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _BATCHED:
             # A batched gradient may have more examples than what is there.
-            meta.grad = present + grad
+            meta.grad = _added(present, grad)
+        elif present._spec.layout is not strided and grad._spec.layout is strided:
+            meta.grad = grad + present
         else:
             present.add_(grad)
     if node.hooks is not None and node.hooks.post:

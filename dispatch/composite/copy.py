@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
+from ...runtime.layout import strided
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.scalar_type import dtype as ScalarType
@@ -28,6 +29,10 @@ def contiguous(self: Tensor, memory_format: MemoryFormat) -> Tensor:
     """`Tensor.contiguous`."""
     if self._spec.is_contiguous_in(memory_format):
         return self
+    if self._spec.layout is not strided:
+        raise RuntimeError(
+            f"unsupported memory format option {memory_format} for a tensor of layout {self.layout}"
+        )
     if memory_format is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return self.clone(memory_format=memory_format)

@@ -87,9 +87,14 @@ def _embedding_bag_backward(
     per_sample_weights: Tensor | None,
     padding_idx: int,
 ) -> Tensor:
-    """The gradient of the table, which is dense."""
+    """The gradient of the table: of all rows, or a sparse one of those that were looked up."""
     if offsets._spec.numel > bag_size._spec.numel and mode != MAX:
         grad, bag_size = _with_no_bag(grad), _with_no_bag(bag_size)
+    if sparse:
+        if mode == MAX:
+            raise RuntimeError("max mode does not support sparse weights")
+        rows = _rows_of_bags(grad, offset2bag, bag_size, mode, per_sample_weights)
+        return ops.embedding_sparse_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq)
     return ops._embedding_bag_dense_backward(
         grad,
         indices,
@@ -126,12 +131,18 @@ def _embedding_bag_dense_backward(
         empty = ops.eq(bag_size, 0).unsqueeze(1)
         zeros = grad.new_zeros((num_weights, grad._spec.sizes[1]))
         return zeros.scatter_add(0, maximum_indices, grad.masked_fill(empty, 0))
+    rows = _rows_of_bags(grad, offset2bag, bag_size, mode, per_sample_weights)
+    return ops.embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq)
+
+
+def _rows_of_bags(
+    grad: Tensor, offset2bag: Tensor, bag_size: Tensor, mode: int, per_sample_weights: Tensor | None
+) -> Tensor:
+    """For each index the gradient of its bag, divided by the bag's length or times the index's weight."""
     if mode == MEAN:
         grad = grad / ops.clamp(bag_size, min=1).unsqueeze(1).to(grad.dtype)
     rows = grad.index_select(0, offset2bag)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(1)
-    return ops.embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq)
+    return rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
 
 
 def _embedding_bag_per_sample_weights_backward(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.device import device as Device
 from ...runtime.device import get_default_device
 from ...runtime.layout import layout as Layout
-from ...runtime.layout import sparse_coo, strided
+from ...runtime.layout import sparse_coo, sparse_csc, sparse_csr, strided
 from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.sparse_data import COMPRESSED, SparseCoo, sparse_spec
@@ -355,3 +355,71 @@ def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_
     if layout not in COMPRESSED:
         raise RuntimeError(f"to_sparse: layout {layout} is no sparse one")
     return converted("dense_to_sparse", self, layout, blocksize, dense_dim)
+
+
+def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) -> Any:
+    """``_spdiags``: element j of a diagonal at offset k stands in row j - k and column j."""
+    if diagonals._spec.ndim == 1:
+        diagonals = diagonals.unsqueeze(0)
+    if not offsets._spec.ndim:
+        offsets = offsets.unsqueeze(0)
+    if diagonals._spec.ndim != 2:
+        raise RuntimeError(f"Diagonals must be vector or matrix, got {diagonals._spec.ndim} dimensions")
+    if len(shape) != 2:
+        raise RuntimeError(f"Output shape must be 2d, got {list(shape)}")
+    if offsets._spec.ndim != 1:
+        raise RuntimeError(f"Offsets must be scalar or vector, got {offsets._spec.ndim} dimensions")
+    if offsets._spec.dtype is not int64:
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {offsets._spec.dtype.scalar_name}")
+    count, length = diagonals._spec.sizes
+    if offsets._spec.sizes[0] != count:
+        raise RuntimeError(
+            f"Number of diagonals ({count}) does not match the number of offsets ({offsets._spec.sizes[0]})"
+        )
+    if layout is not None and layout not in (sparse_coo, sparse_csr, sparse_csc):
+        raise RuntimeError(
+            f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {spoken(layout)}"
+        )
+    where = offsets.tolist()
+    if len(set(where)) != count:
+        raise RuntimeError("Offset tensor contains duplicate values")
+    rows, columns = shape
+    found, parts = [], []
+    for number, offset in enumerate(where):
+        first, last = max(offset, 0), min(columns, rows + offset, length)
+        column = ops.arange(first, max(first, last), device=diagonals._spec.device)
+        found.append(ops.stack((column - offset, column)))
+        parts.append(diagonals[number, first : max(first, last)])
+    made = coo_tensor(ops.cat(found, 1), ops.cat(parts), shape, False)
+    return made if layout is None or layout is sparse_coo else made.to_sparse(layout=layout)
+
+
+def embedding_sparse_backward(
+    grad: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """The gradient of an embedding's rows, one entry for each that was looked up."""
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    size = (num_weights, grad._spec.sizes[-1])
+    indices = indices.reshape(-1).to(int64)
+    rows = grad.reshape((indices._spec.sizes[0], size[1]))
+    if padding_idx >= 0:
+        kept = (indices != padding_idx).nonzero().reshape(-1)
+        indices, rows = indices.index_select(0, kept), rows.index_select(0, kept)
+    return ops._sparse_coo_tensor_unsafe(indices.unsqueeze(0), rows, size)
+
+
+def _gather_sparse_backward(grad: Any, input_sizes: Sizes, dim: int, index: Any) -> Any:
+    """The gradient of what was gathered, one entry for each element."""
+    ndim = index._spec.ndim
+    if not ndim:
+        empty = ops.empty((0, 1), dtype=int64, device=grad.device)
+        return ops._sparse_coo_tensor_unsafe(empty, grad.reshape(1), input_sizes)
+    rows = []
+    for d, n in enumerate(index._spec.sizes):
+        if d == dim % ndim:
+            rows.append(index.reshape(-1))
+        else:
+            along = ops.arange(n, device=index.device).reshape([n if e == d else 1 for e in range(ndim)])
+            rows.append(along.expand(index._spec.sizes).reshape(-1))
+    return ops._sparse_coo_tensor_unsafe(ops.stack(rows), grad.reshape(-1), input_sizes)

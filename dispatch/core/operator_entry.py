@@ -53,6 +53,7 @@ _BACKEND_FUNCTIONALITIES = {
     Functionality.Sparse,
     Functionality.SparseCsr,
 }
+_STRIDED = Functionality.Dense
 _AUTOGRAD_FUNCTIONALITIES = {Functionality.AutogradFunctionality, Functionality.AutogradOther}
 _DECOMPOSING = {
     Functionality.Python,
@@ -281,7 +282,8 @@ class OperatorEntry:
             return key
         if key.functionality in _BACKEND_FUNCTIONALITIES:
             for alias in (NON_FUNCTIONAL, EXPLICIT, IMPLICIT):
-                if alias in kernels:
+                # What goes through an ``out=`` form writes to strided memory, and is none of the other backends'.
+                if alias in kernels and (alias is not NON_FUNCTIONAL or key.functionality is _STRIDED):
                     return alias
         elif key.functionality in _DECOMPOSING:
             if IMPLICIT in kernels and not self._has_backend_kernel(kernels, key):

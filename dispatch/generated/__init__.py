@@ -53,6 +53,7 @@ FAMILIES = (
     "sparse_compressed",
     "sparse_coo",
     "sparse_products",
+    "sparse_reductions",
     "special",
     "statistics",
     "storage",

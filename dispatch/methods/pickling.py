@@ -14,10 +14,14 @@ import numpy as np
 
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.layout import layout as Layout
+from ...runtime.layout import sparse_coo
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import uint8
+from ...runtime.sparse_data import KEY_BIT, SparseCoo
 from ...runtime.storage import Storage, storage_of, view_at
 from ...runtime.tensor_spec import TensorSpec
+from ..core.op_overload import find_overload
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -39,7 +43,10 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     if known is not None:
         return known  # type: ignore[no-any-return]
     spec = tensor._spec
-    if spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
+    made: Any
+    if spec.layout in KEY_BIT:
+        made = from_parts(spec.layout, copy.deepcopy(parts_of(tensor), memo), tuple(spec.sizes))
+    elif spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
         # No bytes, or only its class knows where they are.
         made = tensor.detach().clone()
     else:
@@ -54,12 +61,15 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     attributes = vars(tensor)
     if attributes:
         made.__dict__.update(copy.deepcopy(attributes, memo))
-    return made
+    return made  # type: ignore[no-any-return]
 
 
 def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """What `pickle` makes a tensor of; of a recorded one a leaf that requires grad."""
     spec = tensor._spec
+    if spec.layout in KEY_BIT:
+        given = (spec.layout, parts_of(tensor), tuple(spec.sizes), spec.requires_grad)
+        return _rebuilt_sparse, given, vars(tensor) or None
     names = spec.names if spec.unnamed is not spec else None
     storage = spec.device if spec.is_meta else tensor.untyped_storage()
     geometry = (0 if spec.is_meta else _byte_offset(tensor), spec.sizes, spec.strides)
@@ -90,6 +100,31 @@ def _rebuilt(
         made = _of_class(cls, view_at(storage, offset, spec), spec)
     if names is not None:
         made.names = names
+    return made.requires_grad_() if requires_grad else made
+
+
+def parts_of(tensor: Any) -> tuple[Any, ...]:
+    """The dense tensors that a sparse one is made of, and of coordinates whether they are coalesced."""
+    data = tensor._data
+    if isinstance(data, SparseCoo):
+        return data.indices, data.values, data.is_coalesced
+    return data.compressed, data.plain, data.values
+
+
+def from_parts(layout: Layout, parts: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
+    """The sparse tensor of them."""
+    if layout is sparse_coo:
+        indices, values, is_coalesced = parts
+        make = find_overload("aten::_sparse_coo_tensor_unsafe")
+        return make(indices, values, sizes, is_coalesced=is_coalesced).detach()
+    make = find_overload("aten::_sparse_compressed_tensor_unsafe")
+    return make(*parts, sizes, layout=layout).detach()
+
+
+def _rebuilt_sparse(
+    layout: Layout, parts: tuple[Any, ...], sizes: tuple[int, ...], requires_grad: bool
+) -> Any:
+    made = from_parts(layout, parts, sizes)
     return made.requires_grad_() if requires_grad else made
 
 

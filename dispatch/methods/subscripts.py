@@ -14,6 +14,7 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import bool_, int64, uint8
 from ...runtime.tensor_impl import TensorImpl
@@ -308,6 +309,9 @@ def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) ->
     """The plan of a basic index, kept unless a bound was read from an object that may change."""
     spec: TensorSpec = tensor._spec
     items = _encoded(spec, index)
+    if spec.layout is not strided:
+        # One operator for each item, of which a sparse layout has kernels.
+        return lambda tensor: _apply(tensor, index)[0]
     plan = _basic_index_packet.miss(tensor, items)
     bounds = [b for part in key if part.__class__ is tuple for b in part]
     if all(b is None or b.__class__ is int for b in bounds):

@@ -102,9 +102,12 @@ class TensorType:
         return constructed(self.dtype, Device(self.device_type), data, device, named)
 
 
-def type_name(dtype: st.dtype, device_type: str) -> str:
+def type_name(dtype: st.dtype, device_type: str, kind: Layout = strided) -> str:
     """The name of a type, such as ``triten.cuda.HalfTensor``."""
-    return f"{public_name.shown}.{'' if device_type == 'cpu' else device_type + '.'}{dtype.scalar_name}Tensor"
+    place = "" if device_type == "cpu" else f"{device_type}."
+    if kind is not strided:
+        place += f"{kind.name.removesuffix('_coo')}."
+    return f"{public_name.shown}.{place}{dtype.scalar_name}Tensor"
 
 
 def constructed(
@@ -262,7 +265,7 @@ class TypeMethods(_Base):
         try:
             tensor: Tensor = self  # type: ignore[assignment]
             if dtype is None:
-                return type_name(self.dtype, self.device.type)
+                return type_name(self.dtype, self.device.type, self.layout)
             if isinstance(dtype, st.dtype):
                 return tensor.to(dtype, non_blocking=non_blocking)
             kind = type_of(dtype)

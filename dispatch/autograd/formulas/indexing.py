@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.layout import strided
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
@@ -28,7 +29,10 @@ def cat_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[An
         if spec.sizes == (0,):
             parts.append(zeros_for(grad, (0,)))
             continue
-        part = grad.slice(wrapped, start, start + spec.sizes[wrapped], 1)
+        if grad._spec.layout is strided:
+            part = grad.slice(wrapped, start, start + spec.sizes[wrapped], 1)
+        else:
+            part = grad.narrow_copy(wrapped, start, spec.sizes[wrapped])
         start += spec.sizes[wrapped]
         parts.append(part)
     return parts
@@ -58,8 +62,21 @@ def index_add_source_backward(
     return part if alpha == 1 else part * alpha
 
 
-def gather_backward(grad: Tensor, shape: Sequence[int], dim: int, index: Tensor) -> Tensor:
-    """Zeros with the gradient's elements added at the places gathered from."""
+def embedding_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Tensor:
+    """The gradient of the rows that were looked up: of all rows, or a sparse one of those alone."""
+    if sparse:
+        return ops.embedding_sparse_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+    return ops.embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+
+
+def gather_backward(
+    grad: Tensor, shape: Sequence[int], dim: int, index: Tensor, sparse_grad: bool = False
+) -> Tensor:
+    """Zeros with the gradient's elements added at the places gathered from; or those elements alone."""
+    if sparse_grad:
+        return ops._gather_sparse_backward(grad, shape, dim, index)
     return zeros_for(grad, shape).scatter_add(dim, index, grad)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, overload
 
+from ....runtime.layout import strided
 from ...generated import functions as ops
 
 if TYPE_CHECKING:
@@ -154,3 +155,10 @@ def clamp_backward_max(grad: Tensor, self: Tensor, min: Tensor | None, max: Tens
     if min is not None:
         chosen = ops.logical_or(chosen, max < min)
     return ops.where(chosen, grad, 0)
+
+
+def log1p_backward(grad: Tensor, self: Tensor) -> Tensor:
+    """The gradient divided by one more than the input, which of a sparse one is made dense for that."""
+    if self._spec.layout is strided:
+        return grad / conjugated(self + 1)
+    return grad * conjugated(self.to_dense() + 1).reciprocal()

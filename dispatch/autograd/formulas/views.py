@@ -8,6 +8,7 @@ import numpy as np
 
 from ....runtime.allocator import storage_size
 from ....runtime.grad_mode import is_grad_enabled
+from ....runtime.layout import strided
 from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
 from ...tensor import Tensor
@@ -130,3 +131,8 @@ def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: in
     joined = moved.reshape((*shape[:d], windows * size, *shape[d + 1 :]))
     zeros = ops.zeros(tuple(shape), dtype=grad.dtype, device=grad.device)
     return zeros.index_add(d, from_numpy(places).to(grad.device, non_blocking=True), joined)
+
+
+def unsqueeze_backward(grad: Tensor, shape: Sequence[int], dim: int) -> Tensor:
+    """The gradient without the dimension that was put in."""
+    return grad.reshape(shape) if grad._spec.layout is strided else grad.squeeze(dim)

@@ -12,6 +12,7 @@ from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.indexing import (
     cat_backward,
+    embedding_backward,
     embedding_double_backward,
     gather_backward,
     index_add_source_backward,
@@ -45,7 +46,6 @@ from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ...tensor import Tensor, blank_tensor
-from ..functions import embedding_dense_backward
 
 
 class CatBackward0(Node):
@@ -773,17 +773,19 @@ def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 class GatherBackward0(Node):
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
 
-    __slots__ = ("dim", "index", "index_version", "self_spec")
+    __slots__ = ("dim", "index", "index_version", "self_spec", "sparse_grad")
 
     dim: Any
     index: Any
     index_version: Any
     self_spec: Any
+    sparse_grad: Any
 
     def backward(self, grad: Any) -> Any:
         index = unpack(self, self.index, self.index_version)
         dim = self.dim
-        return (gather_backward(grad, self.self_spec.shape, dim, index),)
+        sparse_grad = self.sparse_grad
+        return (gather_backward(grad, self.self_spec.shape, dim, index, sparse_grad),)
 
     def release(self) -> None:
         self.index = FREED
@@ -796,6 +798,7 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return gradient_refused(op, inner, "index")
     needs_self_ = requires_grad(args[0])
     dim = args[1]
+    sparse_grad = args[3]
     self_spec = spec_of(args[0])
     index_is_tensor = isinstance(args[2], TensorImpl)
 
@@ -818,6 +821,7 @@ def plan_gather(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             cell = index._version_cell if index_is_tensor else None
             node.index_version = 0 if cell is None else cell[0]
         node.dim = dim
+        node.sparse_grad = sparse_grad
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -1547,21 +1551,23 @@ def plan_take(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 class EmbeddingBackward0(Node):
     """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
 
-    __slots__ = ("indices", "indices_version", "padding_idx", "scale_grad_by_freq", "weight_spec")
+    __slots__ = ("indices", "indices_version", "padding_idx", "scale_grad_by_freq", "sparse", "weight_spec")
 
     indices: Any
     indices_version: Any
     padding_idx: Any
     scale_grad_by_freq: Any
+    sparse: Any
     weight_spec: Any
 
     def backward(self, grad: Any) -> Any:
         indices = unpack(self, self.indices, self.indices_version)
         padding_idx = self.padding_idx
         scale_grad_by_freq = self.scale_grad_by_freq
+        sparse = self.sparse
         return (
-            embedding_dense_backward(
-                grad, indices, self.weight_spec.shape[0], padding_idx, scale_grad_by_freq
+            embedding_backward(
+                grad, indices, self.weight_spec.shape[0], padding_idx, scale_grad_by_freq, sparse
             ),
         )
 
@@ -1577,6 +1583,7 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     needs_weight = requires_grad(args[0])
     padding_idx = args[2]
     scale_grad_by_freq = args[3]
+    sparse = args[4]
     weight_spec = spec_of(args[0])
     indices_is_tensor = isinstance(args[1], TensorImpl)
 
@@ -1600,6 +1607,7 @@ def plan_embedding(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
             node.indices_version = 0 if cell is None else cell[0]
         node.padding_idx = padding_idx
         node.scale_grad_by_freq = scale_grad_by_freq
+        node.sparse = sparse
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin

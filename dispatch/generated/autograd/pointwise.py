@@ -24,6 +24,7 @@ from ...autograd.formulas.pointwise import (
     erf_backward,
     extremum_backward,
     gelu_double_backward,
+    log1p_backward,
     pow_backward,
     pow_backward_exponent,
     pow_backward_self,
@@ -2998,7 +2999,7 @@ class Log1pBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         self_ = unpack(self, self.self_, self.self__version)
-        return (grad / conjugated(self_ + 1),)
+        return (log1p_backward(grad, self_),)
 
     def release(self) -> None:
         self.self_ = FREED

@@ -18,6 +18,7 @@ from ...autograd.formulas.views import (
     sum_to,
     turned,
     unfold_backward,
+    unsqueeze_backward,
 )
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
@@ -745,18 +746,21 @@ def plan_squeeze__dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 class UnsqueezeBackward0(Node):
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("dim", "self_spec")
 
+    dim: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.reshape(self.self_spec.shape),)
+        dim = self.dim
+        return (unsqueeze_backward(grad, self.self_spec.shape, dim),)
 
 
 def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     needs_self_ = requires_grad(args[0])
+    dim = args[1]
     self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
@@ -773,6 +777,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        node.dim = dim
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin
@@ -789,6 +794,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 def plan_unsqueeze_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    dim = args[1]
     self_spec = spec_of(args[0])
 
     def record(self_: Any) -> Any:
@@ -802,6 +808,7 @@ def plan_unsqueeze_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
+        node.dim = dim
         node.specs = (self_._spec.detached,)
         rebase_history(self_, node)
         return self_

@@ -20,6 +20,7 @@ from ...autograd.formulas.pointwise import (
     erf_backward,
     extremum_backward,
     gelu_double_backward,
+    log1p_backward,
     pow_backward,
     pow_backward_exponent,
     pow_backward_self,
@@ -528,7 +529,7 @@ def jvp_log1p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(conjugated(tangent_like(self_t, result)) / conjugated(self_ + 1))
+        result_t = conjugated(log1p_backward(conjugated(tangent_like(self_t, result)), self_))
     return (result_t,)
 
 

@@ -927,12 +927,15 @@ from .sparse_compressed import (
 )
 from .sparse_coo import (
     _coalesce,
+    _gather_sparse_backward,
     _sparse_coo_tensor_unsafe,
     _sparse_coo_tensor_with_dims,
     _sparse_coo_tensor_with_dims_and_tensors,
+    _spdiags,
     _to_dense,
     _to_sparse,
     _validate_sparse_coo_tensor_args,
+    embedding_sparse_backward,
     to_dense_backward,
 )
 from .sparse_products import (
@@ -946,6 +949,15 @@ from .sparse_products import (
     hspmm,
     smm,
     sspaddmm,
+)
+from .sparse_reductions import (
+    _sparse_broadcast_to,
+    _sparse_log_softmax,
+    _sparse_log_softmax_backward_data,
+    _sparse_softmax,
+    _sparse_softmax_backward_data,
+    _sparse_sum,
+    _sparse_sum_backward,
 )
 from .special import (
     digamma,
@@ -1151,6 +1163,7 @@ __all__ = [
     "_fused_rms_norm_backward",
     "_fused_sdp_choice",
     "_fused_sgd_",
+    "_gather_sparse_backward",
     "_grid_sampler_grid_backward",
     "_grid_sampler_taps",
     "_grouped_mm",
@@ -1204,6 +1217,7 @@ __all__ = [
     "_softmax",
     "_softmax_backward_data",
     "_sparse_addmm",
+    "_sparse_broadcast_to",
     "_sparse_bsc_tensor_unsafe",
     "_sparse_bsr_tensor_unsafe",
     "_sparse_compressed_tensor_unsafe",
@@ -1214,9 +1228,16 @@ __all__ = [
     "_sparse_csr_prod",
     "_sparse_csr_sum",
     "_sparse_csr_tensor_unsafe",
+    "_sparse_log_softmax",
+    "_sparse_log_softmax_backward_data",
     "_sparse_mm",
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
+    "_sparse_softmax",
+    "_sparse_softmax_backward_data",
+    "_sparse_sum",
+    "_sparse_sum_backward",
+    "_spdiags",
     "_standard_gamma",
     "_standard_gamma_grad",
     "_strided_copy",
@@ -1480,6 +1501,7 @@ __all__ = [
     "embedding_bag",
     "embedding_dense_backward",
     "embedding_renorm_",
+    "embedding_sparse_backward",
     "empty",
     "empty_like",
     "empty_permuted",

@@ -27903,6 +27903,41 @@ def _to_sparse(
     blocksize: int | Sequence[int] | None = ...,
     dense_dim: int | None = ...,
 ) -> Tensor: ...
+def _spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: layout | None = ...) -> Tensor:
+    """_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor"""
+
+def embedding_sparse_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    """The gradient of an embedding's table as a sparse tensor of the rows that were looked up (`torch.embedding_sparse_backward`).
+
+    Args:
+        grad: The gradient of the rows, of shape (*indices.shape, embedding_dim).
+        indices: Which rows were looked up, int32 or int64.
+        num_weights: How many rows the table has.
+        padding_idx: A row that gets no gradient, or -1.
+        scale_grad_by_freq: Has to be False.
+
+    Returns:
+        A tensor of layout `tt.sparse_coo` and shape (num_weights, embedding_dim), which is not
+        coalesced.
+
+    Raises:
+        RuntimeError: `scale_grad_by_freq` is True.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.embedding_sparse_backward(tt.ones(2, 3), tt.tensor([1, 1]), 4, -1, False).coalesce().values()
+        tensor([[2., 2., 2.]])
+
+    Schema::
+
+        embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor
+    """
+
+def _gather_sparse_backward(grad: Tensor, input_sizes: Sequence[int], dim: int, index: Tensor) -> Tensor:
+    """_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor"""
+
 def _csr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
     """_csr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor"""
 
@@ -28034,6 +28069,48 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., a
 def sspaddmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
 ) -> Tensor: ...
+@overload
+def _sparse_sum(input: Tensor) -> Tensor:
+    """_sparse_sum(Tensor self) -> Tensor
+    _sparse_sum.dtype(Tensor self, *, ScalarType dtype) -> Tensor
+    _sparse_sum.dim(Tensor self, int[1] dim) -> Tensor
+    _sparse_sum.dim_dtype(Tensor self, int[1] dim, *, ScalarType dtype) -> Tensor
+    """
+
+@overload
+def _sparse_sum(input: Tensor, *, dtype: dtype) -> Tensor: ...
+@overload
+def _sparse_sum(input: Tensor, dim: int | Sequence[int]) -> Tensor: ...
+@overload
+def _sparse_sum(input: Tensor, dim: int | Sequence[int], *, dtype: dtype) -> Tensor: ...
+def _sparse_sum_backward(grad: Tensor, input: Tensor, dim: Sequence[int]) -> Tensor:
+    """_sparse_sum_backward(Tensor grad, Tensor self, int[] dim) -> Tensor"""
+
+@overload
+def _sparse_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """_sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+    _sparse_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+    """
+
+@overload
+def _sparse_softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor: ...
+def _sparse_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input: Tensor) -> Tensor:
+    """_sparse_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor"""
+
+@overload
+def _sparse_log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """_sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+    _sparse_log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+    """
+
+@overload
+def _sparse_log_softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor: ...
+def _sparse_log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input: Tensor) -> Tensor:
+    """_sparse_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor"""
+
+def _sparse_broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """_sparse_broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+
 @overload
 def lgamma(input: Tensor) -> Tensor:
     """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
@@ -32556,6 +32633,7 @@ __all__ = [
     "_fused_rms_norm_backward",
     "_fused_sdp_choice",
     "_fused_sgd_",
+    "_gather_sparse_backward",
     "_grid_sampler_grid_backward",
     "_grid_sampler_taps",
     "_grouped_mm",
@@ -32609,6 +32687,7 @@ __all__ = [
     "_softmax",
     "_softmax_backward_data",
     "_sparse_addmm",
+    "_sparse_broadcast_to",
     "_sparse_bsc_tensor_unsafe",
     "_sparse_bsr_tensor_unsafe",
     "_sparse_compressed_tensor_unsafe",
@@ -32619,9 +32698,16 @@ __all__ = [
     "_sparse_csr_prod",
     "_sparse_csr_sum",
     "_sparse_csr_tensor_unsafe",
+    "_sparse_log_softmax",
+    "_sparse_log_softmax_backward_data",
     "_sparse_mm",
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
+    "_sparse_softmax",
+    "_sparse_softmax_backward_data",
+    "_sparse_sum",
+    "_sparse_sum_backward",
+    "_spdiags",
     "_standard_gamma",
     "_standard_gamma_grad",
     "_strided_copy",
@@ -32885,6 +32971,7 @@ __all__ = [
     "embedding_bag",
     "embedding_dense_backward",
     "embedding_renorm_",
+    "embedding_sparse_backward",
     "empty",
     "empty_like",
     "empty_permuted",

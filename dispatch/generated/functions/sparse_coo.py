@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_coalesce",
+    "_gather_sparse_backward",
     "_sparse_coo_tensor_unsafe",
     "_sparse_coo_tensor_with_dims",
     "_sparse_coo_tensor_with_dims_and_tensors",
+    "_spdiags",
     "_to_dense",
     "_to_sparse",
     "_validate_sparse_coo_tensor_args",
+    "embedding_sparse_backward",
     "to_dense_backward",
 ]
 
@@ -214,6 +217,43 @@ sparse_resize_and_clear__packet = packet(
     False,
 )
 sparse_resize_and_clear__plans = sparse_resize_and_clear__packet.plans
+_spdiags_packet = packet(
+    "_spdiags",
+    ("_spdiags",),
+    (
+        ("diagonals", "tensor", NOT_GIVEN, False),
+        ("offsets", "tensor", NOT_GIVEN, False),
+        ("shape", "static", NOT_GIVEN, False),
+        ("layout", "static", None, False),
+    ),
+    False,
+)
+_spdiags_plans = _spdiags_packet.plans
+embedding_sparse_backward_packet = packet(
+    "embedding_sparse_backward",
+    ("embedding_sparse_backward",),
+    (
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("num_weights", "static", NOT_GIVEN, False),
+        ("padding_idx", "static", NOT_GIVEN, False),
+        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+embedding_sparse_backward_plans = embedding_sparse_backward_packet.plans
+_gather_sparse_backward_packet = packet(
+    "_gather_sparse_backward",
+    ("_gather_sparse_backward",),
+    (
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("input_sizes", "static", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+        ("index", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+_gather_sparse_backward_plans = _gather_sparse_backward_packet.plans
 
 
 def _sparse_coo_tensor_unsafe(
@@ -490,3 +530,88 @@ def _to_sparse(
         else:
             plan = _to_sparse_packet.miss(input, sparse_dim, layout, blocksize, dense_dim)
     return plan(input)
+
+
+def _spdiags(
+    diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: layout | None = None
+) -> Tensor:
+    """_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor"""
+    if modes:
+        return _spdiags_packet.call_parameters(diagonals, offsets, shape, layout)
+    try:
+        plan = _spdiags_plans[diagonals._spec][offsets._spec, shape, layout]
+    except (KeyError, AttributeError, TypeError):
+        if shape.__class__ is list:
+            try:
+                plan = _spdiags_plans[diagonals._spec][offsets._spec, tuple(shape), layout]
+            except (KeyError, AttributeError, TypeError):
+                plan = _spdiags_packet.miss(diagonals, offsets, shape, layout)
+        else:
+            plan = _spdiags_packet.miss(diagonals, offsets, shape, layout)
+    return plan(diagonals, offsets)
+
+
+def embedding_sparse_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    """The gradient of an embedding's table as a sparse tensor of the rows that were looked up (`torch.embedding_sparse_backward`).
+
+    Args:
+        grad: The gradient of the rows, of shape (*indices.shape, embedding_dim).
+        indices: Which rows were looked up, int32 or int64.
+        num_weights: How many rows the table has.
+        padding_idx: A row that gets no gradient, or -1.
+        scale_grad_by_freq: Has to be False.
+
+    Returns:
+        A tensor of layout `tt.sparse_coo` and shape (num_weights, embedding_dim), which is not
+        coalesced.
+
+    Raises:
+        RuntimeError: `scale_grad_by_freq` is True.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.embedding_sparse_backward(tt.ones(2, 3), tt.tensor([1, 1]), 4, -1, False).coalesce().values()
+        tensor([[2., 2., 2.]])
+
+    Schema::
+
+        embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor
+    """
+    if modes:
+        return embedding_sparse_backward_packet.call_parameters(
+            grad, indices, num_weights, padding_idx, scale_grad_by_freq
+        )
+    try:
+        plan = embedding_sparse_backward_plans[grad._spec][
+            indices._spec, num_weights, padding_idx, scale_grad_by_freq
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = embedding_sparse_backward_packet.miss(
+            grad, indices, num_weights, padding_idx, scale_grad_by_freq
+        )
+    return plan(grad, indices)
+
+
+def _gather_sparse_backward(
+    grad: Tensor, input_sizes: Sequence[int], dim: int = REQUIRED, index: Tensor = REQUIRED, axis: Any = None
+) -> Tensor:
+    """_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor"""
+    if modes or axis is not None:
+        if axis is not None:
+            return _gather_sparse_backward_packet.call_named(
+                FUNCTION, None, {"axis": axis}, grad, input_sizes, dim, index
+            )
+        return _gather_sparse_backward_packet.call_parameters(grad, input_sizes, dim, index)
+    try:
+        plan = _gather_sparse_backward_plans[grad._spec][input_sizes, dim, index._spec]
+    except (KeyError, AttributeError, TypeError):
+        if input_sizes.__class__ is list:
+            try:
+                plan = _gather_sparse_backward_plans[grad._spec][tuple(input_sizes), dim, index._spec]
+            except (KeyError, AttributeError, TypeError):
+                plan = _gather_sparse_backward_packet.miss(grad, input_sizes, dim, index)
+        else:
+            plan = _gather_sparse_backward_packet.miss(grad, input_sizes, dim, index)
+    return plan(grad, index)

@@ -187,3 +187,21 @@ def register() -> None:
         ("nondifferentiable",),
     )
     autograd("resize_as_sparse_", never_differentiable)
+    define(
+        "_spdiags",
+        "_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor",
+        "native_functions/sparse_coo.yaml: _spdiags",
+    )
+    composite("_spdiags", "CompositeExplicitAutograd", composition._spdiags)
+    define(
+        "embedding_sparse_backward",
+        "embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
+        "native_functions/sparse_coo.yaml: embedding_sparse_backward",
+    )
+    composite("embedding_sparse_backward", "CompositeImplicitAutograd", composition.embedding_sparse_backward)
+    define(
+        "_gather_sparse_backward",
+        "_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor",
+        "native_functions/sparse_coo.yaml: _gather_sparse_backward",
+    )
+    composite("_gather_sparse_backward", "CompositeImplicitAutograd", composition._gather_sparse_backward)

@@ -22,7 +22,7 @@ from .compressed_places import common, key_of, taken_at
 from .compressed_structure import Lines, add_to_dense, over
 from .coo_pointwise import LINEAR, ZERO_PRESERVING
 from .coo_structure import added_at
-from .table import become
+from .forms import become
 
 
 def on_values(function: Callable[..., Any]) -> Callable[..., Any]:

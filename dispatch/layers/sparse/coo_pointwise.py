@@ -16,7 +16,9 @@ from ...composite.sparse_coo import coo_tensor, flattened
 from ...generated import functions as ops
 from ...iterator.broadcast import broadcast_shapes
 from ...iterator.type_promotion import result_type
+from .coo_shapes import broadcast_to
 from .coo_structure import add_into, check_range, coalesced, parts_of, places_among
+from .forms import become
 
 LINEAR = ("neg", "deg2rad", "rad2deg", "conj_physical")
 """Functions of which that of a sum is the sum: repeated coordinates stay."""
@@ -92,7 +94,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
             raise RuntimeError(f"add: expected other of layout {sparse_coo}, got {other._spec.layout}")
         dtype = result_type(self, other)
         size = tuple(broadcast_shapes(self._spec.sizes, other._spec.sizes))
-        if other._spec.sizes != size:
+        if not self._spec.sizes == other._spec.sizes == size:
             raise RuntimeError(
                 f"Expected 'self' and 'other' to have same size, but self has size {list(self._spec.sizes)} while "
                 f"other has size {list(other._spec.sizes)} (FYI: dense-sparse addition does not currently support "
@@ -125,8 +127,6 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
 
 def add_(self: Any, other: Any, alpha: Any) -> Any:
     """In place; a dense tensor keeps its memory."""
-    from .table import become
-
     _refuse_number("add", self, other)
     if self._spec.layout is strided and other._spec.layout is sparse_coo and self._spec.is_contiguous:
         if self._spec.sizes != other._spec.sizes:
@@ -143,6 +143,24 @@ def sub(self: Any, other: Any, alpha: Any) -> Any:
 
 def sub_(self: Any, other: Any, alpha: Any) -> Any:
     return add_(self, other, -alpha)
+
+
+def rsub(self: Any, other: Any, alpha: Any) -> Any:
+    """A sparse tensor taken from another one."""
+    return add(other, self, -alpha)
+
+
+def in_place_on_values(name: str) -> Callable[..., Any]:
+    """The in-place form of a function that is not linear: it takes no repeated coordinates."""
+    function = on_values(getattr(ops, name), linear=False)
+
+    def inplace(self: Any, *rest: Any) -> Any:
+        if not self._data.is_coalesced:
+            raise RuntimeError(f"{name}_ requires coalesced input")
+        return become(name, self, function(self, *rest))
+
+    inplace.__module__ = __name__
+    return inplace
 
 
 def mul(self: Any, other: Any) -> Any:
@@ -182,7 +200,7 @@ def _times_dense(self: Any, other: Any, dtype: Any) -> Any:
     size, sparse_dim = self._spec.sizes, self._data.sparse_dim
     whole = tuple(broadcast_shapes(size, other._spec.sizes))
     if whole != size:
-        return _times_dense(self._sparse_broadcast_to(whole), other, dtype)
+        return _times_dense(broadcast_to(self, whole), other, dtype)
     other = other.expand(size)
     check_range(indices, size)
     if other._spec.is_contiguous:
@@ -232,8 +250,7 @@ def pow_scalar(self: Any, exponent: Any) -> Any:
     """A power above zero."""
     if exponent == 0:
         raise RuntimeError(
-            "pow: coordinates that are not specified would become 1, so that exponent 0 is not supported for sparse "
-            "tensors"
+            "pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense"
         )
     self = coalesced(self)
     indices, values = parts_of(self)
@@ -251,10 +268,15 @@ def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
 KERNELS: dict[str, Callable[..., Any]] = {
     **{name: on_values(getattr(ops, name), linear=False) for name in ZERO_PRESERVING},
     **{name: on_values(getattr(ops, name), linear=True) for name in LINEAR},
-    "round.decimals": on_values(lambda values, decimals: ops.round(values, decimals=decimals), linear=False),
+    **{
+        f"{name}_": in_place_on_values(name)
+        for name in (*ZERO_PRESERVING, "nan_to_num")
+        if hasattr(ops, f"{name}_")
+    },
     "nan_to_num": on_values(ops.nan_to_num, linear=False),
     "add.Tensor": add,
     "add_.Tensor": add_,
+    "rsub.Tensor": rsub,
     "sub.Tensor": sub,
     "sub_.Tensor": sub_,
     "mul.Tensor": mul,

@@ -23,6 +23,11 @@ def parts_of(self: Any) -> tuple[Any, Any]:
     return data.indices, data.values
 
 
+def alias(self: Any) -> Any:
+    """Another tensor over the same parts, which is no view of this one: in-place operators replace parts whole."""
+    return coo_tensor(*parts_of(self), self.shape, self._data.is_coalesced)
+
+
 def coalesced(self: Any) -> Any:
     """The tensor, coalesced if it is not; nothing is recorded."""
     return self if self._data.is_coalesced else _coalesce(self)
@@ -32,7 +37,7 @@ def _coalesce(self: Any) -> Any:
     """``_coalesce``: a stable sort of the places, then the values of each added up in the order in which they stood."""
     indices, values = parts_of(self)
     if self._data.is_coalesced:
-        return self.detach()
+        return alias(self)
     if indices._spec.is_meta or self._data.nnz < 2:
         return coo_tensor(indices, values, self.shape, True)
     flat = flattened(indices, self._spec.sizes)
@@ -115,14 +120,14 @@ def check_range(indices: Any, size: Sequence[int]) -> None:
 
 
 def _to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
-    return self.detach()
+    return alias(self)
 
 
 def _to_sparse(
     self: Any, layout: Layout | None, blocksize: Sequence[int] | None, dense_dim: int | None
 ) -> Any:
     if layout is None or layout is sparse_coo:
-        return self.detach()
+        return alias(self)
     return converted("sparse_coo_to_sparse", self, layout, blocksize, dense_dim)
 
 
@@ -182,13 +187,11 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
     """A sparse tensor takes a copy of another one, of any dtype and device; a strided one is refused, as in PyTorch."""
-    if src._spec.layout is not sparse_coo:
+    if src._spec.layout is not sparse_coo or self._spec.layout is not sparse_coo:
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = "
             f"{_type_name(self)} and src type = {_type_name(src)}"
         )
-    if self._spec.layout is not sparse_coo:
-        return self.copy_(src.to_dense())
     if self is src:
         return self
     if self._spec.sizes != src._spec.sizes:
@@ -244,6 +247,65 @@ def empty_like(
         )
     data = self._data
     return empty_coo(data.sparse_dim, data.dense_dim, self.shape, dtype or self.dtype, device or self.device)
+
+
+def new_empty(
+    self: Any,
+    size: Sequence[int],
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> Any:
+    """A sparse tensor of other sizes without elements, all of whose dimensions are sparse."""
+    if layout is not None and layout is not sparse_coo:
+        return ops.empty(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
+    return empty_coo(len(size), 0, tuple(size), dtype or self.dtype, device or self.device)
+
+
+def new_zeros(
+    self: Any,
+    size: Sequence[int],
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> Any:
+    """As `new_empty`; zeros of another layout."""
+    if layout is not None and layout is not sparse_coo:
+        return ops.zeros(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
+    return new_empty(self, size, dtype, layout, device, pin_memory)
+
+
+def zeros_like(
+    self: Any,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    memory_format: MemoryFormat | None,
+) -> Any:
+    """As `empty_like`; zeros of another layout."""
+    if layout is not None and layout is not sparse_coo:
+        return ops.zeros(
+            self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=device or self.device
+        )
+    return empty_like(self, dtype, layout, device, pin_memory, memory_format)
+
+
+def ones_like(
+    self: Any,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    memory_format: MemoryFormat | None,
+) -> Any:
+    """Ones of a strided layout; a sparse tensor is not filled."""
+    where = device or self.device
+    if layout is None:
+        return empty_like(self, dtype, None, device, None, None).fill_(1)
+    return ops.ones(self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=where)
 
 
 def zero_(self: Any) -> Any:
@@ -329,7 +391,17 @@ KERNELS = {
             copy_,
             _to_copy,
         ),
-        *(empty_like, zero_, sparse_resize_, sparse_resize_and_clear_, copy_sparse_to_sparse_),
+        *(
+            empty_like,
+            zeros_like,
+            ones_like,
+            new_empty,
+            new_zeros,
+            zero_,
+            sparse_resize_,
+            sparse_resize_and_clear_,
+            copy_sparse_to_sparse_,
+        ),
         resize_as_sparse_,
     )
-} | {"zeros_like": empty_like, "_to_sparse.sparse_dim": _to_sparse_sparse_dim}
+} | {"_to_sparse.sparse_dim": _to_sparse_sparse_dim}

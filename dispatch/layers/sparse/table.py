@@ -13,18 +13,21 @@ from functools import cache
 from typing import Any
 
 from ....runtime.dispatch_key import DispatchKey, Functionality
-from ....runtime.layout import strided
+from ....runtime.tensor_impl import TensorImpl
+from ...composite.forms import owned
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction
 from ...core.operator_entry import OperatorEntry
-from ...iterator.type_promotion import can_cast
+from .forms import in_place, into_out
 
 Function = Callable[..., Any]
 
 find = Dispatcher.singleton().find_schema_or_throw
 
 MODULES = {
-    Functionality.Sparse: ("coo_structure", "coo_pointwise", "compressed_of_coo", "products"),
+    Functionality.Sparse: (
+        *("coo_structure", "coo_pointwise", "coo_shapes", "coo_reductions", "compressed_of_coo", "products"),
+    ),
     Functionality.SparseCsr: (
         *("compressed_structure", "compressed_places", "compressed_pointwise", "compressed_sums"),
         *("compressed_products", "products"),
@@ -49,7 +52,24 @@ def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
         return None
     functions = functions_of(key.functionality)
     function = functions.get(name) or _form_of(op, name, functions)
-    return None if function is None else KernelFunction(function, source=function.__module__)
+    if function is None:
+        return None
+    if not op.schema.is_mutable:
+        function = with_owned_results(function)
+    return KernelFunction(function, source=function.__module__)
+
+
+def with_owned_results(function: Function) -> Function:
+    """The function, whose strided results are tensors of their own where the last step of making them was a view."""
+
+    def kernel(*args: Any) -> Any:
+        out = function(*args)
+        if isinstance(out, TensorImpl):
+            return out if out._view_base is None else owned(out)
+        return out
+
+    kernel.__module__ = function.__module__
+    return kernel
 
 
 def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Function | None:
@@ -71,52 +91,3 @@ def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Fu
             if [(a.name, a.type) for a in arguments] == given:
                 return into_out(base, function)
     return None
-
-
-def in_place(name: str, function: Function) -> Function:
-    """The form that writes to its first argument."""
-
-    def inplace(self: Any, *rest: Any) -> Any:
-        return become(name, self, function(self, *rest))
-
-    inplace.__module__ = function.__module__
-    return inplace
-
-
-def into_out(name: str, function: Function) -> Function:
-    """The form that writes to its last argument."""
-
-    def out_form(*args: Any) -> Any:
-        return become(name, args[-1], function(*args[:-1]), resizes=True)
-
-    out_form.__module__ = function.__module__
-    return out_form
-
-
-def become(name: str, target: Any, result: Any, resizes: bool = False) -> Any:
-    """Give a tensor what another one holds; a strided one is written to.
-
-    Raises RuntimeError for another shape, unless `resizes`, and for a dtype that the target's cannot hold.
-    """
-    spec, given = target._spec, result._spec
-    if not can_cast(given.dtype, spec.dtype):
-        raise RuntimeError(
-            f"{name}: result type {given.dtype.scalar_name} can't be cast to the desired output type "
-            f"{spec.dtype.scalar_name}"
-        )
-    if spec.sizes != given.sizes and not resizes:
-        raise RuntimeError(
-            f"{name}: output with shape {list(spec.sizes)} doesn't match the broadcast shape {list(given.sizes)}"
-        )
-    if spec.layout is strided:
-        if spec.sizes != given.sizes:
-            target.resize_(given.sizes)
-        return target.copy_(result if given.layout is strided else result.to_dense())
-    if given.layout is not spec.layout:
-        raise RuntimeError(f"{name}: expected an output of layout {given.layout}, got {spec.layout}")
-    if given.dtype is not spec.dtype:
-        result = result.to(spec.dtype)
-    target._data = result._data
-    if spec.sizes != given.sizes:
-        target._spec = spec.replace(sizes=given.sizes)
-    return target

@@ -216,6 +216,8 @@ def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``ones(size, ...)``."""
+    if is_sparse(args[2]):
+        raise RuntimeError(f"full(...) is not implemented for sparse layout: {args[2]}")
     return filled(spec_from("ones", args[0], args[1], args[2], args[3]), "fill_stub", 1, args[4])
 
 

@@ -1,0 +1,60 @@
+"""In-place and ``out=`` forms of functions that return new sparse tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....runtime.layout import strided
+from ...iterator.type_promotion import can_cast
+
+Function = Callable[..., Any]
+
+
+def in_place(name: str, function: Function) -> Function:
+    """The form that writes to its first argument."""
+
+    def inplace(self: Any, *rest: Any) -> Any:
+        return become(name, self, function(self, *rest))
+
+    inplace.__module__ = function.__module__
+    return inplace
+
+
+def into_out(name: str, function: Function) -> Function:
+    """The form that writes to its last argument."""
+
+    def out_form(*args: Any) -> Any:
+        return become(name, args[-1], function(*args[:-1]), resizes=True)
+
+    out_form.__module__ = function.__module__
+    return out_form
+
+
+def become(name: str, target: Any, result: Any, resizes: bool = False) -> Any:
+    """Give a tensor what another one holds; a strided one is written to.
+
+    Raises RuntimeError for another shape, unless `resizes`, and for a dtype that the target's cannot hold.
+    """
+    spec, given = target._spec, result._spec
+    if not can_cast(given.dtype, spec.dtype):
+        raise RuntimeError(
+            f"{name}: result type {given.dtype.scalar_name} can't be cast to the desired output type "
+            f"{spec.dtype.scalar_name}"
+        )
+    if spec.sizes != given.sizes and not resizes:
+        raise RuntimeError(
+            f"{name}: output with shape {list(spec.sizes)} doesn't match the broadcast shape {list(given.sizes)}"
+        )
+    if spec.layout is strided:
+        if spec.sizes != given.sizes:
+            target.resize_(given.sizes)
+        return target.copy_(result if given.layout is strided else result.to_dense())
+    if given.layout is not spec.layout:
+        raise RuntimeError(f"{name}: expected an output of layout {given.layout}, got {spec.layout}")
+    if given.dtype is not spec.dtype:
+        result = result.to(spec.dtype)
+    target._data = result._data
+    if spec.sizes != given.sizes:
+        target._spec = spec.replace(sizes=given.sizes)
+    return target

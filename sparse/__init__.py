@@ -1,0 +1,47 @@
+"""`tt.sparse`: functions of tensors of sparse layouts (`torch.sparse`).
+
+A sparse tensor specifies some of its elements; the others are zero, and softmax leaves them out. `tt.sparse_coo_tensor`
+and its kin make them, `Tensor.to_sparse` and `Tensor.to_dense` convert, and `+`, `*`, `@` and the functions that keep
+zero take them.
+
+Example:
+    >>> import triten as tt
+    >>> x = tt.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+    >>> x @ tt.ones(3, 1)
+    tensor([[3.],
+            [9.]])
+
+In this folder `functions` has sums, softmax and products, `invariants` when the parts of a sparse tensor are looked at,
+`interchange` the way to SciPy's and CuPy's arrays and back. Kernels are in `dispatch/layers/sparse/`.
+"""
+
+from .functions import (
+    addmm,
+    as_sparse_gradcheck,
+    log_softmax,
+    mm,
+    sampled_addmm,
+    softmax,
+    spdiags,
+    spsolve,
+    sum,
+)
+from .interchange import from_cupy, from_scipy, to_cupy, to_scipy
+from .invariants import check_sparse_tensor_invariants
+
+__all__ = [
+    "addmm",
+    "as_sparse_gradcheck",
+    "check_sparse_tensor_invariants",
+    "from_cupy",
+    "from_scipy",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "spdiags",
+    "spsolve",
+    "sum",
+    "to_cupy",
+    "to_scipy",
+]
