@@ -39,7 +39,9 @@ def generate(nodes: int, seed: int) -> tuple[tt.Tensor, tt.Tensor, tt.Tensor, tt
     begins = np.searchsorted(labels[members], np.arange(COMMUNITIES + 1))
     source = np.repeat(np.arange(nodes), EDGES)
     own = labels[source]
-    inside = members[begins[own] + (rng.random(source.size) * (begins[own + 1] - begins[own])).astype(np.int64)]
+    inside = members[
+        begins[own] + (rng.random(source.size) * (begins[own + 1] - begins[own])).astype(np.int64)
+    ]
     target = np.where(rng.random(source.size) < OWN, inside, rng.integers(0, nodes, source.size))
     edges = np.stack([np.concatenate([source, target]), np.concatenate([target, source])])
     adjacency = tt.sparse_coo_tensor(tt.from_numpy(edges), tt.ones(edges.shape[1]), (nodes, nodes)).coalesce()
@@ -91,7 +93,9 @@ class Network(nn.Module):
         return self.second(graph, F.relu(self.first(graph, features)))
 
 
-def accuracy(model: Network, graph: tt.Tensor, features: tt.Tensor, labels: tt.Tensor, among: tt.Tensor) -> float:
+def accuracy(
+    model: Network, graph: tt.Tensor, features: tt.Tensor, labels: tt.Tensor, among: tt.Tensor
+) -> float:
     """Percentage of the nodes in a mask whose largest logit is at their label."""
     with tt.no_grad():
         correct = (model(graph, features).argmax(dim=1) == labels)[among]
@@ -99,7 +103,9 @@ def accuracy(model: Network, graph: tt.Tensor, features: tt.Tensor, labels: tt.T
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Train a graph convolution network on generated communities.")
+    parser = argparse.ArgumentParser(
+        description="Train a graph convolution network on generated communities."
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--hidden", type=int, default=32)
@@ -124,7 +130,9 @@ def main() -> None:
     graph = normalised(adjacency)
     model = Network(arguments.hidden).to(device)
     optimizer = tt.optim.Adam(model.parameters(), arguments.lr)
-    print(f"device: {device}, {graph.shape[0]} nodes, {graph._nnz()} entries, {int(known.sum())} known labels")
+    print(
+        f"device: {device}, {graph.shape[0]} nodes, {graph._nnz()} entries, {int(known.sum())} known labels"
+    )
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     started = time.perf_counter()
