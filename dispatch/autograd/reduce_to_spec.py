@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...runtime.layout import strided
 from ...runtime.tensor_spec import TensorSpec
 from ..core.overload_packet import packets
 
@@ -68,6 +69,7 @@ def _sum_over(grad: Tensor, sizes: tuple[int, ...], dims: tuple[int, ...], are_o
     if are_own:
         grad = grad.sum(dims, keepdim=True)
         return grad if grad._spec.ndim == len(sizes) else grad.reshape(sizes)
-    if len(dims) == grad._spec.ndim and dims:
+    if dims and grad._spec.layout is not strided and len(dims) == grad._spec.ndim:
+        # Compressed rows keep the dimensions that are summed over, unless all are.
         return grad.sum()
     return grad.sum(dims) if dims else grad

@@ -172,6 +172,15 @@ def test_gradients(device: str, kind: str) -> None:
             assert same(y.grad, b.grad)
 
 
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_the_gradient_of_a_factor_is_a_number(device: str, kind: str) -> None:
+    whole, factor = tt.tensor(DENSE, device=device), tt.tensor(2.0, device=device, requires_grad=True)
+    x = sparse(kind, whole).requires_grad_()
+    (x * factor).to_dense().sum().backward()
+    assert factor.grad.item() == whole.sum().item()
+    assert x.grad.values().equal(tt.full_like(x.values(), 2.0))
+
+
 def test_an_operator_without_a_sparse_kernel_is_refused(device: str) -> None:
     x = tt.tensor(DENSE, device=device).to_sparse_csr()
     for call in (x.exp, lambda: x / 2, lambda: x - x, lambda: x.view(16)):

@@ -245,6 +245,25 @@ def test_products_of_coordinates_stay_sparse(device: str) -> None:
     assert same(made, 2 * addend + 3 * (a @ b))
 
 
+def test_results_are_written_where_asked(device: str) -> None:
+    a, b = matrix(6, 8).to(device), full(8, 8).to(device)
+    x = a.to_sparse_csr()
+    out = tt.zeros_like(x)
+    assert SAMPLED.out(x, full(6, 5).to(device), full(5, 8).to(device), out=out) is out
+    assert same(out, (a != 0) * (a + full(6, 5).to(device) @ full(5, 8).to(device)))
+    sums = tt.zeros(6, 1, dtype=tt.float64, layout=tt.sparse_csr, device=device)
+    assert tt.ops.aten._sparse_csr_sum.dim_dtype_out(x, [1], True, out=sums) is sums
+    assert same(sums, a.sum(1, keepdim=True))
+    product = tt.empty(6, 8, dtype=tt.float64, device=device)
+    assert tt.ops.aten._sparse_addmm.out(product.zero_(), x, b, out=product) is product
+    assert same(product, a @ b)
+    rows = tt.sparse_coo_tensor(
+        tt.empty(1, 0, dtype=tt.int64), tt.empty(0, 8, dtype=tt.float64), (6, 8), device=device
+    )
+    assert tt.hspmm(a.to_sparse(), b, out=rows) is rows
+    assert same(rows, a @ b)
+
+
 @pytest.mark.parametrize("upper", [True, False])
 @pytest.mark.parametrize("transpose", [True, False])
 def test_triangular_systems(device: str, upper: bool, transpose: bool) -> None:

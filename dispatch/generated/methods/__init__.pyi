@@ -13337,12 +13337,8 @@ class TensorMethods:
 
         Example:
             >>> import triten as tt
-            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsr((2, 1)).values()
-            tensor([[[0],
-                     [3]],
-
-                    [[2],
-                     [0]]])
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsr((2, 1)).values().tolist()
+            [[[0], [3]], [[2], [0]]]
 
         Schema::
 
@@ -13367,12 +13363,8 @@ class TensorMethods:
 
         Example:
             >>> import triten as tt
-            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsc((2, 1)).values()
-            tensor([[[0],
-                     [3]],
-
-                    [[2],
-                     [0]]])
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsc((2, 1)).values().tolist()
+            [[[0], [3]], [[2], [0]]]
 
         Schema::
 

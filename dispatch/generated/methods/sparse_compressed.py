@@ -241,12 +241,8 @@ class SparseCompressedMethods:
 
         Example:
             >>> import triten as tt
-            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsr((2, 1)).values()
-            tensor([[[0],
-                     [3]],
-
-                    [[2],
-                     [0]]])
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsr((2, 1)).values().tolist()
+            [[[0], [3]], [[2], [0]]]
 
         Schema::
 
@@ -285,12 +281,8 @@ class SparseCompressedMethods:
 
         Example:
             >>> import triten as tt
-            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsc((2, 1)).values()
-            tensor([[[0],
-                     [3]],
-
-                    [[2],
-                     [0]]])
+            >>> tt.tensor([[0, 2], [3, 0]]).to_sparse_bsc((2, 1)).values().tolist()
+            [[[0], [3]], [[2], [0]]]
 
         Schema::
 

@@ -460,6 +460,21 @@ ELSEWHERE = {
     "_fft_c2c": lambda x: tt.view_as_real(
         tt.ops.aten._fft_c2c(tt.ops.aten._fft_r2c(x, [1], 0, True) * 1.5, [0], 1, False)
     ),
+    "_sparse_compressed_tensor_unsafe": lambda x: aten._sparse_compressed_tensor_unsafe(
+        ints(0, 2, 4), ints(0, 1, 1, 2), x[0], (2, 3), layout=tt.sparse_csr
+    ).to_dense(),
+    "_to_sparse_csr": lambda x: x.to_sparse_csr().to_dense(),
+    "_to_sparse_csc": lambda x: x.to_sparse_csc().to_dense(),
+    "_to_sparse_bsr": lambda x: x.to_sparse_bsr((3, 2)).to_dense(),
+    "_to_sparse_bsc": lambda x: x.to_sparse_bsc((1, 4)).to_dense(),
+    "_sparse_addmm": lambda x: aten._sparse_addmm(x[:, :3], x.to_sparse_csr(), x.mT, beta=2, alpha=3),
+    "sparse_sampled_addmm": lambda x: aten.sparse_sampled_addmm(
+        x.to_sparse_csr(), x @ x.mT, x, beta=2, alpha=3
+    ).to_dense(),
+    "_sparse_sparse_matmul": lambda x: aten._sparse_sparse_matmul(x.to_sparse(), x.mT.to_sparse()).to_dense(),
+    "_sparse_mm_reduce_impl": lambda x: [
+        aten._sparse_mm(x.to_sparse_csr(), x.mT.sin(), reduce) for reduce in ("sum", "mean", "amax", "amin")
+    ],
     "view_as_real": lambda x: tt.view_as_real(tt.view_as_complex(x * 1.5)),
     "view_as_complex": lambda x: tt.view_as_real(tt.view_as_complex(x)),
     "view_as_real_copy": lambda x: tt.ops.aten.view_as_real_copy(tt.view_as_complex(x * 1.5)),
@@ -560,7 +575,16 @@ UNDERIVABLE = {
 NO_FLOAT64 = {"_grouped_mm"}
 """Rows that take float32 at most, in which differences tell little: the tests of their kernels have them."""
 
-REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce", "_varlen_attn"}
+REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce", "_varlen_attn"} | {
+    *(
+        "_sparse_compressed_tensor_unsafe",
+        "_to_sparse_csr",
+        "_to_sparse_csc",
+        "_to_sparse_bsr",
+        "_to_sparse_bsc",
+    ),
+    *("_sparse_addmm", "sparse_sampled_addmm", "_sparse_sparse_matmul", "_sparse_mm_reduce_impl"),
+}
 """Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""
 
 
