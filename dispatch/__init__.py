@@ -61,6 +61,13 @@ def _sparse_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None
     return kernel_of(op, key)
 
 
+def _quantized_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
+    """The kernel of an operator at the Quantized key; the table is loaded when the first quantized tensor comes."""
+    from .layers.quantized.table import kernel_of
+
+    return kernel_of(op, key)
+
+
 def _registration(family: str) -> Callable[[], None]:
     """The function that defines a family's operators and registers their kernels."""
     import importlib
@@ -93,6 +100,7 @@ def load() -> None:
     set_public_places(functions, Tensor)
     dispatcher = Dispatcher.singleton()
     late_kernels[Functionality.Sparse] = late_kernels[Functionality.SparseCsr] = _sparse_kernel
+    late_kernels[Functionality.Quantized] = _quantized_kernel
     with dispatcher.loading():
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))

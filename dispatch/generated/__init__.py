@@ -41,6 +41,7 @@ FAMILIES = (
     "pointwise",
     "pooling",
     "quantization",
+    "quantized",
     "random",
     "recurrent",
     "reduction",

@@ -12,6 +12,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_conj_physical_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "_ctc_loss_backward_stub": ("loss.ctc", "loss.ctc"),
     "_ctc_loss_stub": ("loss.ctc", "loss.ctc"),
+    "_dequantize_affine_stub": ("quantized.affine", "quantized.affine"),
     "_dirichlet_grad_stub": ("random.implicit_gradients", "random.implicit_gradients"),
     "_embedding_bag_stub": ("indexing.embedding_bag", "indexing.embedding_bag"),
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub": (
@@ -36,6 +37,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_linalg_svd_stub": ("factorization.factorization", "factorization.library"),
     "_lu_solve_stub": ("factorization.factorization", "factorization.library"),
     "_lu_with_info_host_stub": ("factorization.lu_functions", None),
+    "_quantize_affine_stub": ("quantized.affine", "quantized.affine"),
     "_scaled_grouped_mm_stub": ("products.grouped_mm", "products.grouped_mm"),
     "_scaled_mm_stub": ("products.scaled_mm", "products.scaled_mm"),
     "_segment_reduce_backward_stub": ("reduction.segments", "reduction.segments"),
