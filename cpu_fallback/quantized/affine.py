@@ -49,6 +49,32 @@ def quantize(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+def requantize(call: StructuredCall) -> PlannedKernel:
+    """Integers: the product with a multiplier rounds to float32 and to an integer, before the zero point is added."""
+    (out,), dtype = call.outputs, call.args["dtype"]
+    specs = [call.args[name] for name in ("multiplier", "zero_point")]
+    tensors = [spec if isinstance(spec, TensorSpec) else None for spec in specs]
+    least, greatest = LIMITS[dtype]
+    blocks = Blocks(out, (call.args["self"], *tensors), BLOCK) if out.ndim else None
+    # The sum with a zero point of 32 bits is exact in float64 alone.
+    sums = np.float64 if dtype is qint32 else single
+
+    def compute(out: Any, x: Any, multiplier: Any, zero: Any) -> None:
+        steps = np.rint(x.astype(single, copy=False) * multiplier) + zero
+        np.copyto(out, np.fmax(np.fmin(steps, sums(greatest)), sums(least)), casting="unsafe")
+
+    @quietly
+    def into(out: Any, x: Any, multiplier: Any, zero_point: Any) -> None:
+        multiplier = as_single(multiplier)
+        zero = zero_point.astype(sums) if isinstance(zero_point, np.ndarray) else sums(zero_point)
+        if blocks is None:
+            compute(out, x, multiplier, zero)
+        else:
+            blocks.run(compute, out, x, multiplier, zero)
+
+    return PlannedKernel(into)
+
+
 def as_single(parameter: Any) -> Any:
     """A number or an array in float32."""
     return parameter.astype(single) if isinstance(parameter, np.ndarray) else single(parameter)
@@ -122,4 +148,5 @@ def dequantize(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("_quantize_affine_stub", "cpu", quantize)
+register_stub("_requantize_stub", "cpu", requantize)
 register_stub("_dequantize_affine_stub", "cpu", dequantize)

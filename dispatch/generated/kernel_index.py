@@ -38,6 +38,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_lu_solve_stub": ("factorization.factorization", "factorization.library"),
     "_lu_with_info_host_stub": ("factorization.lu_functions", None),
     "_quantize_affine_stub": ("quantized.affine", "quantized.affine"),
+    "_requantize_stub": ("quantized.affine", "quantized.affine"),
     "_scaled_grouped_mm_stub": ("products.grouped_mm", "products.grouped_mm"),
     "_scaled_mm_stub": ("products.scaled_mm", "products.scaled_mm"),
     "_segment_reduce_backward_stub": ("reduction.segments", "reduction.segments"),

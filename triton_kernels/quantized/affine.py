@@ -66,6 +66,22 @@ def to_int32(x, scale, zero_point):
 
 
 @triton.jit
+def again_to_int8(x, multiplier, zero_point):
+    return clamped(libdevice.rint(x * multiplier) + zero_point, -128.0, 127.0).to(tl.int32)
+
+
+@triton.jit
+def again_to_uint8(x, multiplier, zero_point):
+    return clamped(libdevice.rint(x * multiplier) + zero_point, 0.0, 255.0).to(tl.int32)
+
+
+@triton.jit
+def again_to_int32(x, multiplier, zero_point):
+    steps = libdevice.rint(x * multiplier).to(tl.float64) + zero_point.to(tl.float64)
+    return clamped(steps, -2147483648.0, 2147483647.0).to(tl.int64)
+
+
+@triton.jit
 def number_of(q, scale, zero_point):
     return (q - zero_point).to(tl.float32) * scale
 
@@ -91,6 +107,17 @@ def quantize(call: StructuredCall) -> PlannedKernel:
     return elementwise(call, function, (x, scale, zero_point), (tl.float32, tl.float32, tl.float32))
 
 
+def requantize(call: StructuredCall) -> PlannedKernel:
+    """Integers on another grid; as `cpu_fallback` has them, to the bit."""
+    x, multiplier, zero_point = (call.args[name] for name in ("self", "multiplier", "zero_point"))
+    dtype = call.args["dtype"]
+    if dtype is qint32:
+        types = (tl.float32, tl.float32, tl.int32)
+        return elementwise(call, again_to_int32, (x, multiplier, zero_point), types)
+    function = again_to_int8 if LIMITS[dtype][0] < 0 else again_to_uint8
+    return elementwise(call, function, (x, multiplier, zero_point), (tl.float32, tl.float32, tl.float32))
+
+
 def dequantize(call: StructuredCall) -> PlannedKernel:
     """Numbers; as `cpu_fallback` has them, to the bit."""
     ints, scale, zero_point = (call.args[name] for name in ("self", "scale", "zero_point"))
@@ -101,4 +128,5 @@ def dequantize(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("_quantize_affine_stub", "cuda", quantize)
+register_stub("_requantize_stub", "cuda", requantize)
 register_stub("_dequantize_affine_stub", "cuda", dequantize)

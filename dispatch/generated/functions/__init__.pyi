@@ -22865,6 +22865,11 @@ def _quantize_affine(
 ) -> Tensor:
     """_quantize_affine(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor"""
 
+def _requantize(
+    input: Tensor, multiplier: Tensor | Number, zero_point: Tensor | Number, dtype: dtype
+) -> Tensor:
+    """_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor"""
+
 def _dequantize_affine(input: Tensor, scale: Tensor | Number, zero_point: Tensor | Number) -> Tensor:
     """_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor"""
 
@@ -32685,6 +32690,7 @@ __all__ = [
     "_pin_memory",
     "_prelu_kernel",
     "_quantize_affine",
+    "_requantize",
     "_restride",
     "_sample_dirichlet",
     "_scaled_dot_product_attention_math",

@@ -30,6 +30,7 @@ __all__ = [
     "_make_per_channel_quantized_tensor",
     "_make_per_tensor_quantized_tensor",
     "_quantize_affine",
+    "_requantize",
     "dequantize",
     "empty_quantized",
     "int_repr",
@@ -55,6 +56,18 @@ _quantize_affine_packet = packet(
     "rest",
 )
 _quantize_affine_plans = _quantize_affine_packet.plans
+_requantize_packet = packet(
+    "_requantize",
+    ("_requantize",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("multiplier", "tensor", NOT_GIVEN, False),
+        ("zero_point", "tensor", NOT_GIVEN, False),
+        ("dtype", "static", NOT_GIVEN, False),
+    ),
+    "rest",
+)
+_requantize_plans = _requantize_packet.plans
 _dequantize_affine_packet = packet(
     "_dequantize_affine",
     ("_dequantize_affine",),
@@ -229,6 +242,29 @@ def _quantize_affine(
     except (KeyError, AttributeError, TypeError):
         plan = _quantize_affine_packet.miss(input, scale, zero_point, dtype)
     return plan(input, scale, zero_point)
+
+
+def _requantize(
+    input: Tensor = REQUIRED,
+    multiplier: Tensor | Number = REQUIRED,
+    zero_point: Tensor | Number = REQUIRED,
+    dtype: dtype = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _requantize_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, multiplier, zero_point, dtype
+            )
+        return _requantize_packet.call_parameters(input, multiplier, zero_point, dtype)
+    try:
+        plan = _requantize_plans[input._spec][multiplier._spec, zero_point._spec, dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = _requantize_packet.miss(input, multiplier, zero_point, dtype)
+    return plan(input, multiplier, zero_point)
 
 
 def _dequantize_affine(

@@ -1351,6 +1351,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     ),
     "quantized": (
         "aten::_quantize_affine",
+        "aten::_requantize",
         "aten::_dequantize_affine",
         "aten::quantize_per_tensor",
         "aten::quantize_per_tensor.tensor_qparams",

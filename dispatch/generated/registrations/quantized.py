@@ -26,6 +26,18 @@ def register() -> None:
     structured("_quantize_affine", meta._quantize_affine, "_quantize_affine_stub", "functional")
     autograd("_quantize_affine", never_differentiable)
     define(
+        "_requantize",
+        "_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor",
+        "native_functions/quantized.yaml: _requantize",
+        (
+            "nondifferentiable",
+            "pointwise",
+        ),
+        wrapped_numbers=True,
+    )
+    structured("_requantize", meta._requantize, "_requantize_stub", "functional")
+    autograd("_requantize", never_differentiable)
+    define(
         "_dequantize_affine",
         "_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor",
         "native_functions/quantized.yaml: _dequantize_affine",

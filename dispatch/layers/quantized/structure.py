@@ -28,7 +28,7 @@ def int_repr(self: Any) -> Any:
     return self._data.ints.clone()
 
 
-def _uniform(self: Any) -> PerTensorAffine:
+def uniform(self: Any) -> PerTensorAffine:
     quantizer = self._data.quantizer
     if not isinstance(quantizer, PerTensorAffine):
         raise RuntimeError(
@@ -49,11 +49,11 @@ def _channels(self: Any) -> PerChannel:
 
 
 def q_scale(self: Any) -> float:
-    return float(_uniform(self).scale)
+    return float(uniform(self).scale)
 
 
 def q_zero_point(self: Any) -> int:
-    return int(_uniform(self).zero_point)
+    return int(uniform(self).zero_point)
 
 
 def q_per_channel_scales(self: Any) -> Any:

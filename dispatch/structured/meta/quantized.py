@@ -25,6 +25,17 @@ def _quantize_affine(
     _like(meta, self, scale, zero_point, INTEGERS[dtype])
 
 
+def _requantize(
+    meta: MetaBase, self: TensorSpec, multiplier: Parameter, zero_point: Parameter, dtype: ScalarType
+) -> None:
+    """Sums as integers on another grid, which lie in memory as the sums do."""
+    if self.dtype not in (float32, int32):
+        raise RuntimeError(f"_requantize: expected self of float32 or int32, got {self.dtype}")
+    if dtype not in INTEGERS:
+        raise RuntimeError(f"ScalarType {dtype.scalar_name} is not supported in new_qtensor.")
+    _like(meta, self, multiplier, zero_point, INTEGERS[dtype])
+
+
 def _dequantize_affine(meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter) -> None:
     """The numbers, which lie in memory as the integers do."""
     if self.dtype not in (int8, uint8, int32):
@@ -35,7 +46,7 @@ def _dequantize_affine(meta: MetaBase, self: TensorSpec, scale: Parameter, zero_
 def _like(
     meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
-    for name, given in (("scale", scale), ("zero_point", zero_point)):
+    for name, given in (("scale", scale), ("zero point", zero_point)):
         if isinstance(given, TensorSpec) and broadcast_shapes(self.sizes, given.sizes) != self.sizes:
             raise RuntimeError(
                 f"{meta.name}: expected {name} of a shape that broadcasts to {list(self.sizes)}, got "
