@@ -8,7 +8,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.quantized_data import LIMITS
-from ...runtime.scalar_type import int32, qint32
+from ...runtime.scalar_type import float64, int32, qint32
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import Blocks
 from ..plain_numpy import np
@@ -20,7 +20,7 @@ single = np.float32
 
 
 def quantize(call: StructuredCall) -> PlannedKernel:
-    """Integers: the product with 1 / scale and the sum with the zero point each round to float32.
+    """Integers: the product with 1 / scale, rounded to float32, and the sum with the zero point round once.
 
     Nan becomes the greatest integer of 8 bits where a number is the scale, 0 where a tensor is; with 32 bits the least.
     """
@@ -80,15 +80,20 @@ def as_single(parameter: Any) -> Any:
     return parameter.astype(single) if isinstance(parameter, np.ndarray) else single(parameter)
 
 
+def steps_of(x: Any, inverse: Any, zero: Any) -> Any:
+    """The nearest integers as float32: the products of float32 are exact in float64, and so are most sums."""
+    steps = np.asarray(np.multiply(x, inverse, dtype=np.float64))
+    np.add(steps, zero, out=steps)
+    steps = steps.astype(single)
+    return np.rint(steps, out=steps)
+
+
 def narrow(least: int, greatest: int) -> Callable[..., None]:
     """To 8 bits; nan is passed over by fmin. It is fast with arrays alone, of which one has the limit everywhere."""
     highest, lowest = np.full(BLOCK, greatest, single), np.full(BLOCK, least, single)
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = np.empty(out.shape, single)
-        np.multiply(x, inverse, out=steps)
-        np.add(steps, zero, out=steps)
-        np.rint(steps, out=steps)
+        steps = steps_of(x, inverse, zero)
         if steps.ndim == 1 and steps.size <= BLOCK:
             np.fmin(steps, highest[: steps.size], out=steps)
             np.fmax(steps, lowest[: steps.size], out=steps)
@@ -104,8 +109,9 @@ def narrow_by_channels(least: int, greatest: int) -> Callable[..., None]:
     """To 8 bits, nan to 0."""
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = np.rint(x * inverse + zero)
-        np.copyto(out, np.clip(np.where(steps == steps, steps, single(0)), least, greatest), casting="unsafe")
+        steps = steps_of(x, inverse, zero)
+        known = np.where(steps == steps, steps, single(0))
+        np.copyto(out, np.clip(known, least, greatest), casting="unsafe")
 
     return compute
 
@@ -114,7 +120,7 @@ def wide(least: int, greatest: int) -> Callable[..., None]:
     """To 32 bits, whose limits are no numbers of float32."""
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = np.rint(x * inverse + zero).astype(np.float64)
+        steps = steps_of(x, inverse, zero).astype(np.float64)
         steps = np.where(steps == steps, np.clip(steps, least, greatest), np.float64(least))
         np.copyto(out, steps, casting="unsafe")
 
@@ -122,23 +128,32 @@ def wide(least: int, greatest: int) -> Callable[..., None]:
 
 
 def dequantize(call: StructuredCall) -> PlannedKernel:
-    """Numbers; the difference from a zero point that is a number wraps in 32 bits, from a tensor it is a float."""
+    """Numbers; the difference from a zero point that is a number wraps in 32 bits, from a tensor it is a float.
+
+    Scales of float64 are multiplied in float64, and the products round to float32.
+    """
     (out,), ints = call.outputs, call.args["self"]
     specs = [call.args[name] for name in ("scale", "zero_point")]
     tensors = [spec if isinstance(spec, TensorSpec) else None for spec in specs]
     blocks = Blocks(out, (ints, *tensors), BLOCK) if out.ndim else None
+    wide = isinstance(specs[0], TensorSpec) and specs[0].dtype is float64
     wraps = ints.dtype is int32 and not isinstance(specs[1], TensorSpec)
 
     def compute(out: Any, q: Any, scale: Any, zero: Any) -> None:
         if wraps:
             np.copyto(out, (q - zero).astype(single) * scale)
+        elif wide:
+            np.copyto(out, (q - zero) * scale, casting="unsafe")
         else:
             np.multiply(np.subtract(q, zero, dtype=single, casting="unsafe"), scale, out=out)
 
     @quietly
     def into(out: Any, q: Any, scale: Any, zero_point: Any) -> None:
-        scale = as_single(scale)
-        zero = np.int32(zero_point) if wraps else as_single(zero_point)
+        if wide:
+            zero = zero_point.astype(np.float64)
+        else:
+            scale = as_single(scale)
+            zero = np.int32(zero_point) if wraps else as_single(zero_point)
         if blocks is None:
             compute(out, q, scale, zero)
         else:

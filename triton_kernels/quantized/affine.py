@@ -5,15 +5,15 @@ from __future__ import annotations
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ...runtime.quantized_data import LIMITS
-from ...runtime.scalar_type import int32, qint32, quint4x2
+from ...runtime.scalar_type import float64, int32, qint32, quint4x2
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.elementwise import elementwise
 
 
 @triton.jit
 def steps_of(x, scale, zero_point):
-    """The nearest integers as float32, products and sums rounded one after the other."""
-    return libdevice.rint(x * tl.div_rn(1.0, scale) + zero_point)
+    """The nearest integers as float32, product and sum rounded once."""
+    return libdevice.rint(tl.fma(x, tl.div_rn(1.0, scale), zero_point))
 
 
 @triton.jit
@@ -88,7 +88,7 @@ def number_of(q, scale, zero_point):
 
 @triton.jit
 def number_by_channels(q, scale, zero_point):
-    return (q - zero_point) * scale
+    return ((q - zero_point) * scale).to(tl.float32)
 
 
 def quantize(call: StructuredCall) -> PlannedKernel:
@@ -123,7 +123,8 @@ def dequantize(call: StructuredCall) -> PlannedKernel:
     ints, scale, zero_point = (call.args[name] for name in ("self", "scale", "zero_point"))
     if ints.dtype is int32 and not isinstance(zero_point, TensorSpec):
         return elementwise(call, number_of, (ints, scale, zero_point), (tl.int32, tl.float32, tl.int32))
-    types = (tl.float32, tl.float32, tl.float32)
+    wide = isinstance(scale, TensorSpec) and scale.dtype is float64
+    types = (tl.float64,) * 3 if wide else (tl.float32,) * 3
     return elementwise(call, number_by_channels, (ints, scale, zero_point), types)
 
 

@@ -109,9 +109,9 @@ def add_scalar(relu: bool) -> Callable[..., Any]:
         if least > moved or moved > greatest:
             end = least if least > moved else greatest
             reach = greatest - moved if least > moved else moved - least
-            wider = float(single(reach) / (single(greatest) - single(least)) * single(scale))
+            wider = reach / (greatest - least) * scale
             shifted = ints.to(int32) - zero_point + steps
-            ints = ops._requantize(shifted, float(single(scale / wider)), end, dtype)
+            ints = ops._requantize(shifted, float(single(scale) * (single(1) / single(wider))), end, dtype)
             grid = PerTensorAffine(wider, end)
         else:
             ints, grid = ints.clone(), PerTensorAffine(scale, moved)

@@ -25,7 +25,8 @@ single = np.float32
 def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int:
     """The integer nearest to a number."""
     least, greatest = LIMITS[dtype]
-    steps = single(number) * (single(1) / single(quantizer.scale)) + single(quantizer.zero_point)
+    inverse = float(single(1) / single(quantizer.scale))
+    steps = single(float(single(number)) * inverse + quantizer.zero_point)
     if np.isnan(steps):
         return least if dtype is qint32 else greatest
     return int(min(max(float(np.rint(steps)), least), greatest))
@@ -75,6 +76,13 @@ def clamp(self: Any, min: Any, max: Any) -> Any:
 
 def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
     return clamp(self, min_val, max_val)
+
+
+def gelu_on_single(self: Any, approximate: str = "none") -> Any:
+    """On the grid of the argument, whose scale is rounded to float32."""
+    quantizer = check_uniform("gelu", self)
+    grid = PerTensorAffine(float(single(quantizer.scale)), quantizer.zero_point)
+    return requantized(gelu(numbers_of(self), approximate), grid, self._spec.dtype)
 
 
 def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,7 +192,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "relu6": lambda self: clamp(self, 0, 6),
     "threshold": through_floats("threshold", threshold),
     "leaky_relu": through_floats("leaky_relu", leaky_relu),
-    "gelu": through_floats("gelu", gelu),
+    "gelu": gelu_on_single,
     "sigmoid": on_fixed_grid("sigmoid", ops.sigmoid, UNIT_GRIDS),
     "hardsigmoid": on_fixed_grid("hardsigmoid", hardsigmoid, UNIT_GRIDS),
     "tanh": on_fixed_grid("tanh", ops.tanh, SYMMETRIC_GRIDS),

@@ -1,6 +1,6 @@
 """Windows over quantized images: greatest elements, means, other sizes.
 
-Means are sums of integers, multiplied by the inverse of their number in float32 and rounded
+Means are sums of integers, divided by their number as quantization divides by a scale
 (ATen/native/quantized/cpu/AveragePool2d.cpp, AdaptiveAveragePooling.cpp, UpSampleBilinear2d.cpp).
 """
 
@@ -10,15 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ....runtime.scalar_type import float32, float64, qint32
 from ...generated import functions as ops
 from .pointwise import check_uniform
 from .structure import rewrapped
 from .table import find
-
-single = np.float32
 
 
 def exact(self: Any) -> Any:
@@ -44,11 +40,8 @@ def through_integers(name: str) -> Callable[..., Any]:
 
 def means(self: Any, sums: Any, counts: Any) -> Any:
     """Sums of integers less their zero points, over numbers of elements, on the grid of the argument."""
-    quantizer = self._data.quantizer
-    dtype = self._spec.dtype
-    inverse = counts.reciprocal() if hasattr(counts, "_spec") else float(single(1) / single(counts))
-    ints = ops._requantize(sums.to(float32), inverse, quantizer.zero_point, dtype)
-    return rewrapped(self, ints)
+    zero_point, dtype = self._data.quantizer.zero_point, self._spec.dtype
+    return rewrapped(self, ops._quantize_affine(sums.to(float32), counts, zero_point, dtype))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:

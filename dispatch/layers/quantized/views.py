@@ -13,7 +13,7 @@ from ....runtime.scalar_type import quint4x2
 from ...composite.quantized import quantized_tensor
 from ...core.op_overload import find_overload
 from ...core.operator_entry import OperatorEntry
-from ...methods.subscripts import INTEGER, NEW_AXIS
+from ...structured.meta.views import INTEGER, NEW_AXIS
 
 Geometry = Callable[[Any, Sequence[Any]], Any]
 """The quantizer of a view of a tensor with channels, from the tensor and the other arguments."""

@@ -159,10 +159,12 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         )
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
-        if z.data.dtype != BFLOAT16:
+        if z.data.dtype not in (BFLOAT16, np.float32):
             return super().create_fma(x, y, z)
         wide = [handle.data.astype(np.float64) for handle in (x, y, z)]
-        return TensorHandle(convert(wide[0] * wide[1] + wide[2], BFLOAT16), z.dtype.scalar)
+        total = wide[0] * wide[1] + wide[2]
+        narrow = total.astype(np.float32) if z.data.dtype == np.float32 else convert(total, BFLOAT16)
+        return TensorHandle(narrow, z.dtype.scalar)
 
     def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
         if propagate_nans == ir.PROPAGATE_NAN.NONE:
