@@ -20,7 +20,9 @@ single = np.float32
 
 
 def quantize(call: StructuredCall) -> PlannedKernel:
-    """Integers: the product with 1 / scale, rounded to float32, and the sum with the zero point round once.
+    """Integers: the inverse of the scale, its product and the sum with the zero point round to float32.
+
+    To 8 bits and by numbers, product and sum round once, as in the vector instructions of PyTorch's kernels.
 
     Nan becomes the greatest integer of 8 bits where a number is the scale, 0 where a tensor is; with 32 bits the least.
     """
@@ -80,11 +82,19 @@ def as_single(parameter: Any) -> Any:
     return parameter.astype(single) if isinstance(parameter, np.ndarray) else single(parameter)
 
 
-def steps_of(x: Any, inverse: Any, zero: Any) -> Any:
+def steps_rounded_once(x: Any, inverse: Any, zero: Any) -> Any:
     """The nearest integers as float32: the products of float32 are exact in float64, and so are most sums."""
     steps = np.asarray(np.multiply(x, inverse, dtype=np.float64))
     np.add(steps, zero, out=steps)
     steps = steps.astype(single)
+    return np.rint(steps, out=steps)
+
+
+def steps_rounded_twice(x: Any, inverse: Any, zero: Any) -> Any:
+    """The nearest integers as float32, of which product and sum round one after the other."""
+    steps = np.empty(np.shape(x), single)
+    np.multiply(x, inverse, out=steps)
+    np.add(steps, zero, out=steps)
     return np.rint(steps, out=steps)
 
 
@@ -93,7 +103,7 @@ def narrow(least: int, greatest: int) -> Callable[..., None]:
     highest, lowest = np.full(BLOCK, greatest, single), np.full(BLOCK, least, single)
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = steps_of(x, inverse, zero)
+        steps = steps_rounded_once(x, inverse, zero)
         if steps.ndim == 1 and steps.size <= BLOCK:
             np.fmin(steps, highest[: steps.size], out=steps)
             np.fmax(steps, lowest[: steps.size], out=steps)
@@ -109,7 +119,7 @@ def narrow_by_channels(least: int, greatest: int) -> Callable[..., None]:
     """To 8 bits, nan to 0."""
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = steps_of(x, inverse, zero)
+        steps = steps_rounded_twice(x, inverse, zero)
         known = np.where(steps == steps, steps, single(0))
         np.copyto(out, np.clip(known, least, greatest), casting="unsafe")
 
@@ -120,7 +130,7 @@ def wide(least: int, greatest: int) -> Callable[..., None]:
     """To 32 bits, whose limits are no numbers of float32."""
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = steps_of(x, inverse, zero).astype(np.float64)
+        steps = steps_rounded_twice(x, inverse, zero).astype(np.float64)
         steps = np.where(steps == steps, np.clip(steps, least, greatest), np.float64(least))
         np.copyto(out, steps, casting="unsafe")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...runtime.device import get_default_device
 from ...runtime.dispatch_key import highest_priority
 from ...runtime.layout import layout as Layout
@@ -127,6 +129,17 @@ def numbers_of(self: Any) -> Any:
     return ops._dequantize_affine(integers_of(self), scales, zero_points)
 
 
+def vector_numbers_of(self: Any) -> Any:
+    """The same of a tensor with one scale, as PyTorch's vector kernels compute them.
+
+    The product with the scale and the sum with the product of scale and zero point, which is rounded, round once.
+    """
+    quantizer = self._data.quantizer
+    scale = np.float32(quantizer.scale)
+    offset = float(scale * np.float32(-quantizer.zero_point))
+    return (self._data.ints.to(float64) * float(scale) + offset).to(float32)
+
+
 def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tensor, dtype: ScalarType) -> Any:
     """By tensors of one element."""
     if self._spec.is_meta:
@@ -145,8 +158,6 @@ def quantize_tensors(
 
 def chosen_quantizer(least: float, greatest: float, dtype: ScalarType, reduce_range: bool) -> PerTensorAffine:
     """The scale and zero point that a range asks for (ATen/native/quantized/cpu/QuantUtils.h)."""
-    import numpy as np
-
     qmin, qmax = LIMITS[dtype]
     if reduce_range:
         qmin, qmax = int(qmin / 2), qmax // 2

@@ -17,6 +17,12 @@ def steps_of(x, scale, zero_point):
 
 
 @triton.jit
+def steps_rounded_twice(x, scale, zero_point):
+    """The same, product and sum rounded one after the other."""
+    return libdevice.rint(x * tl.div_rn(1.0, scale) + zero_point)
+
+
+@triton.jit
 def clamped(steps, least, greatest):
     steps = tl.where(steps < least, least, steps)
     return tl.where(steps < greatest, steps, greatest)
@@ -34,7 +40,7 @@ def to_uint8(x, scale, zero_point):
 
 @triton.jit
 def to_uint4(x, scale, zero_point):
-    return clamped(steps_of(x, scale, zero_point), 0.0, 15.0).to(tl.int32)
+    return clamped(steps_rounded_twice(x, scale, zero_point), 0.0, 15.0).to(tl.int32)
 
 
 @triton.jit
@@ -44,22 +50,22 @@ def zero_for_nan(steps):
 
 @triton.jit
 def to_int8_by_channels(x, scale, zero_point):
-    return clamped(zero_for_nan(steps_of(x, scale, zero_point)), -128.0, 127.0).to(tl.int32)
+    return clamped(zero_for_nan(steps_rounded_twice(x, scale, zero_point)), -128.0, 127.0).to(tl.int32)
 
 
 @triton.jit
 def to_uint8_by_channels(x, scale, zero_point):
-    return clamped(zero_for_nan(steps_of(x, scale, zero_point)), 0.0, 255.0).to(tl.int32)
+    return clamped(zero_for_nan(steps_rounded_twice(x, scale, zero_point)), 0.0, 255.0).to(tl.int32)
 
 
 @triton.jit
 def to_uint4_by_channels(x, scale, zero_point):
-    return clamped(zero_for_nan(steps_of(x, scale, zero_point)), 0.0, 15.0).to(tl.int32)
+    return clamped(zero_for_nan(steps_rounded_twice(x, scale, zero_point)), 0.0, 15.0).to(tl.int32)
 
 
 @triton.jit
 def to_int32(x, scale, zero_point):
-    steps = steps_of(x, scale, zero_point)
+    steps = steps_rounded_twice(x, scale, zero_point)
     # Nan is not less than anything, and not greater.
     inside = tl.where((steps >= -2147483648.0) & (steps < 2147483648.0), steps, 0.0).to(tl.int64)
     return tl.where(steps >= 2147483648.0, 2147483647, tl.where(steps >= -2147483648.0, inside, -2147483648))

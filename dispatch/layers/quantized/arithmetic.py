@@ -12,7 +12,7 @@ import numpy as np
 
 from ....runtime.quantized_data import LIMITS, PerTensorAffine, Quantized
 from ....runtime.scalar_type import int32
-from ...composite.quantized import numbers_of, quantized_by, quantized_tensor
+from ...composite.quantized import numbers_of, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
 from .pointwise import (
     check_uniform,
@@ -46,7 +46,7 @@ def check_pair(name: str, qa: Any, qb: Any) -> None:
 def add_on(qa: Any, qb: Any, grid: PerTensorAffine, relu: bool) -> Any:
     """The sum of the numbers on a grid."""
     check_pair("Add", qa, qb)
-    total = numbers_of(qa) + numbers_of(qb)
+    total = vector_numbers_of(qa) + vector_numbers_of(qb)
     return requantized(total.relu() if relu else total, grid, qa._spec.dtype)
 
 
@@ -157,7 +157,7 @@ def activation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def activate(qx: Any, scale: float, zero_point: int, *rest: Any) -> Any:
         check_uniform(name, qx)
         grid = PerTensorAffine(float(scale), zero_point)
-        return requantized(function(numbers_of(qx), *rest), grid, qx._spec.dtype)
+        return requantized(function(vector_numbers_of(qx), *rest), grid, qx._spec.dtype)
 
     return activate
 
@@ -236,7 +236,7 @@ def clamped(qx: Any, min: Any = None, max: Any = None) -> Any:
 
 def threshold_on_same_grid(qx: Any, limit: Any, value: Any) -> Any:
     quantizer = check_uniform("threshold", qx)
-    return requantized(threshold(numbers_of(qx), limit, value), quantizer, qx._spec.dtype)
+    return requantized(threshold(vector_numbers_of(qx), limit, value), quantizer, qx._spec.dtype)
 
 
 HARDSWISH = activation("hardswish", hardswish)

@@ -14,7 +14,7 @@ from ....runtime.quantized_data import LIMITS, PerTensorAffine
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import qint8, qint32
 from ....runtime.tensor_impl import TensorImpl
-from ...composite.quantized import is_quantized, numbers_of, quantized_by, quantized_tensor
+from ...composite.quantized import is_quantized, numbers_of, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
 from .structure import rewrapped, uniform
 from .table import refuse_packed
@@ -82,7 +82,7 @@ def gelu_on_single(self: Any, approximate: str = "none") -> Any:
     """On the grid of the argument, whose scale is rounded to float32."""
     quantizer = check_uniform("gelu", self)
     grid = PerTensorAffine(float(single(quantizer.scale)), quantizer.zero_point)
-    return requantized(gelu(numbers_of(self), approximate), grid, self._spec.dtype)
+    return requantized(gelu(vector_numbers_of(self), approximate), grid, self._spec.dtype)
 
 
 def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +90,7 @@ def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     def on_same_grid(self: Any, *rest: Any) -> Any:
         quantizer = check_uniform(name, self)
-        return requantized(function(numbers_of(self), *rest), quantizer, self._spec.dtype)
+        return requantized(function(vector_numbers_of(self), *rest), quantizer, self._spec.dtype)
 
     on_same_grid.__module__ = __name__
     return on_same_grid
@@ -105,7 +105,7 @@ def on_fixed_grid(
         check_uniform(name, self)
         dtype = self._spec.dtype
         grid = grids.get(dtype, grids[None])
-        return requantized(function(numbers_of(self)), grid, dtype)
+        return requantized(function(vector_numbers_of(self)), grid, dtype)
 
     on_its_grid.__module__ = __name__
     return on_its_grid
@@ -158,7 +158,7 @@ def _prelu_kernel(self: Any, weight: Any) -> Any:
 
 def prelu_of(self: Any, weight: Any) -> Any:
     """The numbers of a quantized tensor, those below zero times the weights of their channels."""
-    x, weights = numbers_of(self), numbers_of(weight)
+    x, weights = vector_numbers_of(self), vector_numbers_of(weight)
     count, channels = weight._spec.numel, self._spec.sizes[1] if self._spec.ndim > 1 else 1
     if weight._spec.ndim != self._spec.ndim:
         if count not in (1, channels):

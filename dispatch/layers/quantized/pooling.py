@@ -1,6 +1,6 @@
 """Windows over quantized images: greatest elements, means, other sizes.
 
-Means are sums of integers, divided by their number as quantization divides by a scale
+Means are sums of integers, multiplied by the inverse of their number in float32 and rounded
 (ATen/native/quantized/cpu/AveragePool2d.cpp, AdaptiveAveragePooling.cpp, UpSampleBilinear2d.cpp).
 """
 
@@ -10,6 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ....runtime.quantized_data import LIMITS
 from ....runtime.scalar_type import float32, float64, qint32
 from ...generated import functions as ops
 from .pointwise import check_uniform
@@ -40,8 +43,11 @@ def through_integers(name: str) -> Callable[..., Any]:
 
 def means(self: Any, sums: Any, counts: Any) -> Any:
     """Sums of integers less their zero points, over numbers of elements, on the grid of the argument."""
-    zero_point, dtype = self._data.quantizer.zero_point, self._spec.dtype
-    return rewrapped(self, ops._quantize_affine(sums.to(float32), counts, zero_point, dtype))
+    zero_point = self._data.quantizer.zero_point
+    least, greatest = LIMITS[self._spec.dtype]
+    inverse = counts.reciprocal() if hasattr(counts, "_spec") else float(np.float32(1) / np.float32(counts))
+    steps = (sums.to(float32) * inverse + zero_point).round().to(float64).clamp(least, greatest)
+    return rewrapped(self, steps.to(self._data.ints.dtype))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:

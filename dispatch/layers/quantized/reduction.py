@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import float32, float64, qint32
+from ....runtime.scalar_type import float32, float64
 from ...composite.quantized import numbers_of, quantized_by
 from ...generated import functions as ops
 from .pointwise import check_uniform
-from .structure import rewrapped
 
 
 def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: ScalarType | None) -> Any:
@@ -18,12 +17,8 @@ def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: S
     quantizer = check_uniform("mean", self)
     if dtype is not None and dtype is not self._spec.dtype:
         raise RuntimeError(f"mean: expected the dtype {self._spec.dtype} of a quantized tensor, got {dtype}")
-    if self._spec.dtype is qint32:
-        return quantized_by(ops.mean(numbers_of(self), dim, keepdim), quantizer, qint32)
-    # The mean of 8-bit integers is among them.
-    ints = self._data.ints
-    means = ops.mean(ints.to(float64), dim, keepdim).to(float32)
-    return rewrapped(self, means.round().to(ints.dtype))
+    means = ops.mean(numbers_of(self).to(float64), dim, keepdim).to(float32)
+    return quantized_by(means, quantizer, self._spec.dtype)
 
 
 def mean(self: Any, dtype: ScalarType | None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....runtime.quantized_data import PerTensorAffine
-from ...composite.quantized import is_quantized, quantized_by, quantized_tensor
+from ...composite.quantized import is_quantized, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
 from .pointwise import check_uniform, nearest, requantized, require_quantized
 from .structure import rewrapped
@@ -59,7 +59,7 @@ def joined(tensors: Sequence[Any], dim: int, quantizer: PerTensorAffine | None, 
     ints = [
         each._data.ints
         if each._data.quantizer == grid
-        else requantized(each.dequantize(), grid, dtype)._data.ints
+        else requantized(vector_numbers_of(each), grid, dtype)._data.ints
         for each in tensors
     ]
     out = ops.cat(ints, dim)
