@@ -556,7 +556,6 @@ def test_an_allowed_function_makes_no_class_allowed(archive):
     ("function", "kind"),
     [
         ("_rebuild_sparse_tensor", "sparse"),
-        ("_rebuild_qtensor", "quantized"),
         ("_rebuild_nested_tensor", "nested"),
     ],
 )
