@@ -113,8 +113,8 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             data: Any = plain._data
             at = (plain.storage_offset(), tuple(plain.shape), plain._spec.strides)
             typed = TypedStorage(storage, dtype, storage.nbytes())
-            call = (typed, *at, parts_of(data.quantizer), False, OrderedDict())
-            return _Name("torch._utils._rebuild_qtensor"), call
+            quantizer = parts_of(data.quantizer)
+            return _Name("torch._utils._rebuild_qtensor"), (typed, *at, quantizer, False, OrderedDict())
         place: tuple[Any, ...] = (
             plain.storage_offset(),
             tuple(plain.shape),

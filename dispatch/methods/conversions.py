@@ -20,7 +20,6 @@ from ...runtime.traceback_filter import hide_inner_frames
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
-from .quantized_pickling import copied_quantized, reduced_quantized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,11 +254,15 @@ class ConversionMethods(_Base):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self._spec.keys & QUANTIZED_BIT:
+            from .quantized_pickling import copied_quantized
+
             return copied_quantized(self, memo)  # type: ignore[no-any-return]
         return copied(self, memo)  # type: ignore[arg-type]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self._spec.keys & QUANTIZED_BIT:
+            from .quantized_pickling import reduced_quantized
+
             return reduced_quantized(self)
         return reduced(self)  # type: ignore[arg-type]
 

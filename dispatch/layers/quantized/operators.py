@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....runtime.dispatch_key import BY_NAME
@@ -103,6 +104,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _is_instance(cls: type, value: object) -> bool:
+    return isinstance(value, cls)
+
+
 def register() -> None:
     """Define the operators; their kernels serve all backends."""
     dispatcher = Dispatcher.singleton()
@@ -112,7 +117,7 @@ def register() -> None:
         ("Conv3d", ConvPackedParams),
     ):
         name = f"__torch__.torch.classes.quantized.{kind}PackedParamsBase"
-        register_type_check(name, lambda value, cls=cls: isinstance(value, cls), exact_types=(cls,))
+        register_type_check(name, partial(_is_instance, cls), exact_types=(cls,))
     explicit = BY_NAME["CompositeExplicitAutograd"]
     for schema in SCHEMAS:
         name = schema.partition("(")[0]
