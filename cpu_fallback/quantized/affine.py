@@ -13,7 +13,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..blocks import Blocks
 from ..plain_numpy import np
 
-BLOCK = 1 << 16
+BLOCK = 1 << 15
 """Elements of a block: numbers and temporaries of float32 stay in the second cache."""
 
 single = np.float32
