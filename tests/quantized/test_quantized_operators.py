@@ -139,7 +139,7 @@ def test_transposed_convolutions_are_those_of_the_numbers(device: str) -> None:
     w = tt.quantize_per_tensor(tt.linspace(-1, 1, 54, device=device).reshape(3, 2, 3, 3), 0.01, 0, tt.qint8)
     packed = Q.conv_transpose2d_prepack(w, None, [2, 2], [1, 1], [0, 0], [1, 1], 1)
     wanted = F.conv_transpose2d(x.dequantize(), w.dequantize(), None, 2, 1)
-    tt.testing.assert_close(Q.conv_transpose2d(x, packed, 0.2, 128).dequantize(), wanted, atol=0.101, rtol=0)
+    tt.testing.assert_close(Q.conv_transpose2d(x, packed, 0.2, 128).dequantize(), wanted, atol=0.11, rtol=0)
 
 
 def test_packed_weights_give_back_what_they_were_made_of(device: str) -> None:
