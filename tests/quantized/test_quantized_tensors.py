@@ -158,6 +158,14 @@ def test_devices() -> None:
     assert meta[0].dequantize().shape == (3,)
 
 
+def test_a_storage_that_grows_or_moves_keeps_the_integers() -> None:
+    q = uniform("cpu")
+    q.untyped_storage().resize_(100)
+    assert q.int_repr().tolist() == [[0, 10, 15], [20, 30, 40]]
+    assert q.share_memory_().is_shared()
+    assert q.dequantize().tolist() == tt.tensor(X).tolist()
+
+
 def test_without_values(device: str) -> None:
     q = tt._empty_affine_quantized([2, 3], scale=0.25, zero_point=3, dtype=tt.qint8, device=device)
     assert (q.q_scale(), q.q_zero_point(), q.dtype) == (0.25, 3, tt.qint8)
@@ -243,6 +251,10 @@ REFUSED = [
     (lambda: uniform("cpu") + uniform("cpu"), NotImplementedError, "aten::add.*'QuantizedCPU'"),
     (lambda: uniform("cpu").sum(), NotImplementedError, "aten::sum.*'QuantizedCPU'"),
     (lambda: uniform("cpu").requires_grad_(), RuntimeError, "only Tensors of floating point"),
+    (lambda: uniform("cpu").__dlpack__(), BufferError, "not supported by dlpack"),
+    (lambda: uniform("cpu").set_(), NotImplementedError, "aten::set_"),
+    (lambda: uniform("cpu").set_sizes_contiguous((6,)), RuntimeError, "keep their geometry"),
+    (lambda: uniform("cpu").view(tt.uint8), RuntimeError, "expected a tensor that is not quantized"),
     (lambda: uniform("cpu").numpy(), TypeError, "Got unsupported ScalarType QUInt8"),
     (lambda: tt.promote_types(tt.qint8, tt.float32), RuntimeError, "promoteTypes with quantized numbers"),
     (lambda: uniform("cpu").to(tt.float32), RuntimeError, "dequantize"),
