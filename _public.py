@@ -148,6 +148,12 @@ from .runtime.memory_format import channels_last_3d as channels_last_3d
 from .runtime.memory_format import contiguous_format as contiguous_format
 from .runtime.memory_format import memory_format as memory_format
 from .runtime.memory_format import preserve_format as preserve_format
+from .runtime.qscheme import per_channel_affine as per_channel_affine
+from .runtime.qscheme import per_channel_affine_float_qparams as per_channel_affine_float_qparams
+from .runtime.qscheme import per_channel_symmetric as per_channel_symmetric
+from .runtime.qscheme import per_tensor_affine as per_tensor_affine
+from .runtime.qscheme import per_tensor_symmetric as per_tensor_symmetric
+from .runtime.qscheme import qscheme as qscheme
 from .runtime.scalar_type import bfloat16 as bfloat16
 from .runtime.scalar_type import bool_ as _bool
 from .runtime.scalar_type import complex32 as complex32
@@ -166,6 +172,10 @@ from .runtime.scalar_type import int8 as int8
 from .runtime.scalar_type import int16 as int16
 from .runtime.scalar_type import int32 as int32
 from .runtime.scalar_type import int64 as int64
+from .runtime.scalar_type import qint8 as qint8
+from .runtime.scalar_type import qint32 as qint32
+from .runtime.scalar_type import quint4x2 as quint4x2
+from .runtime.scalar_type import quint8 as quint8
 from .runtime.scalar_type import set_default_dtype as set_default_dtype
 from .runtime.scalar_type import uint8 as uint8
 from .runtime.scalar_type import uint16 as uint16

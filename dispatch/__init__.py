@@ -61,6 +61,20 @@ def _sparse_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None
     return kernel_of(op, key)
 
 
+def _quantized_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
+    """The kernel of an operator at the Quantized key; the table is loaded when the first quantized tensor comes."""
+    from .layers.quantized.table import kernel_of
+
+    return kernel_of(op, key)
+
+
+def _quantized_operators() -> Callable[[], None]:
+    """The function that defines `tt.ops.quantized`, imported with the first of its operators."""
+    from .layers.quantized.operators import register
+
+    return register
+
+
 def _registration(family: str) -> Callable[[], None]:
     """The function that defines a family's operators and registers their kernels."""
     import importlib
@@ -86,6 +100,7 @@ def load() -> None:
     from .generated.registrations.operator_index import OPERATORS
     from .layers import plan_batched
     from .layers.python_key import PYTHON, python_fallback
+    from .layers.quantized.schemas import NAMES as quantized_names
     from .methods import attach
     from .tensor import Tensor
 
@@ -93,9 +108,11 @@ def load() -> None:
     set_public_places(functions, Tensor)
     dispatcher = Dispatcher.singleton()
     late_kernels[Functionality.Sparse] = late_kernels[Functionality.SparseCsr] = _sparse_kernel
+    late_kernels[Functionality.Quantized] = _quantized_kernel
     with dispatcher.loading():
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))
+        dispatcher.defer(quantized_names, _quantized_operators)
         for (functionality, _), key in RUNTIME.items():
             if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
                 kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")

@@ -87,7 +87,11 @@ complex32 = dtype(8, "complex32", "ComplexHalf", ml_dtypes.complex32, "c", None)
 complex64 = dtype(9, "complex64", "ComplexFloat", np.complex64, "c", None)
 complex128 = dtype(10, "complex128", "ComplexDouble", np.complex128, "c", None)
 bool_ = dtype(11, "bool", "Bool", np.bool_, "b", "i1")
+qint8 = dtype(12, "qint8", "QInt8", np.int8, "q", "i8")
+quint8 = dtype(13, "quint8", "QUInt8", np.uint8, "q", "u8")
+qint32 = dtype(14, "qint32", "QInt32", np.int32, "q", "i32")
 bfloat16 = dtype(15, "bfloat16", "BFloat16", ml_dtypes.bfloat16, "f", "bf16")
+quint4x2 = dtype(16, "quint4x2", "QUInt4x2", np.uint8, "q", None)
 float8_e5m2 = dtype(23, "float8_e5m2", "Float8_e5m2", ml_dtypes.float8_e5m2, "f", "fp8e5")
 float8_e4m3fn = dtype(24, "float8_e4m3fn", "Float8_e4m3fn", ml_dtypes.float8_e4m3fn, "f", "fp8e4nv")
 uint16 = dtype(27, "uint16", "UInt16", np.uint16, "u", "u16")
@@ -114,6 +118,9 @@ ALL: tuple[dtype, ...] = (
     uint32,
     uint64,
 )
+
+QUANTIZED = frozenset({qint8, quint8, qint32, quint4x2})
+"""Dtypes of quantized tensors alone (`quantized_data.py`), which take part in no promotion."""
 
 READ_BY_NUMPY = frozenset(each for each in ALL if each.np.kind in "biufc")
 """Dtypes whose elements NumPy turns into Python numbers itself."""

@@ -34,7 +34,7 @@ def root_of(data: Any) -> Any:
     base = data.base
     if isinstance(data, DataPtr):
         return data if base is None else base
-    return base if type(base) is np.ndarray else data
+    return base if type(base) is np.ndarray or isinstance(base, DataPtr) else data
 
 
 def address_of(data: Any) -> int:

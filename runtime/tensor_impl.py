@@ -18,6 +18,7 @@ from .dispatch_key_set import DispatchKeySet
 from .generic_base import GenericBase
 from .layout import layout as Layout
 from .layout import strided
+from .scalar_type import QUANTIZED
 from .scalar_type import dtype as ScalarType
 from .size import Size
 from .storage import Storage, address_of, root_of, storage_of, view_at
@@ -465,7 +466,7 @@ class TensorImpl(GenericBase):
         if self._spec.layout is not strided:
             raise NotImplementedError(f"Cannot access storage of a tensor of layout {self._spec.layout}")
         storage = storage_of(self._data, self._spec.device)
-        storage.follow(self)
+        storage.follow(self._data.ints if self._spec.dtype in QUANTIZED else self)
         return storage
 
     def is_shared(self) -> bool:
@@ -502,7 +503,7 @@ class TensorImpl(GenericBase):
         """
         if self._spec.is_meta:
             raise RuntimeError("share_memory_(): only available on CPU and CUDA, got a tensor on meta")
-        self.untyped_storage()._share(self)
+        self.untyped_storage()._share(self._data.ints if self._spec.dtype in QUANTIZED else self)
         return self
 
     def set_sizes_contiguous(self, sizes: tuple[int, ...]) -> None:
@@ -544,6 +545,10 @@ class TensorImpl(GenericBase):
             >>> x
             tensor([0, 2, 4])
         """
+        if self._spec.dtype in QUANTIZED:
+            raise RuntimeError(
+                "set_sizes_and_strides(): quantized tensors keep their geometry; as_strided gives a view"
+            )
         spec = self._spec.replace(sizes=tuple(sizes), strides=tuple(strides))
         offset = self.storage_offset() if storage_offset is None else storage_offset
         self._data = view_at(storage_of(self._data, spec.device), offset * spec.itemsize, spec)

@@ -16,15 +16,14 @@ from .dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS, Functionality, functiona
 from .errors import internal_assert
 from .layout import jagged, strided
 from .layout import layout as Layout
-from .scalar_type import READ_BY_NUMPY
+from .scalar_type import QUANTIZED, READ_BY_NUMPY
 from .scalar_type import dtype as ScalarType
 from .size import Size
 
 _DENSE = functionality_bit(Functionality.Dense)
+_QUANTIZED = functionality_bit(Functionality.Quantized)
 _IN_PLACE_OF_DENSE = (
-    functionality_bit(Functionality.Quantized)
-    | functionality_bit(Functionality.Sparse)
-    | functionality_bit(Functionality.SparseCsr)
+    _QUANTIZED | functionality_bit(Functionality.Sparse) | functionality_bit(Functionality.SparseCsr)
 )
 """Keys of tensors that are no dense ones: they have a spec's `keys` stand for Dense."""
 _AUTOGRAD = functionality_bit(Functionality.AutogradFunctionality)
@@ -250,6 +249,11 @@ def _make(
     spec.nbytes = nbytes = numel * itemsize
     if nbytes > MAX_BYTES and not keys & _IN_PLACE_OF_DENSE:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
+    if dtype in QUANTIZED and not keys & _QUANTIZED:
+        raise RuntimeError(
+            f"a tensor of dtype {dtype} needs a quantizer: make it by quantize_per_tensor, quantize_per_channel or "
+            "_empty_affine_quantized"
+        )
     spec.np_dtype = dtype.np
     spec.keys = keys
     dense = (1 << device.backend) | _DENSE

@@ -41,6 +41,10 @@ TYPED_STORAGES = {
     "BoolStorage": scalar_type.bool_,
     "ComplexFloatStorage": scalar_type.complex64,
     "ComplexDoubleStorage": scalar_type.complex128,
+    "QInt8Storage": scalar_type.qint8,
+    "QUInt8Storage": scalar_type.quint8,
+    "QInt32Storage": scalar_type.qint32,
+    "QUInt4x2Storage": scalar_type.quint4x2,
 }
 """PyTorch's names of storages with a dtype; what has none of its own says the dtype beside it."""
 DTYPES = {
@@ -52,7 +56,6 @@ DTYPES = {
     },
 }
 NOT_SUPPORTED = {
-    "torch._utils._rebuild_qtensor": "quantized tensors are not supported; save `tensor.dequantize()`",
     "torch._utils._rebuild_nested_tensor": "nested tensors are not supported; save `tensor.unbind()`",
     "torch._utils._rebuild_wrapper_subclass": "tensors of wrapper subclasses are not supported",
     "torch._utils._rebuild_device_tensor_from_numpy": "tensors of this device are not supported; save `tensor.cpu()`",
@@ -189,6 +192,7 @@ NAMES: dict[str, Global] = {
             "_rebuild_tensor": rebuild.rebuild_tensor,
             "_rebuild_tensor_v2": rebuild.rebuild_tensor,
             "_rebuild_tensor_v3": rebuild.rebuild_tensor_v3,
+            "_rebuild_qtensor": rebuild.rebuild_qtensor,
             "_rebuild_parameter": rebuild.rebuild_parameter,
             "_rebuild_parameter_with_state": rebuild.rebuild_parameter,
             "_rebuild_meta_tensor_no_storage": rebuild.rebuild_meta_tensor,
@@ -204,6 +208,7 @@ NAMES: dict[str, Global] = {
     "torch.UntypedStorage": Global(StorageType(None)),
     **{f"torch.{name}": Global(StorageType(dtype)) for name, dtype in TYPED_STORAGES.items()},
     **{f"torch.{name}": Global(dtype) for name, dtype in DTYPES.items()},
+    **{f"torch.{scheme.name}": Global(scheme) for scheme in rebuild.SCHEMES},
     **_same(("torch.Tensor", f"{PACKAGE}.dispatch.tensor.Tensor"), Global(Tensor)),
     **_same(
         ("torch.nn.parameter.Parameter", f"{PACKAGE}.nn.modules.parameter.Parameter"),

@@ -15,11 +15,14 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Never
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import DisableTensorFunctionSubclass
 from ..dispatch.methods.pickling import _bytes_of
+from ..dispatch.methods.quantized_pickling import parts_of
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Buffer, Parameter
 from ..runtime.device import device as Device
 from ..runtime.layout import layout as Layout
 from ..runtime.layout import strided
+from ..runtime.qscheme import qscheme
+from ..runtime.scalar_type import QUANTIZED
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.size import Size
 from ..runtime.sparse_data import SparseCoo
@@ -110,6 +113,12 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             name = _Name("torch._utils._rebuild_meta_tensor_no_storage")
             return name, (dtype, tuple(spec.sizes), spec.strides, spec.requires_grad)
         storage = plain.untyped_storage()
+        if dtype in QUANTIZED:
+            data: Any = plain._data
+            at = (plain.storage_offset(), tuple(plain.shape), plain._spec.strides)
+            typed = TypedStorage(storage, dtype, storage.nbytes())
+            quantizer = parts_of(data.quantizer)
+            return _Name("torch._utils._rebuild_qtensor"), (typed, *at, quantizer, False, OrderedDict())
         place: tuple[Any, ...] = (
             plain.storage_offset(),
             tuple(plain.shape),
@@ -131,6 +140,9 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             self.save_global(dtype, dtype.__reduce__())
         else:
             self._save_name(_Name(f"torch.{known}"))
+
+    def _save_scheme(self, scheme: qscheme) -> None:
+        self._save_name(_Name(f"torch.{scheme.name}"))
 
     def _save_device(self, device: Device) -> None:
         index = () if device.index is None else (device.index,)
@@ -155,6 +167,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     dispatch[_Name] = _save_name
     dispatch[ScalarType] = _save_dtype
     dispatch[Device] = _save_device
+    dispatch[qscheme] = _save_scheme
     dispatch[Size] = _save_size
     dispatch[Layout] = _save_layout
     dispatch[bytes] = _save_bytes

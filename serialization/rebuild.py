@@ -16,14 +16,17 @@ from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.generated import functions as _ops
 from ..dispatch.layers.python_key import detached_subclass
 from ..dispatch.methods.pickling import _rebuilt
+from ..dispatch.methods.quantized_pickling import rebuilt_quantized
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Buffer, Parameter
 from ..nn.modules.uninitialized import UninitializedBuffer, UninitializedParameter
 from ..runtime.allocator import storage_size
 from ..runtime.device import device as Device
 from ..runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ..runtime.qscheme import per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine
+from ..runtime.quantized_data import INTEGERS
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.scalar_type import uint8
+from ..runtime.scalar_type import quint4x2, uint8
 from ..runtime.size import Size
 from ..runtime.storage import Storage
 from .limits import Limits
@@ -37,6 +40,9 @@ LAYOUTS = {
     f"torch.{layout.name}": layout
     for layout in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
 }
+
+SCHEMES = (per_tensor_affine, per_channel_affine, per_channel_affine_float_qparams)
+"""The quantization schemes that tensors have."""
 
 
 class TypedStorage:
@@ -156,6 +162,43 @@ def rebuild_tensor_v3(load: Load, args: tuple[Any, ...]) -> Tensor:
     storage, offset, size, stride, requires_grad, _, dtype, *rest = arguments(name, args, 7, 8)
     of_kind(name, "dtype", dtype, ScalarType)
     return _tensor(load, name, storage, offset, size, stride, requires_grad, dtype, *rest)
+
+
+def rebuild_qtensor(load: Load, args: tuple[Any, ...]) -> Tensor:
+    """``torch._utils._rebuild_qtensor``: the dtype is that of the storage, beside the quantizer."""
+    name = "_rebuild_qtensor"
+    storage, offset, size, stride, parts, requires_grad, *_ = arguments(name, args, 7)
+    of_kind(name, "storage", storage, TypedStorage)
+    of_kind(name, "quantizer_params", parts, tuple)
+    of_kind(name, "requires_grad", requires_grad, bool)
+    dtype = storage.dtype
+    if dtype not in INTEGERS:
+        raise UnpicklingError(f"{name}: {dtype} is no quantized dtype")
+    sizes = checked_geometry(name, 0, size, stride, dtype.itemsize, None)[1]
+    if dtype is quint4x2:
+        size, stride = ((math.prod(sizes) + 1) // 2,), (1,)
+    ints = _tensor(load, name, storage, offset, size, stride, False, INTEGERS[dtype])
+    scheme, *rest = parts if parts else (None,)
+    if scheme is per_tensor_affine and len(rest) == 2:
+        of_kind(name, "scale", rest[0], float)
+        of_kind(name, "zero_point", rest[1], int)
+    elif scheme in SCHEMES and scheme is not per_tensor_affine and len(rest) == 3:
+        scales, zero_points, axis = rest
+        of_kind(name, "axis", axis, int)
+        for each in (
+            of_kind(name, "scales", scales, Tensor),
+            of_kind(name, "zero_points", zero_points, Tensor),
+        ):
+            if not 0 <= axis < len(sizes) or tuple(each.shape) != (sizes[axis],):
+                raise UnpicklingError(
+                    f"{name}: expected {sizes} to have as many elements along dimension {axis} as there are scales and "
+                    f"zero points, got {tuple(each.shape)}"
+                )
+        if zero_points.is_floating_point():
+            scheme = per_channel_affine_float_qparams
+    else:
+        raise UnpicklingError(f"{name}: {parts!r:.100} is no quantizer")
+    return rebuilt_quantized(ints, (scheme, *rest), dtype, sizes)  # type: ignore[no-any-return]
 
 
 def _tensor(

@@ -13,6 +13,7 @@ TYPES = {
     "Generator": "....runtime.generator",
     "layout": "....runtime.layout",
     "memory_format": "....runtime.memory_format",
+    "QScheme": "....runtime.qscheme",
     "Number": "....runtime.scalar_type",
     "dtype": "....runtime.scalar_type",
     "Storage": "....runtime.storage",

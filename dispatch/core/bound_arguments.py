@@ -11,9 +11,11 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
-from ..schema.types import Type, base_type
+from ..schema.types import BASE_TYPE_NAMES, Type, base_type
 
-RUNTIME_TYPES = frozenset({"Tensor", "Scalar", "Generator", "Storage", "Stream", "float"})
+RUNTIME_TYPES = frozenset({"Tensor", "Scalar", "Generator", "Storage", "Stream", "float"}) | frozenset(
+    name for name in BASE_TYPE_NAMES if name.startswith("__torch__")
+)
 
 
 def is_runtime(type: Type) -> bool:

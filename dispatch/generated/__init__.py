@@ -42,6 +42,7 @@ FAMILIES = (
     "pointwise",
     "pooling",
     "quantization",
+    "quantized",
     "random",
     "recurrent",
     "reduction",

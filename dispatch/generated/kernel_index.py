@@ -15,6 +15,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_csr_mm_stub": ("sparse.products", "sparse.products"),
     "_ctc_loss_backward_stub": ("loss.ctc", "loss.ctc"),
     "_ctc_loss_stub": ("loss.ctc", "loss.ctc"),
+    "_dequantize_affine_stub": ("quantized.affine", "quantized.affine"),
     "_dirichlet_grad_stub": ("random.implicit_gradients", "random.implicit_gradients"),
     "_embedding_bag_stub": ("indexing.embedding_bag", "indexing.embedding_bag"),
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub": (
@@ -39,6 +40,8 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_linalg_svd_stub": ("factorization.factorization", "factorization.library"),
     "_lu_solve_stub": ("factorization.factorization", "factorization.library"),
     "_lu_with_info_host_stub": ("factorization.lu_functions", None),
+    "_quantize_affine_stub": ("quantized.affine", "quantized.affine"),
+    "_requantize_stub": ("quantized.affine", "quantized.affine"),
     "_sampled_mm_stub": ("sparse.products", "sparse.products"),
     "_scaled_grouped_mm_stub": ("products.grouped_mm", "products.grouped_mm"),
     "_scaled_mm_stub": ("products.scaled_mm", "products.scaled_mm"),

@@ -80,6 +80,8 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
     try:
         found = _PROMOTED[type1][type2]
     except (KeyError, TypeError):
+        if isinstance(type1, ScalarType) and isinstance(type2, ScalarType):
+            return _promote_quantized(type1, type2)
         position = 2 if isinstance(type1, ScalarType) else 1
         given = type(type2 if position == 2 else type1).__name__
         raise TypeError(
@@ -100,12 +102,22 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
     return found
 
 
+def _promote_quantized(a: ScalarType, b: ScalarType) -> ScalarType:
+    """The dtype itself for two of the same. Raises RuntimeError for others."""
+    if a is b:
+        return a
+    raise RuntimeError(
+        "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, "
+        f"offending types: {a.scalar_name} {b.scalar_name}"
+    )
+
+
 def category(d: ScalarType) -> int:
     """0 for bool, 1 for integral, 2 for floating, 3 for complex dtypes."""
     return 3 if d.is_complex else 2 if d.is_floating_point else 1 if d.is_integral else 0
 
 
-_CATEGORY = {d: category(d) for d in st.ALL}
+_CATEGORY = {d: category(d) for d in st.ALL} | dict.fromkeys(st.QUANTIZED, 2)
 
 
 def can_cast(from_: ScalarType, to: ScalarType) -> bool:

@@ -21,6 +21,7 @@ from ...runtime.dispatch_key import BY_NAME, Functionality, functionality_bit
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, local
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
@@ -262,7 +263,7 @@ def detached_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     _check_class(cls)
     made = cls._blank()
     made._data = tensor._data
-    made._spec = tensor._spec.detached.replace(keys=keys_of(cls))
+    made._spec = tensor._spec.detached.replace(keys=keys_of(cls) | tensor._spec.keys & QUANTIZED_BIT)
     made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
     made._autograd = made._view_base = None
     return made

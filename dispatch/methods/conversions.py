@@ -14,6 +14,7 @@ from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
+from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 from ..generated.functions.views import t_plans
@@ -73,6 +74,11 @@ class ConversionMethods(_Base):
         if spec.requires_grad and is_grad_enabled():
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        if spec.keys & QUANTIZED_BIT:
+            raise TypeError(
+                f"Got unsupported ScalarType {spec.dtype.scalar_name}: dequantize() or int_repr() give tensors that "
+                "NumPy has dtypes for"
             )
         return tensor._data  # type: ignore[no-any-return]
 
@@ -157,6 +163,8 @@ class ConversionMethods(_Base):
         tensor: Tensor = self  # type: ignore[assignment]
         if self._spec.layout is not strided:
             tensor = tensor.detach().to_dense()
+        elif self._spec.keys & QUANTIZED_BIT:
+            tensor = tensor.dequantize()
         if self._spec.device is CPU:
             return tensor._data  # type: ignore[no-any-return]
         return tensor.detach().to("cpu")._data  # type: ignore[no-any-return]
@@ -245,9 +253,17 @@ class ConversionMethods(_Base):
         return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if self._spec.keys & QUANTIZED_BIT:
+            from .quantized_pickling import copied_quantized
+
+            return copied_quantized(self, memo)  # type: ignore[no-any-return]
         return copied(self, memo)  # type: ignore[arg-type]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        if self._spec.keys & QUANTIZED_BIT:
+            from .quantized_pickling import reduced_quantized
+
+            return reduced_quantized(self)
         return reduced(self)  # type: ignore[arg-type]
 
     @property

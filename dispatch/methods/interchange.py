@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...runtime.errors import not_a_tensor
+from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
@@ -41,6 +42,8 @@ class InterchangeMethods(_Base):
             raise BufferError(
                 "Can't export tensors that require gradient, use tensor.detach(): the capsule would lose the history"
             )
+        if self._spec.keys & QUANTIZED_BIT:
+            raise BufferError(f"QUInt/QInt types are not supported by dlpack, got {self._spec.dtype}")
         self._check_host()
         tensor: Tensor = self  # type: ignore[assignment]
         return tensor.host_array().__dlpack__(**options)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
-from ...runtime.scalar_type import bool_, get_default_dtype, int64
+from ...runtime.qscheme import per_tensor_affine
+from ...runtime.scalar_type import QUANTIZED, bool_, get_default_dtype, int64
 from ..autograd.tangents import tangents_of
 from ..core.tensor_function import plain_classes
 from ..scalars import readable
@@ -37,12 +38,14 @@ def tensor_text(tensor: Tensor) -> str:
         body = _array_text(tensor.host_array(), len(prefix))
     if spec.device.type != "cpu":
         notes.append(f"device='{spec.device}'")
-    if spec.is_meta or (spec.numel == 0 and spec.ndim != 1):
+    if spec.dtype in QUANTIZED or spec.is_meta or (spec.numel == 0 and spec.ndim != 1):
         notes.append(f"size={tuple(spec.sizes)}")
     default = get_default_dtype()
     usual = (default, default.to_complex(), int64, bool_) if spec.numel and not spec.is_meta else (default,)
     if spec.dtype not in usual:
         notes.append(f"dtype={spec.dtype}")
+    if spec.dtype in QUANTIZED:
+        notes += _quantizer_notes(tensor)
     if spec.requires_grad:
         notes.append(_history(tensor))
     if any(name is not None for name in spec.names):
@@ -51,6 +54,20 @@ def tensor_text(tensor: Tensor) -> str:
     if tangents:
         notes.append(f"tangent={tensor_text(tangents[max(tangents)])}")
     return _with_notes(prefix + body, notes, len(prefix)) + ")"
+
+
+def _quantizer_notes(tensor: Tensor) -> list[str]:
+    """What is said of a quantized tensor's scales and zero points."""
+    notes = [f"quantization_scheme={tensor.qscheme()}"]
+    if tensor.qscheme() is per_tensor_affine:
+        return [*notes, f"scale={tensor.q_scale()}", f"zero_point={tensor.q_zero_point()}"]
+    scales, zero_points = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return [
+        *notes,
+        f"scale={tensor_text(scales)}",
+        f"zero_point={tensor_text(zero_points)}",
+        f"axis={tensor.q_per_channel_axis()}",
+    ]
 
 
 PARTS = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.errors import not_a_tensor
 from ...runtime.layout import sparse_coo, sparse_csr
+from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl, only_name
 from ...runtime.traceback_filter import hide_inner_frames
@@ -37,8 +38,8 @@ class QueryMethods(_Base):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether elements are integers with a scale (`torch.Tensor.is_quantized`): those of none are."""
-        return False
+        """Whether elements are integers that stand for numbers on a grid (`torch.Tensor.is_quantized`)."""
+        return bool(self._spec.keys & QUANTIZED_BIT)
 
     @property
     def is_nested(self) -> bool:

@@ -274,6 +274,8 @@ class _Parser:
     def type(self) -> tuple[Type, AliasInfo | None]:
         start = self.token.start
         name = self.ident("a type")
+        while name.startswith("__torch__") and self.accept("."):
+            name += "." + self.ident("a class")
         if name not in BASE_TYPE_NAMES:
             self._fail(f"unknown type {name!r}", start, start + len(name))
         type: Type = BaseType(name)

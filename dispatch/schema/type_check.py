@@ -21,7 +21,7 @@ from ...runtime.storage import Storage
 from ...runtime.tensor_impl import TensorImpl
 from .errors import SchemaError
 from .function_schema import Argument, Symbol
-from .types import BaseType, ListType, OptionalType, Type, base_type
+from .types import BASE_TYPE_NAMES, BaseType, ListType, OptionalType, Type, base_type
 
 
 class _Mismatch:
@@ -204,7 +204,7 @@ def _nothing(value: object, lenient: bool) -> _Mismatch:
     return MISMATCH
 
 
-# QScheme takes nothing until the folder that has its class registers it.
+# QScheme and classes of packed weights take nothing until the folder that has the class registers it.
 _CHECKS: dict[str, TypeCheck] = {
     "Any": TypeCheck("object", _anything),
     "Device": TypeCheck("triten.device", _to_device, (Device,)),
@@ -225,6 +225,11 @@ _CHECKS: dict[str, TypeCheck] = {
     "float": TypeCheck("float", _to_float, (float,)),
     "int": TypeCheck("int", _to_int, (int,)),
     "str": _instances_of("str", str),
+    **{
+        name: TypeCheck(name.rpartition(".")[2], _nothing)
+        for name in BASE_TYPE_NAMES
+        if name.startswith("__torch__")
+    },
 }
 
 

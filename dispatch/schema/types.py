@@ -29,7 +29,10 @@ BASE_TYPE_NAMES: Final[frozenset[str]] = frozenset(
         "int",
         "str",
     }
+) | frozenset(
+    f"__torch__.torch.classes.quantized.{kind}PackedParamsBase" for kind in ("Linear", "Conv2d", "Conv3d")
 )
+"""The last three are classes of packed weights (`dispatch/layers/quantized/packed.py`)."""
 
 
 class BaseType(Record):

@@ -167,6 +167,37 @@ def fake_quantization(capability: int) -> Iterator[Sample]:
         )
 
 
+def quantization(capability: int) -> Iterator[Sample]:
+    """Integers on a grid, by numbers and by channels, and back."""
+    n, rows = 1 << 16, 256
+    quantize, requantize, dequantize = tt._quantize_affine, tt._requantize, tt._dequantize_affine
+    scales, zero_points = empty(rows, 1), empty(rows, 1, dtype="int64")
+    doubles = empty(rows, 1, dtype="float64")
+    for name in ("qint8", "quint8", "qint32", "quint4x2"):
+        dtype = getattr(tt, name)
+        yield Sample(f"quantize {name}", lambda d=dtype: quantize(empty(n), 0.1, 3, d), ("dense",))
+        yield Sample(
+            f"quantize {name} by rows",
+            lambda d=dtype: quantize(empty(rows, rows), scales, zero_points, d),
+        )
+    for name in ("qint8", "quint8", "qint32"):
+        dtype = getattr(tt, name)
+        for given in ("float32", "int32"):
+            yield Sample(
+                f"requantize {given} to {name}",
+                lambda d=dtype, g=given: requantize(empty(n, dtype=g), 0.1, 3, d),
+                ("dense",),
+            )
+    for given in ("int8", "uint8", "int32"):
+        ints = partial(empty, dtype=given)
+        yield Sample(f"dequantize {given}", lambda e=ints: dequantize(e(n), 0.1, 3), ("dense",))
+        for kind, each in (("float32", scales), ("float64", doubles)):
+            yield Sample(
+                f"dequantize {given} by rows of {kind}",
+                lambda e=ints, s=each: dequantize(e(rows, rows), s, zero_points),
+            )
+
+
 def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:
     """Functions with numbers beside their tensors, and those that only gradients call."""
     functional = tt.nn.functional

@@ -22,7 +22,7 @@ from .joining_samples import joins
 from .layout_samples import layouts
 from .normalization_samples import normalizations
 from .optimizer_samples import optimizers
-from .pointwise_samples import copies, elementwise, fake_quantization, pointwise_functions
+from .pointwise_samples import copies, elementwise, fake_quantization, pointwise_functions, quantization
 from .pointwise_samples import functions as real_functions
 from .product_samples import products
 from .recurrent_samples import recurrent_cells
@@ -70,6 +70,7 @@ def samples(capability: int) -> Iterator[Sample]:
         copies,
         pointwise_functions,
         fake_quantization,
+        quantization,
         reductions,
         extremes_and_moments,
         joint_reductions,

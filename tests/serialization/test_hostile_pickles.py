@@ -555,7 +555,6 @@ def test_an_allowed_function_makes_no_class_allowed(archive):
 @pytest.mark.parametrize(
     ("function", "kind"),
     [
-        ("_rebuild_qtensor", "quantized"),
         ("_rebuild_nested_tensor", "nested"),
     ],
 )

@@ -15,8 +15,8 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..products.bulk import FIRST_DESIGN
-from ..products.tile_cost import cost, resident
 from ..products.problem import multiprocessors
+from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
 from .bulk import LONGEST_SIDE, MOST, blocks_over, described, picture
 from .bulk_weight_kernels import NARROW, convolve_backward_weight_bulk

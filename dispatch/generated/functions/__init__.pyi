@@ -7,6 +7,7 @@ from ....runtime.device import device
 from ....runtime.generator import Generator
 from ....runtime.layout import layout
 from ....runtime.memory_format import memory_format
+from ....runtime.qscheme import QScheme
 from ....runtime.scalar_type import Number, dtype
 from ....runtime.storage import Storage
 from ...tensor import Tensor
@@ -23083,6 +23084,381 @@ def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
 def fake_quantize_per_tensor_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
     """fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
 
+def _quantize_affine(
+    input: Tensor, scale: Tensor | Number, zero_point: Tensor | Number, dtype: dtype
+) -> Tensor:
+    """_quantize_affine(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor"""
+
+def _requantize(
+    input: Tensor, multiplier: Tensor | Number, zero_point: Tensor | Number, dtype: dtype
+) -> Tensor:
+    """_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor"""
+
+def _dequantize_affine(input: Tensor, scale: Tensor | Number, zero_point: Tensor | Number) -> Tensor:
+    """_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor"""
+
+@overload
+def quantize_per_tensor(input: Tensor, scale: float, zero_point: int, dtype: dtype) -> Tensor:
+    """A tensor of integers that stand for the nearest numbers on one grid (`torch.quantize_per_tensor`).
+
+        clamp(round(input / scale + zero_point), least, greatest)
+
+    Signatures::
+
+        tt.quantize_per_tensor(input: Tensor, scale: float, zero_point: int, dtype: dtype) -> Tensor
+        tt.quantize_per_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, dtype: dtype) -> Tensor
+        tt.quantize_per_tensor(tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: dtype) -> Sequence[Tensor]
+
+    Args:
+        input: A float32 tensor of any shape.
+        scale: The distance between two neighbouring values, a number or a tensor of one element.
+        zero_point: The integer that stands for 0, a number or a tensor of one element.
+        dtype: `tt.quint8`, `tt.qint8`, `tt.qint32` or `tt.quint4x2`.
+        tensors: Float32 tensors of any shapes, in the place of `input`.
+        scales: The scale of each of `tensors`, a tensor of one dimension.
+        zero_points: The zero point of each of `tensors`, a tensor of one dimension.
+
+    Returns:
+        A quantized tensor of `input`'s shape and strides; for a list a tuple of them.
+
+    Raises:
+        RuntimeError: `input` has another dtype than float32, `dtype` is not quantized, or `zero_point`
+            is none of its integers.
+
+    Note:
+        Halves round to even. `input` is multiplied by 1 / `scale` in float32 before `zero_point` is
+        added. Nan becomes the greatest integer, or the least one of `tt.qint32`. No gradient flows.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.tensor([-1.0, 0.26, 9.0]), 0.5, 10, tt.quint8)
+        >>> x
+        tensor([-1.0000,  0.5000,  9.0000], size=(3,), dtype=triten.quint8,
+               quantization_scheme=triten.per_tensor_affine, scale=0.5, zero_point=10)
+        >>> x.int_repr()
+        tensor([ 8, 11, 28], dtype=triten.uint8)
+
+    Schema::
+
+        quantize_per_tensor(Tensor self, float scale, int zero_point, ScalarType dtype) -> Tensor
+        quantize_per_tensor.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor
+        quantize_per_tensor.tensors(Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype) -> Tensor[]
+    """
+
+@overload
+def quantize_per_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, dtype: dtype) -> Tensor: ...
+@overload
+def quantize_per_tensor(
+    tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: dtype
+) -> Sequence[Tensor]: ...
+def quantize_per_tensor_dynamic(input: Tensor, dtype: dtype, reduce_range: bool) -> Tensor:
+    """A quantized tensor whose scale and zero point follow from the least and the greatest element (`torch.quantize_per_tensor_dynamic`).
+
+    Args:
+        input: A float32 tensor of any shape.
+        dtype: `tt.quint8` or `tt.qint8`; `tt.float16` gives the tensor in half precision.
+        reduce_range: Whether one bit less is used, as some kernels of other libraries need it.
+
+    Returns:
+        A quantized tensor of `input`'s shape.
+
+    Raises:
+        RuntimeError: `input` has another dtype than float32, or `dtype` is another one.
+
+    Note:
+        On a GPU the host waits for the least and the greatest element.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.quantize_per_tensor_dynamic(tt.tensor([0.0, 51.0]), tt.quint8, False).q_scale()
+        0.2
+
+    Schema::
+
+        quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range) -> Tensor
+    """
+
+def quantize_per_channel(
+    input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: dtype
+) -> Tensor:
+    """A tensor of integers with a scale and a zero point for each index of one dimension (`torch.quantize_per_channel`).
+
+    Args:
+        input: A float32 tensor of one dimension at least.
+        scales: A floating tensor of one dimension, as long as `input`'s dimension `axis`.
+        zero_points: An integer tensor of the same length; a floating one gives the scheme
+            `tt.per_channel_affine_float_qparams`.
+        axis: The dimension, from 0.
+        dtype: `tt.quint8`, `tt.qint8`, `tt.qint32`; with floating zero points `tt.quint4x2` too.
+
+    Returns:
+        A quantized tensor of `input`'s shape and strides.
+
+    Raises:
+        RuntimeError: `input` has another dtype than float32, lengths or `axis` do not fit, or a zero
+            point is none of the dtype's integers.
+
+    Note:
+        Halves round to even. Nan becomes 0, or the least integer of `tt.qint32`. On a GPU zero points
+        are taken as they are, so that the host does not wait for them.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.tensor([[1.0, 2.0], [30.0, 40.0]])
+        >>> tt.quantize_per_channel(x, tt.tensor([0.5, 10.0]), tt.tensor([0, 5]), 0, tt.qint8).int_repr()
+        tensor([[2, 4],
+                [8, 9]], dtype=triten.int8)
+
+    Schema::
+
+        quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype) -> Tensor
+    """
+
+@overload
+def dequantize(input: Tensor) -> Tensor:
+    """The numbers that a quantized tensor stands for (`torch.dequantize`).
+
+        (int_repr - zero_point) * scale
+
+    Signatures::
+
+        tt.dequantize(input: Tensor) -> Tensor
+        tt.dequantize(tensors: Sequence[Tensor]) -> Sequence[Tensor]
+
+    Args:
+        input: A quantized tensor; or another one, which is converted to float32. The method's `self`.
+        tensors: Several of them, in the place of `input`.
+
+    Returns:
+        A float32 tensor of the same shape; for a list a tuple of them.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.quantize_per_tensor(tt.tensor([0.3, 0.7]), 0.5, 0, tt.qint8).dequantize()
+        tensor([0.5000, 0.5000])
+
+    Schema::
+
+        dequantize.self(Tensor self) -> Tensor
+        dequantize.tensors(Tensor[] tensors) -> Tensor[]
+    """
+
+@overload
+def dequantize(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
+def int_repr(input: Tensor) -> Tensor:
+    """The integers of a quantized tensor (`torch.int_repr`).
+
+    Args:
+        input: A quantized tensor. The method's `self`.
+
+    Returns:
+        A copy in int8, uint8 or int32, of the same shape; of `tt.quint4x2` its bytes in one dimension,
+        each of two elements.
+
+    Raises:
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.quantize_per_tensor(tt.tensor([0.0, 1.0]), 0.5, 3, tt.qint8).int_repr()
+        tensor([3, 5], dtype=triten.int8)
+
+    Schema::
+
+        int_repr(Tensor self) -> Tensor
+    """
+
+def q_scale(input: Tensor) -> float:
+    """The distance between two neighbouring values of a tensor that is quantized by one scale (`torch.q_scale`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine`. The method's `self`.
+
+    Returns:
+        A number.
+
+    Raises:
+        RuntimeError: `input` has another scheme.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.quantize_per_tensor(tt.ones(1), 0.5, 3, tt.qint8).q_scale()
+        0.5
+
+    Schema::
+
+        q_scale(Tensor self) -> float
+    """
+
+def q_zero_point(input: Tensor) -> int:
+    """The integer that stands for 0 in a tensor that is quantized by one scale (`torch.q_zero_point`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine`. The method's `self`.
+
+    Returns:
+        A number.
+
+    Raises:
+        RuntimeError: `input` has another scheme.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.quantize_per_tensor(tt.ones(1), 0.5, 3, tt.qint8).q_zero_point()
+        3
+
+    Schema::
+
+        q_zero_point(Tensor self) -> int
+    """
+
+def q_per_channel_scales(input: Tensor) -> Tensor:
+    """The scales of a tensor that is quantized by channels (`torch.q_per_channel_scales`).
+
+    Args:
+        input: A quantized tensor of a scheme per channel. The method's `self`.
+
+    Returns:
+        A float64 tensor of one dimension; float32 where zero points are floating.
+
+    Raises:
+        RuntimeError: `input` has another scheme.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_channel(tt.ones(2), tt.tensor([0.5, 0.25]), tt.tensor([0, 1]), 0, tt.qint8)
+        >>> x.q_per_channel_scales()
+        tensor([0.5000, 0.2500], dtype=triten.float64)
+
+    Schema::
+
+        q_per_channel_scales(Tensor self) -> Tensor
+    """
+
+def q_per_channel_zero_points(input: Tensor) -> Tensor:
+    """The zero points of a tensor that is quantized by channels (`torch.q_per_channel_zero_points`).
+
+    Args:
+        input: A quantized tensor of a scheme per channel. The method's `self`.
+
+    Returns:
+        An int64 tensor of one dimension; float32 where zero points are floating.
+
+    Raises:
+        RuntimeError: `input` has another scheme.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_channel(tt.ones(2), tt.tensor([0.5, 0.25]), tt.tensor([0, 1]), 0, tt.qint8)
+        >>> x.q_per_channel_zero_points()
+        tensor([0, 1])
+
+    Schema::
+
+        q_per_channel_zero_points(Tensor self) -> Tensor
+    """
+
+def q_per_channel_axis(input: Tensor) -> int:
+    """The dimension whose indices have scales of their own (`torch.q_per_channel_axis`).
+
+    Args:
+        input: A quantized tensor of a scheme per channel. The method's `self`.
+
+    Returns:
+        A number.
+
+    Raises:
+        RuntimeError: `input` has another scheme.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_channel(tt.ones(2), tt.tensor([0.5, 0.25]), tt.tensor([0, 1]), 0, tt.qint8)
+        >>> x.q_per_channel_axis()
+        0
+
+    Schema::
+
+        q_per_channel_axis(Tensor self) -> int
+    """
+
+def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
+    """_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor"""
+
+def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    """_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, int axis) -> Tensor"""
+
+def _empty_affine_quantized(
+    *sizes: int | Sequence[int],
+    size: Sequence[int] | None = ...,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    scale: float = ...,
+    zero_point: int = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor:
+    """_empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1, int zero_point=0, MemoryFormat? memory_format=contiguous_format) -> Tensor"""
+
+def _empty_per_channel_affine_quantized(
+    *sizes: int | Sequence[int],
+    size: Sequence[int] | None = ...,
+    scales: Tensor,
+    zero_points: Tensor,
+    axis: int,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+) -> Tensor:
+    """_empty_per_channel_affine_quantized(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=contiguous_format) -> Tensor"""
+
+def empty_quantized(
+    size: Sequence[int],
+    qtensor: Tensor,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    memory_format: memory_format | None = ...,
+    requires_grad: bool = ...,
+) -> Tensor:
+    """A quantized tensor without values, with the quantizer of another one (`torch.empty_quantized`).
+
+    Args:
+        size: The sizes.
+        qtensor: A quantized tensor.
+        dtype: The dtype; by default that of `qtensor`.
+        layout: `tt.strided`.
+        device: The device; by default that of `qtensor`.
+        pin_memory: Has to be False.
+        memory_format: How the elements lie in memory; by default contiguously.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A quantized tensor of these sizes.
+
+    Raises:
+        NotImplementedError: `qtensor` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.ones(1), 0.5, 3, tt.qint8)
+        >>> tt.empty_quantized([2, 3], x).q_scale()
+        0.5
+
+    Schema::
+
+        empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
+    """
+
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor:
     """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
@@ -33030,12 +33406,15 @@ __all__ = [
     "_csr_mm",
     "_ctc_loss",
     "_ctc_loss_backward",
+    "_dequantize_affine",
     "_dirichlet_grad",
     "_embedding_bag",
     "_embedding_bag_backward",
     "_embedding_bag_dense_backward",
     "_embedding_bag_forward_only",
     "_embedding_bag_per_sample_weights_backward",
+    "_empty_affine_quantized",
+    "_empty_per_channel_affine_quantized",
     "_fake_quantize_learnable_per_channel_affine",
     "_fake_quantize_learnable_per_channel_affine_backward",
     "_fake_quantize_learnable_per_tensor_affine",
@@ -33075,6 +33454,8 @@ __all__ = [
     "_log_softmax_backward_data",
     "_lu_solve",
     "_lu_with_info",
+    "_make_per_channel_quantized_tensor",
+    "_make_per_tensor_quantized_tensor",
     "_multi_tensor_norm",
     "_multi_tensor_pointwise",
     "_multi_tensor_pointwise_",
@@ -33091,6 +33472,8 @@ __all__ = [
     "_pdist_forward",
     "_pin_memory",
     "_prelu_kernel",
+    "_quantize_affine",
+    "_requantize",
     "_restride",
     "_sample_dirichlet",
     "_sampled_mm",
@@ -33365,6 +33748,7 @@ __all__ = [
     "cumulative_trapezoid",
     "deg2rad",
     "deg2rad_",
+    "dequantize",
     "det",
     "detach",
     "detach_copy",
@@ -33399,6 +33783,7 @@ __all__ = [
     "empty",
     "empty_like",
     "empty_permuted",
+    "empty_quantized",
     "empty_strided",
     "eq",
     "eq_",
@@ -33543,6 +33928,7 @@ __all__ = [
     "index_select",
     "inner",
     "instance_norm",
+    "int_repr",
     "inverse",
     "isclose",
     "isfinite",
@@ -33759,8 +34145,16 @@ __all__ = [
     "prelu",
     "prod",
     "put",
+    "q_per_channel_axis",
+    "q_per_channel_scales",
+    "q_per_channel_zero_points",
+    "q_scale",
+    "q_zero_point",
     "qr",
     "quantile",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "quantize_per_tensor_dynamic",
     "rad2deg",
     "rad2deg_",
     "rand",

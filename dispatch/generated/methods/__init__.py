@@ -23,6 +23,7 @@ from .matrix_functions import MatrixFunctionsMethods
 from .memory import MemoryMethods
 from .norm import NormMethods
 from .pointwise import PointwiseMethods
+from .quantized import QuantizedMethods
 from .random import RandomMethods
 from .reduction import ReductionMethods
 from .searching import SearchingMethods
@@ -55,6 +56,7 @@ class TensorMethods(
     MemoryMethods,
     NormMethods,
     PointwiseMethods,
+    QuantizedMethods,
     RandomMethods,
     ReductionMethods,
     SearchingMethods,

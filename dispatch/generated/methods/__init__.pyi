@@ -7,6 +7,7 @@ from ....runtime.device import device
 from ....runtime.generator import Generator
 from ....runtime.layout import layout
 from ....runtime.memory_format import memory_format
+from ....runtime.qscheme import QScheme
 from ....runtime.scalar_type import Number, dtype
 from ....runtime.storage import Storage
 from ...tensor import Tensor
@@ -11108,6 +11109,191 @@ class TensorMethods:
         Schema::
 
             angle(Tensor self) -> Tensor
+        """
+
+    # quantized
+    def dequantize(self) -> Tensor:
+        """The numbers that a quantized tensor stands for (`torch.dequantize`).
+
+            (int_repr - zero_point) * scale
+
+        Signatures::
+
+            tt.dequantize(input: Tensor) -> Tensor
+            tt.dequantize(tensors: Sequence[Tensor]) -> Sequence[Tensor]
+
+        Args:
+            input: A quantized tensor; or another one, which is converted to float32. The method's `self`.
+            tensors: Several of them, in the place of `input`.
+
+        Returns:
+            A float32 tensor of the same shape; for a list a tuple of them.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.quantize_per_tensor(tt.tensor([0.3, 0.7]), 0.5, 0, tt.qint8).dequantize()
+            tensor([0.5000, 0.5000])
+
+        Schema::
+
+            dequantize.self(Tensor self) -> Tensor
+            dequantize.tensors(Tensor[] tensors) -> Tensor[]
+        """
+    def int_repr(self) -> Tensor:
+        """The integers of a quantized tensor (`torch.int_repr`).
+
+        Args:
+            input: A quantized tensor. The method's `self`.
+
+        Returns:
+            A copy in int8, uint8 or int32, of the same shape; of `tt.quint4x2` its bytes in one dimension,
+            each of two elements.
+
+        Raises:
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.quantize_per_tensor(tt.tensor([0.0, 1.0]), 0.5, 3, tt.qint8).int_repr()
+            tensor([3, 5], dtype=triten.int8)
+
+        Schema::
+
+            int_repr(Tensor self) -> Tensor
+        """
+    def q_scale(self) -> float:
+        """The distance between two neighbouring values of a tensor that is quantized by one scale (`torch.q_scale`).
+
+        Args:
+            input: A quantized tensor of the scheme `tt.per_tensor_affine`. The method's `self`.
+
+        Returns:
+            A number.
+
+        Raises:
+            RuntimeError: `input` has another scheme.
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.quantize_per_tensor(tt.ones(1), 0.5, 3, tt.qint8).q_scale()
+            0.5
+
+        Schema::
+
+            q_scale(Tensor self) -> float
+        """
+    def q_zero_point(self) -> int:
+        """The integer that stands for 0 in a tensor that is quantized by one scale (`torch.q_zero_point`).
+
+        Args:
+            input: A quantized tensor of the scheme `tt.per_tensor_affine`. The method's `self`.
+
+        Returns:
+            A number.
+
+        Raises:
+            RuntimeError: `input` has another scheme.
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.quantize_per_tensor(tt.ones(1), 0.5, 3, tt.qint8).q_zero_point()
+            3
+
+        Schema::
+
+            q_zero_point(Tensor self) -> int
+        """
+    def q_per_channel_scales(self) -> Tensor:
+        """The scales of a tensor that is quantized by channels (`torch.q_per_channel_scales`).
+
+        Args:
+            input: A quantized tensor of a scheme per channel. The method's `self`.
+
+        Returns:
+            A float64 tensor of one dimension; float32 where zero points are floating.
+
+        Raises:
+            RuntimeError: `input` has another scheme.
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.quantize_per_channel(tt.ones(2), tt.tensor([0.5, 0.25]), tt.tensor([0, 1]), 0, tt.qint8)
+            >>> x.q_per_channel_scales()
+            tensor([0.5000, 0.2500], dtype=triten.float64)
+
+        Schema::
+
+            q_per_channel_scales(Tensor self) -> Tensor
+        """
+    def q_per_channel_zero_points(self) -> Tensor:
+        """The zero points of a tensor that is quantized by channels (`torch.q_per_channel_zero_points`).
+
+        Args:
+            input: A quantized tensor of a scheme per channel. The method's `self`.
+
+        Returns:
+            An int64 tensor of one dimension; float32 where zero points are floating.
+
+        Raises:
+            RuntimeError: `input` has another scheme.
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.quantize_per_channel(tt.ones(2), tt.tensor([0.5, 0.25]), tt.tensor([0, 1]), 0, tt.qint8)
+            >>> x.q_per_channel_zero_points()
+            tensor([0, 1])
+
+        Schema::
+
+            q_per_channel_zero_points(Tensor self) -> Tensor
+        """
+    def q_per_channel_axis(self) -> int:
+        """The dimension whose indices have scales of their own (`torch.q_per_channel_axis`).
+
+        Args:
+            input: A quantized tensor of a scheme per channel. The method's `self`.
+
+        Returns:
+            A number.
+
+        Raises:
+            RuntimeError: `input` has another scheme.
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.quantize_per_channel(tt.ones(2), tt.tensor([0.5, 0.25]), tt.tensor([0, 1]), 0, tt.qint8)
+            >>> x.q_per_channel_axis()
+            0
+
+        Schema::
+
+            q_per_channel_axis(Tensor self) -> int
+        """
+    def qscheme(self) -> QScheme:
+        """How the integers of a quantized tensor stand for numbers (`torch.Tensor.qscheme`).
+
+        Args:
+            input: A quantized tensor. The method's `self`.
+
+        Returns:
+            `tt.per_tensor_affine`, `tt.per_channel_affine` or `tt.per_channel_affine_float_qparams`.
+
+        Raises:
+            NotImplementedError: `input` is not quantized.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.quantize_per_tensor(tt.ones(1), 0.5, 3, tt.qint8).qscheme()
+            triten.per_tensor_affine
+
+        Schema::
+
+            qscheme(Tensor self) -> QScheme
         """
 
     # random

@@ -13,11 +13,11 @@ from functools import cache
 from typing import Any
 
 from ....runtime.dispatch_key import DispatchKey, Functionality
-from ....runtime.tensor_impl import TensorImpl
 from ...composite.forms import owned
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction
 from ...core.operator_entry import OperatorEntry
+from ...tensor import Tensor
 from .forms import in_place, into_out
 
 Function = Callable[..., Any]
@@ -64,9 +64,7 @@ def with_owned_results(function: Function) -> Function:
 
     def kernel(*args: Any) -> Any:
         out = function(*args)
-        if isinstance(out, TensorImpl):
-            return out if out._view_base is None else owned(out)
-        return out
+        return owned(out) if isinstance(out, Tensor) and out._view_base is not None else out
 
     kernel.__module__ = function.__module__
     return kernel

@@ -170,6 +170,22 @@ WITHOUT_SAMPLE = {
     "_weight_int4pack_mm_for_cpu": "is the CPU's alone",
     "_convert_weight_to_int4pack_for_cpu": "packs for the CPU alone",
     "_grouped_mm": "has offsets that ascend and lines of whole vectors: the checks of products have it",
+    **dict.fromkeys(
+        (
+            *(
+                "_quantize_affine",
+                "_dequantize_affine",
+                "_requantize",
+                "quantize_per_tensor",
+                "quantize_per_channel",
+            ),
+            *("quantize_per_tensor_dynamic", "dequantize", "int_repr", "q_scale", "q_zero_point", "qscheme"),
+            *("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis", "empty_quantized"),
+            *("_make_per_tensor_quantized_tensor", "_make_per_channel_quantized_tensor"),
+            *("_empty_affine_quantized", "_empty_per_channel_affine_quantized"),
+        ),
+        "takes or gives quantized tensors, or a quantized dtype: their tests hold it beside the CPU",
+    ),
     "set_": "exchanges the storage, computes nothing",
     "is_pinned": "asks about host memory, computes nothing",
     "pin_memory": "copies into host memory, which the runtime's checks do",

@@ -1,0 +1,82 @@
+"""Normalization in `tt.ops.quantized`: statistics of the numbers, the result on the output's grid (qbatch_norm.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....runtime.quantized_data import PerTensorAffine
+from ...composite.quantized import along, numbers_of, quantized_tensor
+from ...generated import functions as ops
+from .pointwise import check_uniform, requantized
+
+single = np.float32
+
+
+def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
+    """By means and variances that are given; `spatial` dimensions follow the channels, None for any number."""
+
+    def normalize(
+        qx: Any,
+        weight: Any,
+        bias: Any,
+        mean: Any,
+        var: Any,
+        eps: float,
+        scale: float,
+        zero_point: int,
+    ) -> Any:
+        quantizer = check_uniform("batch_norm", qx)
+        ndim = qx._spec.ndim
+        expected = {None: (2, 3, 4, 5), 1: (2, 3), 2: (4,), 3: (5,)}[spatial]
+        if ndim not in expected:
+            raise RuntimeError(f"Expecting the input tensor of {expected[0]} dimensions, got {ndim}")
+        channels = qx._spec.sizes[1]
+        for name, each in (("weight", weight), ("bias", bias)):
+            if each is not None and each._spec.numel != channels:
+                raise RuntimeError(f"Expect {name} size to match C: {channels}, got {each._spec.numel}")
+        grid = PerTensorAffine(float(scale), zero_point)
+        step = float(single(scale))
+        inverse = ops.sqrt(var + float(single(eps))).reciprocal()
+        weighted = inverse if weight is None else inverse * weight
+        alpha = weighted * float(single(quantizer.scale) / single(scale))
+        beta = ((mean * weighted).neg() if bias is None else bias - mean * weighted) / step
+        numbers = qx._data.ints.to(alpha.dtype) - quantizer.zero_point
+        steps = along(alpha, 1, ndim) * numbers + along(beta, 1, ndim)
+        ints = ops._requantize(steps, 1.0, zero_point, qx._spec.dtype)
+        if relu:
+            ints = ints.clamp(min=zero_point)
+        return quantized_tensor(ints, grid, qx._spec.dtype)
+
+    return normalize
+
+
+def _on(numbers: Any, qx: Any, scale: float, zero_point: int) -> Any:
+    return requantized(numbers, PerTensorAffine(float(scale), zero_point), qx._spec.dtype)
+
+
+def layer_norm(
+    qx: Any,
+    normalized_shape: Sequence[int],
+    weight: Any,
+    bias: Any,
+    eps: float,
+    scale: float,
+    zero_point: int,
+) -> Any:
+    check_uniform("layer_norm", qx)
+    return _on(ops.layer_norm(numbers_of(qx), normalized_shape, weight, bias, eps), qx, scale, zero_point)
+
+
+def group_norm(
+    qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, scale: float, zero_point: int
+) -> Any:
+    check_uniform("group_norm", qx)
+    return _on(ops.group_norm(numbers_of(qx), num_groups, weight, bias, eps), qx, scale, zero_point)
+
+
+def instance_norm(qx: Any, weight: Any, bias: Any, eps: float, scale: float, zero_point: int) -> Any:
+    """Each channel of each sample by its own statistics."""
+    return group_norm(qx, qx._spec.sizes[1], weight, bias, eps, scale, zero_point)

@@ -1,0 +1,127 @@
+"""`tt.ops.quantized`: which function serves each operator, on every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ....runtime.dispatch_key import BY_NAME
+from ...core.dispatcher import Dispatcher
+from ...core.kernel_function import KernelFunction
+from ...generated import functions as ops
+from ...schema import register_type_check
+from . import arithmetic, layers, normalization
+from .packed import ConvPackedParams, LinearPackedParams
+from .pointwise import leaky_relu
+from .pooling import KERNELS as POOLING
+from .schemas import SCHEMAS
+
+
+def _pairs() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for name, function, scalar in (
+        ("add", arithmetic.add_on, arithmetic.add_scalar),
+        ("mul", arithmetic.mul_on, arithmetic.mul_scalar),
+    ):
+        for relu in (False, True):
+            whole = f"{name}_relu" if relu else name
+            by_number = scalar(relu)
+            into_number = arithmetic.scalar_into(by_number)
+            found |= {
+                whole: arithmetic.on_grid(function, relu),
+                f"{whole}.out": arithmetic.into(function, relu),
+                f"{whole}_out": arithmetic.into(function, relu),
+                f"{whole}.Scalar": by_number,
+                f"{whole}.Scalar2": arithmetic.exchanged(by_number),
+                f"{whole}.Scalar_out": into_number,
+            }
+            short = f"{name}_scalar_relu" if relu else f"{name}_scalar"
+            found |= dict.fromkeys((short, f"{short}.Tensor"), by_number)
+            found |= dict.fromkeys((f"{short}_out", f"{short}_out.Tensor"), into_number)
+    return found
+
+
+def _convolutions() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    fields = ("stride", "padding", "output_padding", "dilation", "groups")
+    for spatial in (1, 2, 3):
+        for transposes in (False, True):
+            base = f"conv_transpose{spatial}d" if transposes else f"conv{spatial}d"
+            name = f"quantized::{base}"
+            found[f"{base}_prepack"] = layers.conv_prepack(spatial, transposes)
+            found[f"{base}_unpack"] = layers.unpack
+            found[f"{base}_dynamic"] = layers.conv_dynamic(name)
+            found |= {f"{base}_{field}": layers.geometry(field) for field in fields}
+            found[f"{base}_transpose"] = layers.geometry("transposes_as_int")
+            if transposes or spatial == 1:
+                found[base] = layers.conv(name, False)
+                found[f"{base}_relu"] = layers.conv(name, True)
+            else:
+                found[f"{base}.new"] = layers.conv(name, False)
+                found[f"{base}_relu.new"] = layers.conv(name, True)
+                found[base] = layers.conv_at(name, False)
+                found[f"{base}_relu"] = layers.conv_at(name, True)
+    return found | {"conv_prepack": layers.conv_prepack(2, False), "conv_unpack": layers.unpack}
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    **_pairs(),
+    **_convolutions(),
+    "cat": arithmetic.cat(False),
+    "cat_relu": arithmetic.cat(True),
+    "cat_out": arithmetic.cat_into(False),
+    "cat_relu_out": arithmetic.cat_into(True),
+    "matmul": arithmetic.matmul,
+    "clamp": arithmetic.clamped,
+    "relu6": arithmetic.relu6,
+    "threshold": arithmetic.threshold_on_same_grid,
+    "dropout": arithmetic.dropout,
+    "leaky_relu": arithmetic.leaky_relu_on,
+    "prelu": arithmetic.prelu_on,
+    "softmax": arithmetic.softmax,
+    "hardswish": arithmetic.HARDSWISH,
+    "sigmoid": arithmetic.SIGMOID,
+    "elu": arithmetic.ELU,
+    "celu": arithmetic.CELU,
+    "max_pool1d": POOLING["max_pool1d"],
+    "max_pool2d": POOLING["max_pool2d"],
+    "layer_norm": normalization.layer_norm,
+    "group_norm": normalization.group_norm,
+    "instance_norm": normalization.instance_norm,
+    "batch_norm": normalization.batch_norm(None, False),
+    "batch_norm_relu": normalization.batch_norm(None, True),
+    **{f"batch_norm{n}d": normalization.batch_norm(n, False) for n in (1, 2, 3)},
+    **{f"batch_norm{n}d_relu": normalization.batch_norm(n, True) for n in (1, 2, 3)},
+    "linear": layers.linear(False),
+    "linear_relu": layers.linear(True),
+    "linear_leaky_relu": layers.linear_then(leaky_relu),
+    "linear_tanh": layers.linear_then(ops.tanh),
+    "linear_dynamic": layers.linear_dynamic(False),
+    "linear_relu_dynamic": layers.linear_dynamic(True),
+    "linear_prepack": layers.linear_prepack,
+    "linear_unpack": layers.unpack,
+}
+
+
+def _is_instance(cls: type, value: object) -> bool:
+    return isinstance(value, cls)
+
+
+def register() -> None:
+    """Define the operators; their kernels serve all backends."""
+    dispatcher = Dispatcher.singleton()
+    for kind, cls in (
+        ("Linear", LinearPackedParams),
+        ("Conv2d", ConvPackedParams),
+        ("Conv3d", ConvPackedParams),
+    ):
+        name = f"__torch__.torch.classes.quantized.{kind}PackedParamsBase"
+        register_type_check(name, partial(_is_instance, cls), exact_types=(cls,))
+    explicit = BY_NAME["CompositeExplicitAutograd"]
+    for schema in SCHEMAS:
+        name = schema.partition("(")[0]
+        dispatcher.install(f"quantized::{name}", f"quantized::{schema}", __name__, frozenset())
+        function = KERNELS[name]
+        kernel = KernelFunction(function, source=function.__module__)
+        dispatcher.install_kernel(f"quantized::{name}", (explicit,), kernel)

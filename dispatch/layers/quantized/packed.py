@@ -1,0 +1,146 @@
+"""Weights of quantized layers with their bias and geometry, as `tt.ops.quantized` hands them about.
+
+PyTorch packs them for the kernels of one library (`LinearPackedParamsBase`, `ConvPackedParamsBase`). Here they are the
+weight itself and what the products need of it, computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from ....runtime.quantized_data import PerTensorAffine
+from ....runtime.scalar_type import float32, float64, int32, qint8
+from ...composite.quantized import along
+from ...generated import functions as ops
+from .pointwise import require_quantized
+
+
+class PackedWeight:
+    """A quantized weight, of which one dimension counts the outputs, and a floating bias.
+
+    Args:
+        name: the operator that packs, for messages.
+        weight: a qint8 tensor with one scale, or one for each index of `axis`.
+        bias: a float32 tensor with a number for each output, or None.
+        axis: the dimension of the outputs.
+        outputs: how many there are.
+    """
+
+    def __init__(self, name: str, weight: Any, bias: Any, axis: int, outputs: int) -> None:
+        require_quantized(name, weight)
+        if weight._spec.dtype is not qint8:
+            raise RuntimeError(f"{name}: expected a weight of dtype {qint8}, got {weight._spec.dtype}")
+        quantizer = weight._data.quantizer
+        if not isinstance(quantizer, PerTensorAffine) and (
+            quantizer.axis != axis or quantizer.scales._spec.numel != outputs
+        ):
+            raise RuntimeError(
+                f"{name}: expected a scale for each of {outputs} outputs along dimension {axis}, got "
+                f"{quantizer.scales._spec.numel} along dimension {quantizer.axis}"
+            )
+        if bias is not None:
+            if bias._spec.dtype is not float32:
+                raise RuntimeError(f"{name}: expected a bias of dtype {float32}, got {bias._spec.dtype}")
+            if bias._spec.ndim != 1:
+                raise RuntimeError("bias should be a vector (1D Tensor)")
+            if bias._spec.sizes[0] != outputs:
+                raise RuntimeError(f"bias should have N elements: {outputs}, got {bias._spec.sizes[0]}")
+        self.weight = weight.clone()
+        self.bias = None if bias is None else bias.detach().clone()
+
+    @cached_property
+    def scales(self) -> Any:
+        """The scale of each output in float32, or the one of all: a tensor or a number."""
+        quantizer = self.weight._data.quantizer
+        return quantizer.scale if isinstance(quantizer, PerTensorAffine) else quantizer.scales.to(float32)
+
+    @cached_property
+    def zero_points(self) -> Any:
+        """The zero point of each output in int32, or the one of all: a tensor or a number."""
+        quantizer = self.weight._data.quantizer
+        return (
+            quantizer.zero_point
+            if isinstance(quantizer, PerTensorAffine)
+            else quantizer.zero_points.to(int32)
+        )
+
+    def unpack(self) -> tuple[Any, Any]:
+        """The weight and the bias."""
+        return self.weight, self.bias
+
+
+class LinearPackedParams(PackedWeight):
+    """The matrix of a linear layer, of shape [outputs, inputs]."""
+
+    def __init__(self, weight: Any, bias: Any) -> None:
+        if weight._spec.ndim != 2:
+            raise RuntimeError(
+                "The weight tensor for quantized::linear_prepack (fbgemm) should be 2-dimensional."
+            )
+        super().__init__("quantized::linear_prepack", weight, bias, 0, weight._spec.sizes[0])
+
+    @cached_property
+    def transposed(self) -> Any:
+        """The integers as they multiply rows from the right, of shape [inputs, outputs]."""
+        return self.weight._data.ints.t()
+
+    @cached_property
+    def sums(self) -> Any:
+        """The sum of each output's integers, in int32."""
+        return ops.sum(self.weight._data.ints, 1, dtype=int32)
+
+
+class ConvPackedParams(PackedWeight):
+    """The filters of a convolution, and where they are applied.
+
+    Args:
+        name: the operator that packs, for messages.
+        weight: of shape [outputs, inputs / groups, *window]; of a transposed one [inputs, outputs / groups, *window].
+        bias: as in `PackedWeight`.
+        stride: a number for each dimension of the window, as are the following three.
+        padding: how many zeros are put at both ends.
+        output_padding: how many elements longer the output of a transposed convolution is.
+        dilation: the distance between a window's elements.
+        groups: in how many parts inputs and outputs are divided.
+        transposes: whether the convolution is a transposed one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        weight: Any,
+        bias: Any,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        output_padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int,
+        transposes: bool,
+    ) -> None:
+        sizes = weight._spec.sizes
+        spatial = len(sizes) - 2
+        for what, given in (("stride", stride), ("padding", padding), ("dilation", dilation)):
+            if len(given) != spatial:
+                raise RuntimeError(
+                    f"{name}: {what} should contain {spatial} elements for {spatial}D convolution, got {list(given)}"
+                )
+        axis = 1 if transposes else 0
+        super().__init__(name, weight, bias, axis, sizes[1] * groups if transposes else sizes[0])
+        self.stride, self.padding, self.output_padding = tuple(stride), tuple(padding), tuple(output_padding)
+        self.dilation, self.groups, self.transposes = tuple(dilation), groups, transposes
+
+    @property
+    def transposes_as_int(self) -> int:
+        """`transposes`, as the schemas have it."""
+        return int(self.transposes)
+
+    @cached_property
+    def shifted(self) -> Any:
+        """The integers less their zero points in float64, in which products and their sums are exact."""
+        quantizer = self.weight._data.quantizer
+        ints = self.weight._data.ints.to(float64)
+        if isinstance(quantizer, PerTensorAffine):
+            return ints - quantizer.zero_point
+        return ints - along(quantizer.zero_points, quantizer.axis, ints._spec.ndim)

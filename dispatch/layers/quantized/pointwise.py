@@ -1,0 +1,203 @@
+"""Functions of the elements of quantized tensors (ATen/native/quantized/cpu/kernels/QuantizedOpKernels.cpp).
+
+Those that keep the grid work on integers; others go through float32, rounded as PyTorch's kernels for the CPU round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....runtime.quantized_data import LIMITS, PerTensorAffine
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import qint8, qint32
+from ....runtime.tensor_impl import TensorImpl
+from ...composite.quantized import is_quantized, numbers_of, quantized_by, quantized_tensor, vector_numbers_of
+from ...generated import functions as ops
+from .structure import rewrapped, uniform
+from .table import refuse_packed
+
+single = np.float32
+
+
+def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int:
+    """The integer nearest to a number."""
+    least, greatest = LIMITS[dtype]
+    inverse = float(single(1) / single(quantizer.scale))
+    steps = single(float(single(number)) * inverse + quantizer.zero_point)
+    if np.isnan(steps):
+        return least if dtype is qint32 else greatest
+    return int(min(max(float(np.rint(steps)), least), greatest))
+
+
+def requantized(numbers: Any, quantizer: PerTensorAffine, dtype: ScalarType) -> Any:
+    """What a kernel computed in float32, on a grid: to 8 bits the zero point is added after rounding."""
+    if dtype is qint32:
+        return quantized_by(numbers, quantizer, dtype)
+    inverse = float(single(1) / single(quantizer.scale))
+    ints = ops._requantize(numbers, inverse, quantizer.zero_point, dtype)
+    return quantized_tensor(ints, quantizer, dtype)
+
+
+def check_uniform(name: str, self: Any) -> PerTensorAffine:
+    """The quantizer of a tensor with one scale. Raises RuntimeError for channels, NotImplementedError for none."""
+    require_quantized(name, self)
+    refuse_packed(name, self)
+    return uniform(self)
+
+
+def require_quantized(name: str, *tensors: Any) -> None:
+    """Raise NotImplementedError for a tensor that is not quantized."""
+    for each in tensors:
+        if not is_quantized(each):
+            raise NotImplementedError(
+                f"Could not run 'aten::qscheme' with arguments from the '{each._spec.device.type.upper()}' backend: "
+                f"{name} expected a quantized tensor, got one of dtype {each._spec.dtype}"
+            )
+
+
+def relu(self: Any) -> Any:
+    """Not below zero."""
+    quantizer = check_uniform("relu", self)
+    return rewrapped(self, self._data.ints.clamp(min=quantizer.zero_point))
+
+
+def clamp(self: Any, min: Any, max: Any) -> Any:
+    """Not below and above the integers nearest to two numbers, of which one may be left out."""
+    quantizer = check_uniform("clamp", self)
+    if min is None and max is None:
+        raise RuntimeError("Both min and max not specified")
+    dtype = self._spec.dtype
+    low, high = (None if each is None else nearest(each, quantizer, dtype) for each in (min, max))
+    return rewrapped(self, self._data.ints.clamp(low, high))
+
+
+def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
+    return clamp(self, min_val, max_val)
+
+
+def gelu_on_single(self: Any, approximate: str = "none") -> Any:
+    """On the grid of the argument, whose scale is rounded to float32."""
+    quantizer = check_uniform("gelu", self)
+    grid = PerTensorAffine(float(single(quantizer.scale)), quantizer.zero_point)
+    return requantized(gelu(vector_numbers_of(self), approximate), grid, self._spec.dtype)
+
+
+def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of float32 whose result is on the grid of the argument."""
+
+    def on_same_grid(self: Any, *rest: Any) -> Any:
+        quantizer = check_uniform(name, self)
+        return requantized(function(vector_numbers_of(self), *rest), quantizer, self._spec.dtype)
+
+    on_same_grid.__module__ = __name__
+    return on_same_grid
+
+
+def on_fixed_grid(
+    name: str, function: Callable[..., Any], grids: dict[Any, PerTensorAffine]
+) -> Callable[..., Any]:
+    """A function of float32 whose values have a known range, and so a grid of their own."""
+
+    def on_its_grid(self: Any) -> Any:
+        check_uniform(name, self)
+        dtype = self._spec.dtype
+        grid = grids.get(dtype, grids[None])
+        return requantized(function(vector_numbers_of(self)), grid, dtype)
+
+    on_its_grid.__module__ = __name__
+    return on_its_grid
+
+
+UNIT_GRIDS = {
+    None: PerTensorAffine(1 / 256, 0),
+    qint8: PerTensorAffine(1 / 256, -128),
+    qint32: PerTensorAffine(2.0**-32, 0),
+}
+"""Grids for numbers from 0 to 1."""
+
+SYMMETRIC_GRIDS = {
+    None: PerTensorAffine(1 / 128, 128),
+    qint8: PerTensorAffine(1 / 128, 0),
+    qint32: PerTensorAffine(2.0**-31, 0),
+}
+"""Grids for numbers from -1 to 1."""
+
+
+def threshold(x: Any, limit: Any, value: Any) -> Any:
+    """The numbers above a limit, another one for the rest."""
+    return ops.where(x > limit, x, single(value).item())
+
+
+def leaky_relu(x: Any, slope: Any) -> Any:
+    return ops.where(x > 0, x, x * slope)
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate != "none":
+        return ops.gelu(x, approximate=approximate)
+    return x * 0.5 * (ops.erf(x * float(single(0.7071067811865476))) + 1)
+
+
+def hardsigmoid(x: Any) -> Any:
+    return (x + 3).clamp(0, 6) / 6
+
+
+def hardswish(x: Any) -> Any:
+    return x * (x + 3).clamp(0, 6) / 6
+
+
+def _prelu_kernel(self: Any, weight: Any) -> Any:
+    """Numbers above zero, others multiplied by a weight, which is quantized too."""
+    quantizer = check_uniform("prelu", self)
+    require_quantized("prelu", weight)
+    return requantized(prelu_of(self, weight), quantizer, self._spec.dtype)
+
+
+def prelu_of(self: Any, weight: Any) -> Any:
+    """The numbers of a quantized tensor, those below zero times the weights of their channels."""
+    x, weights = vector_numbers_of(self), vector_numbers_of(weight)
+    count, channels = weight._spec.numel, self._spec.sizes[1] if self._spec.ndim > 1 else 1
+    if weight._spec.ndim != self._spec.ndim:
+        if count not in (1, channels):
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {count} and channel "
+                f"size = {channels}."
+            )
+        weights = weights.reshape([-1 if d == 1 else 1 for d in range(self._spec.ndim)])
+    return ops.where(x > 0, x, x * weights)
+
+
+def comparison(name: str) -> Callable[..., Any]:
+    """A comparison of the numbers."""
+    function = getattr(ops, name)
+
+    def compare(self: Any, other: Any) -> Any:
+        if isinstance(other, TensorImpl) and is_quantized(other):
+            other = numbers_of(other)
+        return function(numbers_of(self) if is_quantized(self) else self, other)
+
+    compare.__module__ = __name__
+    return compare
+
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "relu": relu,
+    "clamp": clamp,
+    "hardtanh": hardtanh,
+    "relu6": lambda self: clamp(self, 0, 6),
+    "threshold": through_floats("threshold", threshold),
+    "leaky_relu": through_floats("leaky_relu", leaky_relu),
+    "gelu": gelu_on_single,
+    "sigmoid": on_fixed_grid("sigmoid", ops.sigmoid, UNIT_GRIDS),
+    "hardsigmoid": on_fixed_grid("hardsigmoid", hardsigmoid, UNIT_GRIDS),
+    "tanh": on_fixed_grid("tanh", ops.tanh, SYMMETRIC_GRIDS),
+    "_prelu_kernel": _prelu_kernel,
+    "prelu": _prelu_kernel,
+    **{f"{name}.Tensor": comparison(name) for name in COMPARISONS},
+    **{f"{name}.Scalar": comparison(name) for name in COMPARISONS},
+}

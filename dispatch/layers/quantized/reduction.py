@@ -1,0 +1,61 @@
+"""Means and deviations of quantized tensors (ATen/native/quantized/cpu/ReduceOps.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import float32, float64, qint32
+from ...composite.quantized import numbers_of, quantized_by
+from ...generated import functions as ops
+from .pointwise import check_uniform
+from .structure import rewrapped
+
+
+def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: ScalarType | None) -> Any:
+    """The mean of the numbers, on the grid of the argument."""
+    quantizer = check_uniform("mean", self)
+    if dtype is not None and dtype is not self._spec.dtype:
+        raise RuntimeError(f"mean: expected the dtype {self._spec.dtype} of a quantized tensor, got {dtype}")
+    if self._spec.dtype is qint32 or not are_innermost(dim, self._spec.ndim):
+        return quantized_by(ops.mean(numbers_of(self), dim, keepdim), quantizer, self._spec.dtype)
+    ints = self._data.ints
+    steps = ops.mean(ints.to(float64), dim, keepdim).to(float32).round()
+    return rewrapped(self, steps.to(ints.dtype))
+
+
+def are_innermost(dim: int | Sequence[int] | None, ndim: int) -> bool:
+    """Whether the dimensions of a reduction are the last ones, whose 8-bit integers PyTorch adds up as they are."""
+    if dim is None or dim == () or not ndim:
+        return True
+    dims = {d % ndim for d in (dim if isinstance(dim, list | tuple) else (dim,))}
+    return dims == set(range(ndim - len(dims), ndim))
+
+
+def mean(self: Any, dtype: ScalarType | None) -> Any:
+    return mean_dim(self, None, False, dtype)
+
+
+def std_correction(self: Any, dim: int | Sequence[int] | None, correction: Any, keepdim: bool) -> Any:
+    """The standard deviation of the numbers, on the grid of the argument."""
+    quantizer = check_uniform("std", self)
+    deviation = ops.std(numbers_of(self), dim, correction=correction, keepdim=keepdim)
+    return quantized_by(deviation, quantizer, self._spec.dtype)
+
+
+def std(self: Any, unbiased: bool) -> Any:
+    return std_correction(self, None, int(unbiased), False)
+
+
+def std_dim(self: Any, dim: int | Sequence[int] | None, unbiased: bool, keepdim: bool) -> Any:
+    return std_correction(self, dim, int(unbiased), keepdim)
+
+
+KERNELS = {
+    "mean.dim": mean_dim,
+    "mean": mean,
+    "std": std,
+    "std.dim": std_dim,
+    "std.correction": std_correction,
+}

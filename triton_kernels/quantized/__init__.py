@@ -1,0 +1,1 @@
+"""Kernels of quantized tensors: what is not made of operators on their integers."""
