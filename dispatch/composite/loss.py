@@ -69,7 +69,7 @@ def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 def nll_loss_nd(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...)."""
+    """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...). Autocast knows what it is made of."""
     rank = self.dim()
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
@@ -79,16 +79,16 @@ def nll_loss_nd(
             f"({target.shape[0] if target.ndim else 0})."
         )
     if rank <= 2:
-        return nll_loss(self, target, weight, reduction, ignore_index)
+        return ops.nll_loss(self, target, weight, reduction, ignore_index)
     if rank == 4:
-        return nll_loss2d(self, target, weight, reduction, ignore_index)
+        return ops.nll_loss2d(self, target, weight, reduction, ignore_index)
     n, c = self.shape[:2]
     out_size = (n, *self.shape[2:])
     if tuple(target.shape) != out_size:
         raise RuntimeError(f"Expected target size {list(out_size)}, got {list(target.shape)}")
     spatial = math.prod(self.shape[2:])
     flat = self.contiguous().reshape((n, c, 1, spatial))
-    loss = nll_loss2d(flat, target.contiguous().reshape((n, 1, spatial)), weight, reduction, ignore_index)
+    loss = ops.nll_loss2d(flat, target.contiguous().reshape((n, 1, spatial)), weight, reduction, ignore_index)
     return loss.reshape(out_size) if reduction == NONE else loss
 
 

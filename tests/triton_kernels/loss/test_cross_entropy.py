@@ -259,3 +259,19 @@ def test_autocast_gives_float32_of_narrow_scores_in_one_launch(rng, launches, dt
     np.testing.assert_allclose(loss.detach().cpu().numpy(), expected[0], 1e-6, 1e-6)
     epsilon = tt.finfo(dtype).eps
     np.testing.assert_allclose(gradient.cpu().double().numpy(), expected[1], epsilon, epsilon * 1e-2)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("sizes", [(4, 5), (4, 5, 3), (2, 5, 3, 2)], ids=str)
+def test_autocast_widens_narrow_class_weights(rng, sizes, smoothing):
+    """As PyTorch's, which casts what `nll_loss` is given."""
+    scores = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32))
+    target = tt.from_numpy(rng.integers(0, 5, (sizes[0], *sizes[2:])))
+    weight = tt.tensor([0.5, 1.0, 2.0, 0.25, 4.0], dtype=tt.bfloat16)
+    expected = tt.nn.functional.cross_entropy(scores, target, weight.float(), label_smoothing=smoothing)
+    with tt.autocast("cuda", dtype=tt.bfloat16):
+        got = tt.nn.functional.cross_entropy(
+            scores.to("cuda"), target.to("cuda"), weight.to("cuda"), label_smoothing=smoothing
+        )
+    assert got.dtype is tt.float32
+    np.testing.assert_allclose(got.item(), expected.item(), rtol=2e-6)
