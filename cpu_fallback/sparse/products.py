@@ -19,8 +19,8 @@ from ..widen import compute_np
 
 Array = np.ndarray[Any, Any]
 
-PAIRS = 1 << 11
-"""Pairs of rows that are gathered at a time: both sides stay in the cache of a core for rows of usual length."""
+PAIRS = 1 << 13
+"""Pairs of rows that are gathered at a time: both sides stay near a core for rows of usual length."""
 
 
 @functools.cache
