@@ -128,7 +128,7 @@ def _runs(begins: Tensor, order: Tensor | None, inverse: bool, counts: bool) -> 
     if inverse:
         run = ops.cumsum(begins, 0) - 1
         if order is not None:
-            run = ops.empty_like(run).index_copy(0, order, run)
+            run = ops.empty_like(run).index_copy_(0, order, run)
     if counts:
         ends = ops.cat([starts, ops.full((1,), n, dtype=int64, device=device)])
         later, earlier = _shifted(ends, 0)
@@ -246,7 +246,7 @@ def _ranks_of_columns(x: Tensor) -> Tensor:
     """For each element how many different ones of its column are below it."""
     ordered, order = ops.sort(x, stable=True, dim=0)
     ranks = ops.cumsum(_begins(ops.ne(*_shifted(ordered, 0)), 0), 0) - 1
-    return ops.empty_like(ranks).scatter(0, order, ranks)
+    return ops.empty_like(ranks).scatter_(0, order, ranks)
 
 
 def unique_dim_consecutive(

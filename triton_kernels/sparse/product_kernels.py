@@ -248,7 +248,7 @@ declare(
 )
 declare(
     add_pieces,
-    why="32 warps: it reads a workspace",
+    why="32 warps of a multiprocessor: it reads a workspace",
     operand="heads",
     tile=("COLUMNS",),
     dtypes=("fp32", "fp64", "i64"),

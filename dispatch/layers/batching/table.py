@@ -143,7 +143,32 @@ _DYNAMIC = (
 _LISTS = "vmap: {} steps lists of tensors in one launch, none of which may be mapped"
 _STORAGE = "vmap: {} changes the storage of a tensor, which all examples of a BatchedTensor share"
 
+SPARSE = frozenset(
+    {
+        *("aten::_bsr_mm", "aten::_coalesce", "aten::_coalesced_"),
+        *("aten::_convert_indices_from_coo_to_csr", "aten::_convert_indices_from_csr_to_coo"),
+        *("aten::_csr_mm", "aten::_indices", "aten::_sampled_mm", "aten::_sparse_addmm"),
+        *("aten::_sparse_broadcast_to", "aten::_sparse_compressed_tensor_unsafe"),
+        *("aten::_sparse_coo_tensor_with_dims_and_tensors", "aten::_sparse_csr_prod.dim_dtype"),
+        *("aten::_sparse_csr_sum.dim_dtype", "aten::_sparse_log_softmax"),
+        *("aten::_sparse_log_softmax_backward_data", "aten::_sparse_mm_reduce_impl"),
+        *("aten::_sparse_mm_reduce_impl_backward", "aten::_sparse_softmax"),
+        *("aten::_sparse_softmax_backward_data", "aten::_sparse_sparse_matmul", "aten::_sparse_sum.dim"),
+        *("aten::_sparse_sum_backward", "aten::_spdiags", "aten::_to_dense", "aten::_to_sparse"),
+        *("aten::_to_sparse.sparse_dim", "aten::_to_sparse_bsc", "aten::_to_sparse_bsr"),
+        *("aten::_to_sparse_csc", "aten::_to_sparse_csr", "aten::_values", "aten::ccol_indices"),
+        *("aten::col_indices", "aten::copy_sparse_to_sparse_", "aten::crow_indices", "aten::hspmm"),
+        *("aten::indices", "aten::qscheme", "aten::resize_as_sparse_", "aten::row_indices"),
+        *("aten::sparse_mask", "aten::sparse_resize_", "aten::sparse_resize_and_clear_"),
+        *("aten::sparse_sampled_addmm", "aten::sspaddmm", "aten::values"),
+    }
+)
+"""Operators of sparse tensors alone."""
+
 REFUSED = {
+    **dict.fromkeys(
+        SPARSE, "vmap: {} takes or gives a sparse tensor, whose parts have other sizes in each example"
+    ),
     "aten::_local_scalar_dense": "vmap: {} gives one number of the host, and every example has its own",
     **dict.fromkeys(
         (

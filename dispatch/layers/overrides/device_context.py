@@ -20,6 +20,8 @@ FACTORIES = frozenset(
         *("arange", "as_tensor", "asarray", "bartlett_window", "blackman_window", "empty", "empty_permuted"),
         *("empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "full", "hamming_window", "hann_window"),
         *("kaiser_window", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm", "range"),
+        *("sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor"),
+        *("sparse_csc_tensor", "sparse_csr_tensor"),
         *("scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"),
     }
 )

@@ -159,6 +159,12 @@ MODES_ONLY = frozenset(
         "tril_indices",
         "triu_indices",
         "zeros",
+        "sparse_bsc_tensor",
+        "sparse_bsr_tensor",
+        "sparse_compressed_tensor",
+        "sparse_coo_tensor",
+        "sparse_csc_tensor",
+        "sparse_csr_tensor",
     }
 )
 """Functions that take no tensor, or take one as mere data: only modes override them."""

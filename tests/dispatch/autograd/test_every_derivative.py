@@ -463,6 +463,18 @@ ELSEWHERE = {
     "_sparse_compressed_tensor_unsafe": lambda x: aten._sparse_compressed_tensor_unsafe(
         ints(0, 2, 4), ints(0, 1, 1, 2), x[0], (2, 3), layout=tt.sparse_csr
     ).to_dense(),
+    "_sparse_coo_tensor_with_dims_and_tensors": lambda x: tt.sparse_coo_tensor(
+        ints(0, 2, 0, 1)[None], x.T, (3, 3)
+    ).to_dense(),
+    "values": lambda x: x.to_sparse().values(),
+    "_coalesce": lambda x: tt.sparse_coo_tensor(ints(0, 2, 0, 1)[None], x.T, (3, 3)).coalesce().to_dense(),
+    "_to_dense": lambda x: x.to_sparse().to_dense(),
+    "_to_sparse.sparse_dim": lambda x: x.to_sparse(1).to_dense(),
+    "_to_sparse": lambda x: x.to_sparse().to_dense(),
+    "sparse_mask": lambda x: x.sparse_mask(x.detach().to_sparse()).to_dense(),
+    "_sparse_sum.dim": lambda x: tt.sparse.sum(x.to_sparse(), 0).to_dense(),
+    "_sparse_softmax": lambda x: tt.sparse.softmax(x.to_sparse(), 1).to_dense(),
+    "_sparse_log_softmax": lambda x: tt.sparse.log_softmax(x.to_sparse(), 0).to_dense(),
     "_to_sparse_csr": lambda x: x.to_sparse_csr().to_dense(),
     "_to_sparse_csc": lambda x: x.to_sparse_csc().to_dense(),
     "_to_sparse_bsr": lambda x: x.to_sparse_bsr((3, 2)).to_dense(),
@@ -583,6 +595,14 @@ REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce", "_varlen_attn
         "_to_sparse_bsr",
         "_to_sparse_bsc",
     ),
+    *(
+        "_sparse_coo_tensor_with_dims_and_tensors",
+        "values",
+        "_coalesce",
+        "_to_dense",
+        "_to_sparse.sparse_dim",
+    ),
+    *("_to_sparse", "sparse_mask", "_sparse_sum.dim", "_sparse_softmax", "_sparse_log_softmax"),
     *("_sparse_addmm", "sparse_sampled_addmm", "_sparse_sparse_matmul", "_sparse_mm_reduce_impl"),
 }
 """Of these, as of PyTorch's, the gradient has no derivative, and there is no formula for tangents."""

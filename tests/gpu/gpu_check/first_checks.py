@@ -18,7 +18,7 @@ from .forms import FAILED, NOT_BUILT, PASSED
 NEEDS_A_CARD = "needs a card"
 MODULES = (
     *("launch_checks", "driver_checks", "allocator_checks", "random_checks", "optimizer_checks"),
-    *("interface_checks", "factorization_checks", "product_checks", "size_checks"),
+    *("interface_checks", "factorization_checks", "product_checks", "size_checks", "sparse_checks"),
 )
 
 Check = Callable[[], str | None]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from triten.dispatch.core.dispatcher import Dispatcher
+from triten.dispatch.generated.registrations.operator_index import OPERATORS
 
 from .arguments import D, I, T, as_scalars, map_leaves
 
@@ -116,6 +117,12 @@ FACTORISATIONS = (
     *("slogdet", "svd", "triangular_solve"),
 )
 
+SPARSE = [
+    name.removeprefix("aten::")
+    for family, names in OPERATORS.items()
+    if family.startswith("sparse_")
+    for name in names
+]
 WITHOUT_SAMPLE = {
     **dict.fromkeys(
         FACTORISATIONS,
@@ -186,6 +193,7 @@ WITHOUT_SAMPLE = {
         ),
         "takes or gives quantized tensors, or a quantized dtype: their tests hold it beside the CPU",
     ),
+    **dict.fromkeys(SPARSE, "takes or gives sparse tensors, or their parts: the checks of sparse tensors"),
     "set_": "exchanges the storage, computes nothing",
     "is_pinned": "asks about host memory, computes nothing",
     "pin_memory": "copies into host memory, which the runtime's checks do",

@@ -13,7 +13,7 @@ from triten.tests.shared import operands
 REMOVE = ("mutations", "mutations_and_views")
 
 
-def operators(wanted):
+def operators(wanted, others=()):
     dispatcher = Dispatcher.singleton()
     entries = [dispatcher.find_schema(name) for name in dispatcher.get_all_op_names()]
     # Overloads by dimension names are made of those by positions, of named tensors alone.
@@ -21,6 +21,7 @@ def operators(wanted):
         e.name
         for e in entries
         if e and e.name.startswith("aten::") and wanted(e.schema) and "Dimname" not in str(e.schema)
+        if e.name not in others
     ]
 
 
@@ -153,7 +154,21 @@ def writes_lists(schema):
     return any(a.is_write and "[]" in str(a.type) for a in schema.arguments)
 
 
-IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments and not writes_lists(s))
+SPARSE = {
+    "aten::_coalesced_",
+    "aten::copy_sparse_to_sparse_",
+    "aten::resize_as_sparse_",
+    "aten::sparse_resize_",
+    "aten::sparse_resize_and_clear_",
+}
+"""What writes to sparse tensors alone; tests/sparse/ has it."""
+PARTS = {
+    *("aten::values", "aten::indices", "aten::_values", "aten::_indices", "aten::coalesce"),
+    *("aten::crow_indices", "aten::col_indices", "aten::ccol_indices", "aten::row_indices"),
+    "aten::_sparse_broadcast_to",
+}
+"""Views of sparse tensors, which no program of strided ones has."""
+IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments and not writes_lists(s), SPARSE)
 OUT = [
     name
     for name in operators(lambda s: bool(s.out_arguments) and not writes_lists(s))
@@ -169,7 +184,7 @@ OUT = [
 ]
 # Copies of views write to lists of one kind alone: tests/ops/test_out_of_compositions.py.
 LISTS = [name for name in operators(writes_lists) if "_copy." not in name]
-VIEWS = operators(lambda s: not s.is_mutable and any(r.alias_info for r in s.returns))
+VIEWS = operators(lambda s: not s.is_mutable and any(r.alias_info for r in s.returns), PARTS)
 
 
 def test_the_lists_are_of_the_registry():

@@ -25,6 +25,7 @@ FIRST_IS_A_LIST = {
     "_multi_tensor_pointwise_",
     "_multi_tensor_total_norm",
     "_linalg_check_errors",
+    "_empty_per_channel_affine_quantized",
 }
 """Functions of lists, and one that has a keyword without a default."""
 
