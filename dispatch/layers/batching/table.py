@@ -165,7 +165,32 @@ SPARSE = frozenset(
 )
 """Operators of sparse tensors alone."""
 
+QUANTIZED = frozenset(
+    {
+        "aten::_empty_per_channel_affine_quantized",
+        "aten::_make_per_channel_quantized_tensor",
+        "aten::_make_per_tensor_quantized_tensor",
+        "aten::dequantize.self",
+        "aten::dequantize.tensors",
+        "aten::empty_quantized",
+        "aten::int_repr",
+        "aten::q_per_channel_axis",
+        "aten::q_per_channel_scales",
+        "aten::q_per_channel_zero_points",
+        "aten::q_scale",
+        "aten::q_zero_point",
+        "aten::quantize_per_channel",
+        "aten::quantize_per_tensor",
+        "aten::quantize_per_tensor.tensor_qparams",
+        "aten::quantize_per_tensor.tensors",
+        "aten::quantize_per_tensor_dynamic",
+    }
+)
+"""Operators of quantized tensors alone."""
+
 REFUSED = {
+    "aten::_fused_moving_avg_obs_fq_helper": "vmap: {} writes the range that was seen, which examples share",
+    **dict.fromkeys(QUANTIZED, "vmap: {} takes or gives a quantized tensor, which is not mapped"),
     **dict.fromkeys(
         SPARSE, "vmap: {} takes or gives a sparse tensor, whose parts have other sizes in each example"
     ),
