@@ -149,7 +149,8 @@ def test_a_training_step_allocates_nothing_once_it_has_run_and_waits_for_nothing
     calls = settled(standin, step)
     counts = Counter(names(calls))
     print(counts, [c.name for c in calls if c.name != "cuLaunchKernel"])
-    assert 20 < counts.pop("cuLaunchKernel") < 40
+    # One begins while the one before it still runs.
+    assert 20 < counts.pop("cuLaunchKernel") + counts.pop("cuLaunchKernelEx", 0) < 40
     # The optimizer's table of addresses, where gradients lie elsewhere than a step before.
     table = {
         "cuMemcpyHtoDAsync": 1,
