@@ -87,7 +87,6 @@ declare(
     smaller=True,
     operations="2 m n k",
     traffic="n k (1 / 2 + 2 itemsize / g) + (m k + m n) itemsize, and each again for every tile that shares it",
-    loads=("weight",),
     tensor_cores=("bf16", "fp16"),
 )
 

@@ -233,7 +233,7 @@ WIDE = Configuration((8, 64))
 PIECES = (Configuration((1,)), Configuration((64,)))
 PAIRS = (Configuration((16, 32)),)
 SMALL_BLOCKS, LARGE_BLOCKS = Configuration((16, 64, 16)), Configuration((64, 64, 64))
-SINGLE_BLOCKS = (Configuration((64, 64, 16)), SMALL_BLOCKS)
+SINGLE_BLOCKS = (Configuration((64, 64, 16), all_registers=(86, 89)), SMALL_BLOCKS)
 
 declare(
     csr_rows,
