@@ -34,7 +34,9 @@ def entry_kernels() -> dict[str, str]:
         call.args[0].id
         for path in FOLDER.rglob("*.py")
         for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "declare" and isinstance(call.args[0], ast.Name)
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) == "declare"
+        and isinstance(call.args[0], ast.Name)
     }
     return {
         name: file
@@ -54,7 +56,13 @@ def touches_memory(body: str) -> bool:
 
 
 WITH_TENSOR_MAPS = (
-    *("attention_bulk", "convolve_backward_weight_bulk", "convolve_bulk", "grouped_matmul_bulk", "matmul_persistent"),
+    *(
+        "attention_bulk",
+        "convolve_backward_weight_bulk",
+        "convolve_bulk",
+        "grouped_matmul_bulk",
+        "matmul_persistent",
+    ),
     "scaled_blocks_matmul",
 )
 """Kernels for devices of compute capability 9.0 and later; the last one, of 8-bit floats, for 8.9 too."""
