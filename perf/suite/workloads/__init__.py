@@ -19,6 +19,7 @@ from . import (
     overhead,
     quantized,
     reduction,
+    sparse,
 )
 
 SUITES: dict[str, Callable[[Scale], Iterator[Workload]]] = {
@@ -27,6 +28,7 @@ SUITES: dict[str, Callable[[Scale], Iterator[Workload]]] = {
     "reduction": reduction.workloads,
     "matmul": matmul.workloads,
     "quantized": quantized.workloads,
+    "sparse": sparse.workloads,
     "conv": conv.workloads,
     "norm": norm.workloads,
     "attention": attention.workloads,
