@@ -41,7 +41,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
             "c": Operand(drawn(side, share, "col"), "int64"),
             "v": Operand(normal(count), "float32"),
         }
-        made = f"tt._sparse_compressed_tensor_unsafe(r, c, v, ({side}, {side}), layout=tt.sparse_csr)"
+        made = f"tt.sparse_compressed_tensor(r, c, v, ({side}, {side}), layout=tt.sparse_csr, check_invariants=False)"
         yield Workload(
             "sparse", "mm", "rows by a matrix", size, "float32", f"{made} @ x",
             operands=parts | {"x": Operand(normal(side, COLUMNS), "float32")}, counted=False,
@@ -58,7 +58,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
         "i": Operand(places(side, count), "int64"),
         "v": Operand(normal(count), "float32"),
     }
-    made = f"tt._sparse_coo_tensor_unsafe(i, v, ({side}, {side}))"
+    made = f"tt.sparse_coo_tensor(i, v, ({side}, {side}), check_invariants=False)"
     for operator, statement in (
         ("_coalesce", f"{made}.coalesce().values()"),
         ("_sparse_sum", f"tt.sparse.sum({made}, 0).to_dense()"),
