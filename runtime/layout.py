@@ -27,3 +27,10 @@ sparse_csc = layout("sparse_csc")
 sparse_bsr = layout("sparse_bsr")
 sparse_bsc = layout("sparse_bsc")
 jagged = layout("jagged")  # of nested tensors alone
+
+
+def spoken(kind: layout) -> str:
+    """A layout as PyTorch's messages call it."""
+    return {"strided": "Strided", "sparse_coo": "Sparse"}.get(
+        kind.name, "Sparse" + kind.name.removeprefix("sparse_").capitalize()
+    )

@@ -14,18 +14,17 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Never
 
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import DisableTensorFunctionSubclass
-from ..dispatch.methods.pickling import _bytes_of
+from ..dispatch.methods.pickling import _bytes_of, sparse_parts
 from ..dispatch.methods.quantized_pickling import parts_of
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Buffer, Parameter
 from ..runtime.device import device as Device
 from ..runtime.layout import layout as Layout
-from ..runtime.layout import strided
+from ..runtime.layout import sparse_coo, strided
 from ..runtime.qscheme import qscheme
 from ..runtime.scalar_type import QUANTIZED
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.size import Size
-from ..runtime.sparse_data import SparseCoo
 from ..runtime.storage import Storage
 from .allowed_globals import DTYPES, TYPED_STORAGES
 from .archive import writing
@@ -108,7 +107,11 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             plain = obj.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
         dtype = plain.dtype
         if spec.layout is not strided:
-            return _Name("torch._utils._rebuild_sparse_tensor"), (spec.layout, _parts_of(plain))
+            # Behind the dense parts the size, and of coordinates whether they are coalesced.
+            *parts, last = sparse_parts(plain)
+            size = Size(plain.shape)
+            data = (*parts, size, last) if spec.layout is sparse_coo else (*parts, last, size)
+            return _Name("torch._utils._rebuild_sparse_tensor"), (spec.layout, data)
         if spec.is_meta and dtype in DTYPE_NAMES:
             name = _Name("torch._utils._rebuild_meta_tensor_no_storage")
             return name, (dtype, tuple(spec.sizes), spec.strides, spec.requires_grad)
@@ -200,11 +203,3 @@ def write(obj: object, f: File, protocol: int, with_byteorder: bool) -> None:
         for key, storage in pickler.storages.values():
             archive.add(f"data/{key}", _bytes_of(storage).cpu()._data)
         archive.add("version", b"3\n")
-
-
-def _parts_of(tensor: Any) -> tuple[Any, ...]:
-    """What a sparse tensor is made of, as PyTorch's files have it."""
-    data = tensor._data
-    if isinstance(data, SparseCoo):
-        return data.indices, data.values, Size(tensor.shape), data.is_coalesced
-    return data.compressed, data.plain, data.values, Size(tensor.shape)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.op_overload import find_overload
 from ..dispatch.generated import functions as _ops
-from ..runtime.layout import sparse_coo, sparse_csr, strided
+from ..runtime.layout import sparse_coo, sparse_csr, spoken, strided
 from ..runtime.traceback_filter import api_boundary
 
 if TYPE_CHECKING:
@@ -40,12 +40,10 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: ScalarType
                values=tensor([5.]),
                size=(2,), nnz=1, layout=triten.sparse_coo)
     """
-    if input.layout is not strided and input.layout is not sparse_coo:
-        raise NotImplementedError(
-            f"sparse.sum: layout {input.layout} has no sum over dimensions; use Tensor.sum"
-        )
-    if input.layout is strided:
-        raise RuntimeError(f"sparse.sum: expected sparse coordinate tensor layout but got {input.layout}")
+    if input.layout is not sparse_coo:
+        # PyTorch has no kernel for compressed layouts, and a message of its own for strided tensors.
+        error = RuntimeError if input.layout is strided else NotImplementedError
+        raise error(f"sparse.sum: expected sparse coordinate tensor layout but got {spoken(input.layout)}")
     if dtype is not None:
         input = input.to(dtype)
     if dim is None:

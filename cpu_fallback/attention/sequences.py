@@ -8,6 +8,8 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
 
+Array = np.ndarray[Any, Any]
+
 
 class WindowedAttention:
     """What the sequences of a call share; a sequence's operands are views (rows, heads, width).
@@ -24,7 +26,9 @@ class WindowedAttention:
         self.dtype = compute_np(query.dtype)
         self.left, self.right = window
 
-    def forward(self, out: Any, logsumexp: Any, query: Any, key: Any, value: Any, scale: float) -> None:
+    def forward(
+        self, out: Array, logsumexp: Array, query: Array, key: Array, value: Array, scale: float
+    ) -> None:
         """softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
         weights = self._scores(self._of_queries(query), self._of_keys(key), scale)
         top = weights.max(-1, keepdims=True)
@@ -42,15 +46,15 @@ class WindowedAttention:
 
     def backward(
         self,
-        grad_query: Any,
-        grad_key: Any,
-        grad_value: Any,
-        grad: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        out: Any,
-        logsumexp: Any,
+        grad_query: Array,
+        grad_key: Array,
+        grad_value: Array,
+        grad: Array,
+        query: Array,
+        key: Array,
+        value: Array,
+        out: Array,
+        logsumexp: Array,
         scale: float,
     ) -> None:
         """The gradients of query, key and value; the heads that read one set of keys are added in order."""
@@ -68,16 +72,16 @@ class WindowedAttention:
         self._write(grad_query, np.matmul(changes, k))
         self._write(grad_key, np.matmul(changes.swapaxes(-1, -2), q).sum(1, keepdims=True))
 
-    def _of_queries(self, array: Any) -> Any:
+    def _of_queries(self, array: Array) -> Array:
         """(rows, heads, width) in the dtype of computing: (key heads, group, rows, width)."""
         own = array.astype(self.dtype, copy=False).swapaxes(0, 1)
         return own.reshape(self.heads_k, self.group, *own.shape[1:])
 
-    def _of_keys(self, array: Any) -> Any:
+    def _of_keys(self, array: Array) -> Array:
         """(rows, key heads, width) in the dtype of computing: (key heads, 1, rows, width)."""
         return array.astype(self.dtype, copy=False).swapaxes(0, 1)[:, None]
 
-    def _scores(self, q: Any, k: Any, scale: float) -> Any:
+    def _scores(self, q: Array, k: Array, scale: float) -> Array:
         """scale * q . k, minus infinity outside of the window."""
         made = np.matmul(q, k.swapaxes(-1, -2))
         made *= self.dtype.type(scale)

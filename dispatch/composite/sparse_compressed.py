@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import device as Device
 from ...runtime.device import get_default_device
 from ...runtime.layout import layout as Layout
-from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype, int32, int64
 from ...runtime.sparse_data import (
@@ -25,7 +25,6 @@ from ...runtime.sparse_data import (
 )
 from ..generated import functions as ops
 from ..tensor import Tensor
-from .sparse_coo import spoken
 from .sparse_lines import lines_of
 
 if TYPE_CHECKING:

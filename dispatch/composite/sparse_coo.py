@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.device import device as Device
 from ...runtime.device import get_default_device
 from ...runtime.layout import layout as Layout
-from ...runtime.layout import sparse_coo, sparse_csc, sparse_csr, strided
+from ...runtime.layout import sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.sparse_data import COMPRESSED, SparseCoo, sparse_spec
@@ -248,13 +248,6 @@ def _expected(self: Any, name: str) -> SparseCoo:
         )
     data: SparseCoo = self._data
     return data
-
-
-def spoken(layout: Layout) -> str:
-    """A layout as PyTorch's messages call it."""
-    return {"strided": "Strided", "sparse_coo": "Sparse"}.get(
-        layout.name, "Sparse" + layout.name.removeprefix("sparse_").capitalize()
-    )
 
 
 def indices(self: Any) -> Any:

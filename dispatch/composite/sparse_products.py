@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.layout import sparse_coo, sparse_csr, strided
+from ...runtime.layout import sparse_coo, sparse_csr, spoken, strided
 from ...runtime.sparse_data import COMPRESSED
 from ..core.op_overload import find_overload
 from ..generated import functions as ops
-from .sparse_coo import spoken
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number

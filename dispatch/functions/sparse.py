@@ -14,7 +14,6 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..composite.sparse_coo import inferred_size
 from ..core.factory_options import check_requires_grad
 from ..core.op_overload import find_overload
 from ..generated import functions as _ops
@@ -107,6 +106,8 @@ def sparse_coo_tensor(
     if not values._spec.ndim:
         values = values.expand((1,))
     if size is None:
+        from ..composite.sparse_coo import inferred_size
+
         size = inferred_size(indices, values)
     size = tuple(size)
     if are_checked(check_invariants, values.device):

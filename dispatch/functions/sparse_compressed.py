@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
 from ...runtime.layout import layout as Layout
-from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
+from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr, spoken
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int32
+from ...runtime.sparse_data import COMPRESSED
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..composite.sparse_compressed import expect_compressed, inferred_size
-from ..composite.sparse_coo import spoken
 from ..core.factory_options import check_requires_grad
 from ..generated import functions as _ops
 from ..tensor import Tensor
@@ -56,7 +55,11 @@ def _made(
         placed(part, None if isinstance(part, TensorImpl) else of_lists, where)
         for part in (compressed, plain)
     )
-    sizes = inferred_size(compressed, plain, values, layout) if size is None else tuple(size)
+    if size is None:
+        from ..composite.sparse_compressed import inferred_size
+
+        size = inferred_size(compressed, plain, values, layout)
+    sizes = tuple(size)
     if are_checked(check_invariants, where):
         _ops._validate_sparse_compressed_tensor_args(compressed, plain, values, sizes, layout)
     made: Any = _ops._sparse_compressed_tensor_unsafe(compressed, plain, values, sizes, layout=layout)
@@ -112,14 +115,16 @@ def sparse_compressed_tensor(
                 [3., 0.]])
     """
     name = "sparse_compressed_tensor"
-    kind = expect_compressed(name, layout)
+    if layout is None or layout not in COMPRESSED:
+        given = "none" if layout is None else spoken(layout)
+        raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {given}")
     return _made(
         name,
         compressed_indices,
         plain_indices,
         values,
         size,
-        kind,
+        layout,
         dtype,
         device,
         requires_grad,

@@ -45,7 +45,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     spec = tensor._spec
     made: Any
     if spec.layout in KEY_BIT:
-        made = from_parts(spec.layout, copy.deepcopy(parts_of(tensor), memo), tuple(spec.sizes))
+        made = from_parts(spec.layout, copy.deepcopy(sparse_parts(tensor), memo), tuple(spec.sizes))
     elif spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
         # No bytes, or only its class knows where they are.
         made = tensor.detach().clone()
@@ -68,7 +68,7 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """What `pickle` makes a tensor of; of a recorded one a leaf that requires grad."""
     spec = tensor._spec
     if spec.layout in KEY_BIT:
-        given = (spec.layout, parts_of(tensor), tuple(spec.sizes), spec.requires_grad)
+        given = (spec.layout, sparse_parts(tensor), tuple(spec.sizes), spec.requires_grad)
         return _rebuilt_sparse, given, vars(tensor) or None
     names = spec.names if spec.unnamed is not spec else None
     storage = spec.device if spec.is_meta else tensor.untyped_storage()
@@ -103,7 +103,7 @@ def _rebuilt(
     return made.requires_grad_() if requires_grad else made
 
 
-def parts_of(tensor: Any) -> tuple[Any, ...]:
+def sparse_parts(tensor: Any) -> tuple[Any, ...]:
     """The dense tensors that a sparse one is made of, and of coordinates whether they are coalesced."""
     data = tensor._data
     if isinstance(data, SparseCoo):

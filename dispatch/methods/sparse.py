@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...runtime.layout import sparse_coo, strided
+from ...runtime.layout import sparse_coo, spoken
 from ...runtime.sparse_data import COMPRESSED
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
@@ -97,6 +97,7 @@ class SparseMethods(_Base):
         """
         layout = self._spec.layout
         if layout is not sparse_coo:
-            name = "Strided" if layout is strided else str(layout).rpartition(".")[2]
-            raise RuntimeError(f"is_coalesced expected sparse coordinate tensor layout but got {name}")
+            raise RuntimeError(
+                f"is_coalesced expected sparse coordinate tensor layout but got {spoken(layout)}"
+            )
         return bool(self._data.is_coalesced)

@@ -70,11 +70,13 @@ def rounded_activations(x, config):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("shape", [(64,), (1, 64), (5, 64), (2, 3, 64)], ids=str)
 def test_a_layer_multiplies_with_what_is_left_of_its_weight(rng, name, shape, dtype, device):
-    if device == "cuda" and dtype is tt.float32 and name == "int4":
-        pytest.skip("tensor cores take no float32")
     config = CONFIGS[name]
     model = layer_of(rng, config, dtype=dtype).to(device)
     x = drawn(rng, *shape, dtype=dtype)
+    if device == "cuda" and dtype is tt.float32 and name == "int4":
+        with pytest.raises((RuntimeError, NotImplementedError), match="float32"):
+            model(x.to(device))
+        return
     weight = model[0].weight.dequantize().cpu()
     got = model(x.to(device))
     assert got.dtype is dtype and got.shape == (*shape[:-1], 32)

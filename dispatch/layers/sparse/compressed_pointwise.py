@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ....runtime.layout import layout as Layout
-from ....runtime.layout import sparse_coo, strided
+from ....runtime.layout import sparse_coo, spoken, strided
 from ....runtime.sparse_data import BLOCKED, COMPRESSED, blocksize_of
 from ....runtime.tensor_impl import TensorImpl
 from ...composite.sparse_compressed import begins_of, compressed_tensor
-from ...composite.sparse_coo import spoken
 from ...generated import functions as ops
 from ...iterator.broadcast import broadcast_shapes
 from ...iterator.type_promotion import result_type

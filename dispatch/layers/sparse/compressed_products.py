@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.layout import sparse_bsr, sparse_coo, sparse_csr, strided
+from ....runtime.layout import sparse_bsr, sparse_coo, sparse_csr, spoken, strided
 from ....runtime.scalar_type import float64, int64
 from ....runtime.sparse_data import BLOCKED
-from ...composite.sparse_coo import coo_tensor, spoken
+from ...composite.sparse_coo import coo_tensor
 from ...composite.sparse_products import check_reduce, expect_csr
 from ...generated import functions as ops
 from .compressed_structure import Lines, over

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....runtime.device import device as Device
 from ....runtime.layout import layout as Layout
-from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import int64
@@ -25,7 +25,7 @@ from ...composite.sparse_compressed import (
     counts_of,
     naming,
 )
-from ...composite.sparse_coo import coo_tensor, spoken
+from ...composite.sparse_coo import coo_tensor
 from ...composite.sparse_lines import lines_of, other_lines
 from ...core.op_overload import find_overload
 from ...generated import functions as ops

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....runtime.layout import sparse_csr
+from ....runtime.layout import sparse_csr, spoken
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import int64
 from ...composite.sparse_compressed import begins_of, compressed_tensor
-from ...composite.sparse_coo import spoken
 from ...generated import functions as ops
 from ...structured.meta.dims import wrap_dim
 from .compressed_structure import Lines

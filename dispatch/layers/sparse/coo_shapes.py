@@ -348,7 +348,7 @@ def refused_expand(self: Any, size: Sequence[int], implicit: bool) -> Any:
     if list(size) == list(self._spec.sizes):
         return alias(self)
     raise RuntimeError(
-        f"expand is unsupported for {'Sparse'} tensors: sizes {list(self._spec.sizes)} to {list(size)}"
+        f"expand is unsupported for Sparse tensors: sizes {list(self._spec.sizes)} to {list(size)}"
     )
 
 

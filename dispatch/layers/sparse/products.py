@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ....runtime.scalar_type import bool_, int64
 from ....runtime.sparse_data import BLOCKED, COMPRESSED
 from ...composite.sparse_compressed import begins_of
-from ...composite.sparse_coo import coo_tensor, spoken
+from ...composite.sparse_coo import coo_tensor
 from ...generated import functions as ops
 from .compressed_places import transpose
 from .compressed_structure import by_other_lines

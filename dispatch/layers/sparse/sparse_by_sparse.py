@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from ....runtime.layout import sparse_coo, sparse_csr
+from ....runtime.layout import sparse_coo, sparse_csr, spoken
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import int64
 from ....runtime.sparse_data import BLOCKED
 from ...composite.sparse_compressed import begins_of, compressed_tensor
-from ...composite.sparse_coo import coo_tensor, spoken
+from ...composite.sparse_coo import coo_tensor
 from ...generated import functions as ops
 from ...structured.stub import StructuredCall, find_kernel
 from ...tensor_data import from_numpy
