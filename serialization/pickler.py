@@ -110,8 +110,8 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             # Behind the dense parts the size, and of coordinates whether they are coalesced.
             *parts, last = sparse_parts(plain)
             size = Size(plain.shape)
-            data = (*parts, size, last) if spec.layout is sparse_coo else (*parts, last, size)
-            return _Name("torch._utils._rebuild_sparse_tensor"), (spec.layout, data)
+            whole = (*parts, size, last) if spec.layout is sparse_coo else (*parts, last, size)
+            return _Name("torch._utils._rebuild_sparse_tensor"), (spec.layout, whole)
         if spec.is_meta and dtype in DTYPE_NAMES:
             name = _Name("torch._utils._rebuild_meta_tensor_no_storage")
             return name, (dtype, tuple(spec.sizes), spec.strides, spec.requires_grad)
