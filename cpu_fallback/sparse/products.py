@@ -159,6 +159,11 @@ register_stub("_bsr_mm_stub", "cpu", bsr_mm)
 register_stub("_sampled_mm_stub", "cpu", sampled_mm)
 
 
+def _places_in_order(bounds: Array, columns: Array, width: int) -> Array:
+    """The place of each value in a matrix `width` wide, counted row after row."""
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) * width + columns
+
+
 def sparse_product(call: StructuredCall) -> PlannedKernel:
     """The kernel of the product of two sparse matrices in compressed rows, which gives one, sorted."""
     dtype = call.extra["dtype"]
@@ -176,15 +181,25 @@ def sparse_product(call: StructuredCall) -> PlannedKernel:
         values, others = np.ascontiguousarray(values, wide), np.ascontiguousarray(others, wide)
         rows, compiled = len(crow) - 1, loops()
         most = compiled.csr_matmat_maxnnz(rows, width, crow, col, begins, columns)
-        made = np.zeros(rows + 1, crow.dtype), np.empty(most, crow.dtype), np.empty(most, wide)
-        compiled.csr_matmat(rows, width, crow, col, values, begins, columns, others, *made)
-        bounds, places, products = made
-        count = int(bounds[-1])
-        places, products = places[:count], products[:count]
-        # By columns and back, each in linear time: rows come out sorted, more quickly than by comparisons.
-        turned = np.empty(width + 1, crow.dtype), np.empty(count, crow.dtype), np.empty(count, wide)
-        compiled.csr_tocsc(rows, width, bounds, places, products, *turned)
-        compiled.csr_tocsc(width, rows, *turned, bounds, places, products)
+
+        def product(a: Array, b: Array) -> tuple[Array, Array, Array]:
+            made = np.zeros(rows + 1, crow.dtype), np.empty(most, crow.dtype), np.empty(most, a.dtype)
+            compiled.csr_matmat(rows, width, crow, col, a, begins, columns, b, *made)
+            bounds, (places, products) = made[0], (part[: made[0][-1]] for part in made[1:])
+            # By columns and back, each in linear time: rows come out sorted, more quickly than by comparisons.
+            turned = np.empty(width + 1, crow.dtype), np.empty_like(places), np.empty_like(products)
+            compiled.csr_tocsc(rows, width, bounds, places, products, *turned)
+            compiled.csr_tocsc(width, rows, *turned, bounds, places, products)
+            return bounds, places, products
+
+        bounds, places, products = product(values, others)
+        if len(products) < most:
+            # SciPy leaves out sums of 0. They are values all the same: where they lie, a gradient may be another one.
+            found = _places_in_order(bounds, places, width)
+            bounds, places, _ = product(np.ones(len(col), np.bool_), np.ones(len(columns), np.bool_))
+            whole = np.zeros(most, wide)
+            whole[np.searchsorted(_places_in_order(bounds, places, width), found)] = products
+            products = whole
         return bounds, places, products.astype(dtype.np, copy=False)
 
     return PlannedKernel(into)

@@ -5,7 +5,6 @@ Reading takes no lock; registrations do, and each one forgets the plans that it 
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from ..schema import FunctionSchema, parse_schema
 from . import operator_entry
 from .kernel_function import KernelFunction
 from .kernel_signature import check_is_boxed, place_of
-from .operator_entry import OperatorEntry
+from .operator_entry import OperatorEntry, registering
 from .registration import OpRegistrationListener, RegistrationHandle
 from .tags import parse_tags
 
@@ -39,7 +38,7 @@ class Dispatcher:
         self._listeners: tuple[list[OpRegistrationListener], ...] = ()
         self._has_warned_of_override = False
         self._is_loading = False
-        self.lock = threading.RLock()
+        self.lock = registering
         self.packets: dict[str, tuple[str, ...]] = {}
         self.skipped: dict[str, tuple[str, ...]] = {}
         self.on_change: list[Callable[[], None]] = []

@@ -76,6 +76,9 @@ inplace_or_view: list[KernelFunction] = []
 
 _parsing = threading.RLock()
 
+registering = threading.RLock()
+"""Held while an operator's kernels are replaced: they are a dictionary that is never written to again."""
+
 deciding: set[OperatorEntry] = set()
 """Operators that hold decisions, which a registration for any of them forgets: a composite's plan holds its parts'."""
 
@@ -270,8 +273,12 @@ class OperatorEntry:
         if key.functionality in late_kernels and key not in kernels:
             late = late_kernels[key.functionality](self, key)
             if late is not None:
-                # Nothing that was decided is forgotten: no call has come to this key before.
-                self.kernels = kernels = {**kernels, key: (late,)}
+                # Nothing that was decided is forgotten: no call has come to this key before. But for the lock, what
+                # another thread registers between reading and writing would be lost.
+                with registering:
+                    kernels = self.kernels
+                    if key not in kernels:
+                        self.kernels = kernels = {**kernels, key: (late,)}
         origin = self.origin_of(key, kernels)
         return fallbacks.get(key) if origin is None else kernels[origin][-1]
 

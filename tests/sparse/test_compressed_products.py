@@ -298,6 +298,23 @@ def test_gradients_of_products(device: str, kind: str) -> None:
         assert same(y.grad, q.grad)
 
 
+@pytest.mark.parametrize("kind", ["coo", "csr"])
+def test_a_sum_that_cancels_is_a_value_of_the_product(device: str, kind: str) -> None:
+    """It has a place, as in PyTorch, and what comes back there reaches both factors."""
+    a = tt.tensor([[1.0, 1, 0], [2, 0, 3], [0, 0, 0]], dtype=tt.float64)
+    b = tt.tensor([[1.0, 2, 0], [-1, 0, 5], [0, 4, 0]], dtype=tt.float64)
+    weights = tt.tensor([[5.0, 1, 1], [1, 1, 1], [1, 1, 1]], dtype=tt.float64, device=device)
+    for place in (0, 1):
+        factors = [sparse(kind, a.to(device)), sparse(kind, b.to(device))]
+        leaf = factors[place].requires_grad_()
+        product = factors[0] @ factors[1]
+        assert product._nnz() == 5
+        assert same(product, a @ b)
+        (product.to_dense() * weights).sum().backward()
+        expected = [[7.0, 0, 4], [3, -1, 4], [0, 0, 0]] if place == 0 else [[7.0, 3, 1], [5, 1, 1], [3, 3, 0]]
+        assert leaf.grad.to_dense().tolist() == expected
+
+
 def test_gradients_of_sampled_and_reduced_products(device: str) -> None:
     a, b, c = matrix(4, 4), full(4, 4), full(4, 4, seed=3)
     inside = (a != 0).double().to(device)

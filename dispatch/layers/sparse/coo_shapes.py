@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from ....runtime.layout import sparse_coo
 from ....runtime.scalar_type import bool_, int64
 from ...composite.sparse_coo import coo_tensor
 from ...generated import functions as ops
+from ...iterator.type_promotion import promote_types
 from .coo_structure import alias, coalesced, parts_of
 
 
@@ -264,7 +266,7 @@ def cat(tensors: Sequence[Any], dim: int) -> Any:
     sparse_dim = first._data.sparse_dim
     total = 0
     found, parts = [], []
-    dtype = ops_result_type(tensors)
+    dtype = reduce(promote_types, (tensor._spec.dtype for tensor in tensors))
     length = sum(tensor._spec.sizes[at] for tensor in tensors)
     for position, tensor in enumerate(tensors):
         _check_joined(first, tensor, position, at)
@@ -287,15 +289,6 @@ def cat(tensors: Sequence[Any], dim: int) -> Any:
     size = (*first._spec.sizes[:at], length, *first._spec.sizes[at + 1 :])
     ordered = at == 0 and sparse_dim > 0 and all(tensor._data.is_coalesced for tensor in tensors)
     return coo_tensor(ops.cat(found, 1), ops.cat(parts, 0), size, ordered)
-
-
-def ops_result_type(tensors: Sequence[Any]) -> Any:
-    """The dtype to which all are promoted."""
-    from functools import reduce
-
-    from ...iterator.type_promotion import promote_types
-
-    return reduce(promote_types, (tensor._spec.dtype for tensor in tensors))
 
 
 def _check_joined(first: Any, tensor: Any, position: int, dim: int) -> None:

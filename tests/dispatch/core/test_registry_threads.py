@@ -16,6 +16,7 @@ from triten.dispatch.core import operator_entry
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.kernel_function import KernelFunction
 from triten.library import Library
+from triten.runtime.dispatch_key import BY_NAME, DispatchKey, Functionality
 from triten.tests.shared.threads import PATIENCE, together
 
 TIMES = int(os.environ.get("TRITEN_STRESS_TIMES", "1"))
@@ -223,3 +224,30 @@ def test_a_handle_closed_by_many_threads_undoes_once() -> None:
                 thread.join()
             assert DISPATCHER.find_op(f"{NS}::h") is None
     assert len(undone) == 20
+
+
+def test_a_kernel_registered_while_a_late_one_is_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = DISPATCHER.find_schema_or_throw("aten::atan2")
+    sparse, key = BY_NAME["SparseCPU"], BY_NAME["IPU"]
+    registered = []
+
+    def late(op: operator_entry.OperatorEntry, asked: DispatchKey) -> KernelFunction:
+        # On a thread of its own, as a registration that comes between the two halves of the replacement.
+        thread = threading.Thread(
+            target=lambda: registered.append(DISPATCHER.register_impl(op.name, key, lambda x, y: x))
+        )
+        thread.start()
+        thread.join(PATIENCE)
+        return KernelFunction(lambda x, y: y)
+
+    before = entry.kernels
+    monkeypatch.setitem(operator_entry.late_kernels, Functionality.Sparse, late)
+    try:
+        found = entry.kernel_for(sparse)
+        assert found is entry.kernels[sparse][-1]
+        assert key in entry.kernels
+        registered[0].close()
+        assert key not in entry.kernels
+        assert sparse in entry.kernels
+    finally:
+        entry.kernels = before
