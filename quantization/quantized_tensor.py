@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from ..dispatch.core.op_overload import OpOverload
-from ..dispatch.core.tensor_function import disabled_tensor_function
 from ..dispatch.generated import functions as ops
+from ..dispatch.layers.tensor_of_parts import TensorOfParts
 from ..dispatch.tensor import Tensor
 from ..runtime.device import device as Device
 from ..runtime.scalar_type import bfloat16, float16, float32
@@ -22,7 +21,7 @@ HANDLERS: dict[str, Handler] = {}
 """What each operator does with such tensors, by its name."""
 
 
-class QuantizedTensor(Tensor):
+class QuantizedTensor(TensorOfParts):
     """A weight in few bits: to a program a matrix of `dtype`, in memory integers or 8-bit floats with their scales.
 
     A subclass names the tensors that it is made of in `PARTS`, what else it has in `SETTINGS`, and says how it is
@@ -31,13 +30,9 @@ class QuantizedTensor(Tensor):
     dequantized weight, that of the gradient of activations, too. The weight itself has no gradient.
     """
 
-    __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
-
-    PARTS: ClassVar[tuple[str, ...]] = ()
-    SETTINGS: ClassVar[tuple[str, ...]] = ()
+    STATE = ("_transposed",)
 
     _transposed: bool
-    _is_param: bool
 
     @classmethod
     def of_parts(
@@ -74,16 +69,6 @@ class QuantizedTensor(Tensor):
     def product(self, x: Tensor) -> Tensor:
         """``x @ weight.T`` for rows of activations."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it is multiplied")
-
-    @property
-    def parts(self) -> tuple[Tensor, ...]:
-        """The tensors that it is made of."""
-        return tuple(getattr(self, name) for name in self.PARTS)
-
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """What it has beside tensors."""
-        return tuple(getattr(self, name) for name in self.SETTINGS)
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -123,21 +108,6 @@ class QuantizedTensor(Tensor):
         full = self.dequantized()
         return full.t() if self._transposed else full
 
-    @property
-    def data(self) -> Tensor:
-        """The same without history; setting it exchanges the parts."""
-        return self.detach()
-
-    @data.setter
-    def data(self, value: Tensor) -> None:
-        if type(value) is not type(self):
-            raise RuntimeError(
-                f"{type(self).__name__}.data: expected a {type(self).__name__}, got a {type(value).__name__}"
-            )
-        for name in (*self.PARTS, *self.SETTINGS, "_transposed"):
-            setattr(self, name, getattr(value, name))
-        self._spec, self._data = value._spec, value._data
-
     def __repr__(self) -> str:
         own = ", ".join(f"{name}={getattr(self, name)}" for name in self.SETTINGS)
         parts = ", ".join(
@@ -146,19 +116,6 @@ class QuantizedTensor(Tensor):
         )
         text = f"{type(self).__name__}(shape={list(self.shape)}, dtype={self.dtype}, device='{self.device}', {parts}"
         return f"{text}, {own})" if own else f"{text})"
-
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        made: Self | None = memo.get(id(self))
-        if made is None:
-            made = memo[id(self)] = self.like([deepcopy(part, memo) for part in self.parts])
-            if getattr(self, "_is_param", False):
-                made._is_param = True
-        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         kind = type(self).__name__, self.matrix_shape, self.dtype, self._transposed

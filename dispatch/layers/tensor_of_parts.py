@@ -1,0 +1,69 @@
+"""What subclasses of tensors share that are made of other tensors: how they are copied, printed and exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, Self
+
+from ..core.tensor_function import disabled_tensor_function
+from ..tensor import Tensor
+
+
+class TensorOfParts(Tensor):
+    """A tensor without bytes of its own, over the tensors that `PARTS` names.
+
+    A subclass says in `SETTINGS` what else it has, in `STATE` which attributes follow from neither, and in `like` how
+    another one is made of other parts. Its ``__tensor_dispatch__`` serves operators.
+    """
+
+    __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
+
+    PARTS: ClassVar[tuple[str, ...]] = ()
+    SETTINGS: ClassVar[tuple[str, ...]] = ()
+    STATE: ClassVar[tuple[str, ...]] = ()
+
+    _is_param: bool
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The tensors that it is made of; None for one that it does without."""
+        return tuple(getattr(self, name) for name in self.PARTS)
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What it has beside tensors."""
+        return tuple(getattr(self, name) for name in self.SETTINGS)
+
+    def like(self, parts: Sequence[Any] | None = None) -> Self:
+        """The same with other parts."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is made")
+
+    @property
+    def data(self) -> Tensor:
+        """The same without history; setting it exchanges the parts."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if type(value) is not type(self):
+            raise RuntimeError(
+                f"{type(self).__name__}.data: expected a {type(self).__name__}, got a {type(value).__name__}"
+            )
+        for name in (*self.PARTS, *self.SETTINGS, *self.STATE):
+            setattr(self, name, getattr(value, name))
+        self._spec, self._data = value._spec, value._data
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made: Self | None = memo.get(id(self))
+        if made is None:
+            made = memo[id(self)] = self.like([deepcopy(part, memo) for part in self.parts])
+            if getattr(self, "_is_param", False):
+                made._is_param = True
+        return made
