@@ -49,6 +49,7 @@ FAMILIES = (
     "scaled_mm",
     "searching",
     "segments",
+    "semi_structured",
     "shapes",
     "softmax",
     "sorting",

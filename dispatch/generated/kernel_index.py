@@ -46,6 +46,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_scaled_grouped_mm_stub": ("products.grouped_mm", "products.grouped_mm"),
     "_scaled_mm_stub": ("products.scaled_mm", "products.scaled_mm"),
     "_segment_reduce_backward_stub": ("reduction.segments", "reduction.segments"),
+    "_semi_structured_mm_stub": ("products.semi_structured", "products.semi_structured"),
     "_sparse_lines_stub": ("sparse.structure", None),
     "_sparse_other_lines_stub": ("sparse.structure", None),
     "_sparse_product_stub": ("sparse.products", None),

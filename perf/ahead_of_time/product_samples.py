@@ -195,6 +195,7 @@ def scaled_products(capability: int) -> Iterator[Sample]:
     a = empty(4096, 4096, dtype="int8", offset=1)
     yield Sample("_int_mm unaligned", partial(tt._int_mm, a, a.t()))
     yield from weight_only_products(capability)
+    yield from semi_structured_products()
     yield from grouped_products(capability)
     yield from complex_products(capability)
 
@@ -237,6 +238,32 @@ def weight_only_products(capability: int) -> Iterator[Sample]:
                     x = empty(m, 4096, dtype=dtype)
                     call = partial(tt._weight_int4pack_mm, x, w, group, numbers)
                     yield Sample(f"_weight_int4pack_mm {dtype} {m}, {group} of {tiles}", call)
+
+
+def semi_structured_products() -> Iterator[Sample]:
+    """Matrices of which two in four elements are kept, as a layer's weight and on the left."""
+    held = ("semi_structured_matmul",)
+    for dtype in (*NARROW, "int8", "float32"):
+        values = empty(4096, 2048, dtype=dtype)
+        wide, word = (128, "int32") if dtype == "int8" else (512 if dtype == "float32" else 256, "int16")
+        words, bias = empty(4096, wide, dtype=word), empty(4096, dtype=dtype)
+        for m in (1, 512, 4096):
+            x = empty(m, 4096, dtype=dtype)
+            call = partial(tt._sparse_semi_structured_linear, x, values, words, bias=bias)
+            yield Sample(f"_sparse_semi_structured_linear {dtype} {m}", call, held)
+            call = partial(tt._sparse_semi_structured_mm, values, words, x.t().contiguous())
+            yield Sample(f"_sparse_semi_structured_mm {dtype} {m}", call, held if m > 1 else ())
+            packed = empty(4096 * 4096 * (10 if dtype == "int8" else 9) // 16, dtype=dtype)
+            call = partial(tt._cslt_sparse_mm, packed, x.t(), transpose_result=True)
+            yield Sample(f"_cslt_sparse_mm {dtype} {m}", call, held)
+        x = empty(512, 4096, dtype=dtype, offset=1)
+        call = partial(tt._sparse_semi_structured_linear, x, values, words)
+        yield Sample(f"_sparse_semi_structured_linear {dtype} unaligned", call)
+    values, words = empty(4096, 2048, dtype="int8"), empty(4096, 128, dtype="int32")
+    call = partial(
+        tt._sparse_semi_structured_mm, values, words, empty(4096, 4096, dtype="int8"), out_dtype=tt.int32
+    )
+    yield Sample("_sparse_semi_structured_mm int8 in int32", call, held)
 
 
 def grouped_products(capability: int) -> Iterator[Sample]:

@@ -160,6 +160,11 @@ def by_packed_weight(call: Call) -> int:
     return 2 * count(call.results[0]) * call.arguments["self"].shape[1]
 
 
+def by_kept_elements(call: Call) -> int:
+    """2 m n k of the dense product, half of whose multiplications are by elements that are not kept."""
+    return 4 * count(call.results[0]) * call.arguments["values"].shape[1]
+
+
 def fourier(name: str) -> Formula:
     """5 N log2 N for each complex transform of N points, half of it for real ones (the radix-2 count)."""
 
@@ -208,6 +213,7 @@ OPERATIONS: dict[str, Formula] = {
     **dict.fromkeys(
         ("_weight_int8pack_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu"), by_packed_weight
     ),
+    "_semi_structured_mm": by_kept_elements,
     "_grouped_mm": grouped,
     "_scaled_grouped_mm": grouped,
     "addmm": product("mat1", "mat2", "self"),

@@ -27275,6 +27275,350 @@ def _segment_reduce_backward(
     initial: Number | None = ...,
     out: Tensor,
 ) -> Tensor: ...
+def _semi_structured_mm(
+    values: Tensor,
+    meta: Tensor,
+    mat2: Tensor,
+    bias: Tensor | None,
+    out_dtype: dtype | None,
+    interleaved: bool,
+    transpose_result: bool,
+) -> Tensor:
+    """_semi_structured_mm(Tensor values, Tensor meta, Tensor mat2, Tensor? bias, ScalarType? out_dtype, bool interleaved, bool transpose_result) -> Tensor"""
+
+def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
+    """The kept elements of a matrix and where they are, in the order in which sparse tensor cores take them (`torch._to_sparse_semi_structured`).
+
+    Args:
+        dense: A matrix of shape (M, K) and dtype float16, bfloat16, int8 or float32.
+
+    Returns:
+        The kept elements, of shape (M, K / 2), and a word for each 16 columns (int16; 8 of float32) or
+        each 32 (int32, of int8), whose 4 bits stand for the places of two kept elements in four
+        columns.
+
+    Raises:
+        RuntimeError: `dense` has another dtype or number of dimensions, or sizes that words do not
+            divide.
+
+    Note:
+        Of four elements (of float32, of two) the first that are not 0 are kept, as
+        `sparse_semi_structured_from_dense_cutlass` of PyTorch keeps them: of three that are not, the
+        last two or the first and the last. Words are interleaved as CUTLASS has them.
+
+    Example:
+        >>> import triten as tt
+        >>> values, meta = tt._to_sparse_semi_structured(tt.tensor([[1.0, 0.0, 0.0, 2.0] * 8] * 32).half())
+        >>> values[0, :4], meta.shape
+        (tensor([1., 2., 1., 2.], dtype=triten.float16), triten.Size([32, 2]))
+
+    Schema::
+
+        _to_sparse_semi_structured(Tensor dense) -> (Tensor, Tensor)
+    """
+
+def _sparse_semi_structured_mm(
+    mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, *, out_dtype: dtype | None = ...
+) -> Tensor:
+    """The product of a matrix of which two in four elements are kept with a dense one (`torch._sparse_semi_structured_mm`).
+
+    Args:
+        mat1: The kept elements, contiguous, of shape (M, K / 2) and dtype float16, bfloat16, float32 or
+            int8.
+        mat1_meta: Where they are, as `tt._to_sparse_semi_structured` gives it.
+        mat2: The dense matrix, of shape (K, N) and `mat1`'s dtype.
+        out_dtype: The result's dtype; by default `mat1`'s. int8 also gives int32, other dtypes float32.
+
+    Returns:
+        A matrix of shape (M, N).
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+
+    Note:
+        Products are added up in float32, of int8 in int32, and rounded once; results of int8 saturate.
+        An element that is not kept is 0 in the product, so that it makes NaN of an infinity. PyTorch
+        has it on CUDA alone.
+
+    Example:
+        >>> import triten as tt
+        >>> values, meta = tt._to_sparse_semi_structured(tt.tensor([[1.0, 0.0, 0.0, 2.0] * 8] * 32).half())
+        >>> tt._sparse_semi_structured_mm(values, meta, tt.ones(32, 2).half())[0]
+        tensor([24., 24.], dtype=triten.float16)
+
+    Schema::
+
+        _sparse_semi_structured_mm(Tensor mat1, Tensor mat1_meta, Tensor mat2, *, ScalarType? out_dtype=None) -> Tensor
+    """
+
+def _sparse_semi_structured_addmm(
+    input: Tensor,
+    mat1: Tensor,
+    mat1_meta: Tensor,
+    mat2: Tensor,
+    *,
+    alpha: Number = ...,
+    beta: Number = ...,
+    out_dtype: dtype | None = ...,
+) -> Tensor:
+    """The product of a matrix of which two in four elements are kept with a dense one, plus a number for each row (`torch._sparse_semi_structured_addmm`).
+
+        alpha * (mat1 @ mat2) + beta * input[:, None]
+
+    Args:
+        input: A number for each row, of shape (M,).
+        mat1: As of `tt._sparse_semi_structured_mm`.
+        mat1_meta: As of `tt._sparse_semi_structured_mm`.
+        mat2: As of `tt._sparse_semi_structured_mm`.
+        alpha: The factor of the product.
+        beta: The factor of `input`.
+        out_dtype: As of `tt._sparse_semi_structured_mm`.
+
+    Returns:
+        A matrix of shape (M, N).
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these.
+
+    Example:
+        >>> import triten as tt
+        >>> values, meta = tt._to_sparse_semi_structured(tt.tensor([[1.0, 0.0, 0.0, 2.0] * 8] * 32).half())
+        >>> tt._sparse_semi_structured_addmm(tt.ones(32).half(), values, meta, tt.ones(32, 2).half(), beta=2)[0]
+        tensor([26., 26.], dtype=triten.float16)
+
+    Schema::
+
+        _sparse_semi_structured_addmm(Tensor input, Tensor mat1, Tensor mat1_meta, Tensor mat2, *, Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None) -> Tensor
+    """
+
+def _sparse_semi_structured_linear(
+    input: Tensor,
+    weight: Tensor,
+    meta: Tensor,
+    *,
+    bias: Tensor | None = ...,
+    activation: str | None = ...,
+    out_dtype: dtype | None = ...,
+) -> Tensor:
+    """A linear layer whose weight keeps two in four elements, with its activation (`torch._sparse_semi_structured_linear`).
+
+        activation(input @ weight.T + bias)
+
+    Args:
+        input: Rows of activations, of shape (..., K) and `weight`'s dtype.
+        weight: The kept elements, of shape (N, K / 2).
+        meta: Where they are, as `tt._to_sparse_semi_structured` gives it.
+        bias: A number for each row of the weight, of shape (N,).
+        activation: None, "none", "relu" or "silu".
+        out_dtype: As of `tt._sparse_semi_structured_mm`.
+
+    Returns:
+        A tensor of shape (..., N).
+
+    Raises:
+        RuntimeError: Shapes, strides or dtypes are not these, or there is no such activation.
+
+    Example:
+        >>> import triten as tt
+        >>> values, meta = tt._to_sparse_semi_structured(tt.tensor([[1.0, 0.0, 0.0, -2.0] * 8] * 32).half())
+        >>> tt._sparse_semi_structured_linear(tt.ones(1, 32).half(), values, meta, activation="relu")[0, :2]
+        tensor([0., 0.], dtype=triten.float16)
+
+    Schema::
+
+        _sparse_semi_structured_linear(Tensor input, Tensor weight, Tensor meta, *, Tensor? bias=None, str? activation=None, ScalarType? out_dtype=None) -> Tensor
+    """
+
+def _cslt_compress(input: Tensor) -> Tensor:
+    """The kept elements of a matrix, and where they are, in one tensor (`torch._cslt_compress`).
+
+    Args:
+        input: A contiguous matrix of shape (M, K) and dtype float16, bfloat16, int8 or float32.
+
+    Returns:
+        A vector of `input`'s dtype: M K / 2 kept elements, then words of int16, in as much memory as
+        PyTorch's vendor's format takes: 9 / 16 of the matrix's elements, of int8 10 / 16.
+
+    Raises:
+        RuntimeError: `input` has another dtype or number of dimensions, or a number of columns that 16
+            does not divide.
+
+    Note:
+        Elements are kept as `tt._to_sparse_semi_structured` keeps them. Words have the order of rows;
+        their bits are not those of the vendor's format, which is not published.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._cslt_compress(tt.tensor([[1.0, 0.0, 0.0, 2.0] * 4]).half())[:4]
+        tensor([1., 2., 1., 2.], dtype=triten.float16)
+
+    Schema::
+
+        _cslt_compress(Tensor input) -> Tensor
+    """
+
+def _cslt_sparse_mm(
+    compressed_A: Tensor,
+    dense_B: Tensor,
+    bias: Tensor | None = ...,
+    alpha: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    transpose_result: bool = ...,
+    alg_id: int = ...,
+    split_k: int = ...,
+    split_k_mode: int = ...,
+) -> Tensor:
+    """The product of a compressed matrix with a dense one (`torch._cslt_sparse_mm`).
+
+        alpha * (A @ dense_B) + bias[:, None]
+
+    Args:
+        compressed_A: What `tt._cslt_compress` made of a matrix of shape (M, K).
+        dense_B: The dense matrix, of shape (K, N) and `compressed_A`'s dtype.
+        bias: A number for each row of the compressed matrix, of shape (M,).
+        alpha: The factor of the product, one number.
+        out_dtype: The result's dtype, for int8 alone; float16, bfloat16 or int32. By default
+            `dense_B`'s dtype.
+        transpose_result: Whether the result is the transposed product, of shape (N, M).
+        alg_id: Not used, there being one algorithm.
+        split_k: Not used.
+        split_k_mode: Not used.
+
+    Returns:
+        A matrix of shape (M, N), or (N, M).
+
+    Raises:
+        RuntimeError: Shapes or dtypes are not these.
+
+    Example:
+        >>> import triten as tt
+        >>> packed = tt._cslt_compress(tt.tensor([[1.0, 0.0, 0.0, 2.0] * 4]).half())
+        >>> tt._cslt_sparse_mm(packed, tt.ones(16, 3).half())
+        tensor([[12., 12., 12.]], dtype=triten.float16)
+
+    Schema::
+
+        _cslt_sparse_mm(Tensor compressed_A, Tensor dense_B, Tensor? bias=None, Tensor? alpha=None, ScalarType? out_dtype=None, bool transpose_result=False, int alg_id=0, int split_k=1, int split_k_mode=-1) -> Tensor
+    """
+
+def _cslt_sparse_mm_search(
+    compressed_A: Tensor,
+    dense_B: Tensor,
+    bias: Tensor | None = ...,
+    alpha: Tensor | None = ...,
+    out_dtype: dtype | None = ...,
+    transpose_result: bool = ...,
+) -> int:
+    """The number of the algorithm with which `tt._cslt_sparse_mm` is quickest, there being one (`torch._cslt_sparse_mm_search`).
+
+    Args:
+        compressed_A: As of `tt._cslt_sparse_mm`.
+        dense_B: As of `tt._cslt_sparse_mm`.
+        bias: As of `tt._cslt_sparse_mm`.
+        alpha: As of `tt._cslt_sparse_mm`.
+        out_dtype: As of `tt._cslt_sparse_mm`.
+        transpose_result: As of `tt._cslt_sparse_mm`.
+
+    Returns:
+        0.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._cslt_sparse_mm_search(tt._cslt_compress(tt.zeros(1, 16)), tt.zeros(16, 3))
+        0
+
+    Schema::
+
+        _cslt_sparse_mm_search(Tensor compressed_A, Tensor dense_B, Tensor? bias=None, Tensor? alpha=None, ScalarType? out_dtype=None, bool transpose_result=False) -> int
+    """
+
+def _sparse_semi_structured_tile(
+    input: Tensor, algorithm: str = ..., use_cutlass: bool = ...
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """A matrix of which each tile of 4 x 4 keeps at most two elements of a row and of a column, packed both ways (`torch._sparse_semi_structured_tile`).
+
+    Args:
+        input: A matrix of float16 or bfloat16 with rows of contiguous elements, whose sizes are
+            multiples of 32.
+        algorithm: "largest_values_greedy", which "" stands for: elements are taken from the largest on
+            where their row and column have room; "largest_abs_values_greedy", by magnitude;
+            "causal1122": row by row, one of the first two rows each and two of the others.
+        use_cutlass: Whether kept elements and words are two tensors, as of
+            `tt._to_sparse_semi_structured`, or one as of `tt._cslt_compress`.
+
+    Returns:
+        The packed matrix, its words, the packed transposed matrix and its words, and the kept places, 8
+        bytes for each 8 x 8 elements: two bytes for each 4 x 4 of them, a bit for each element.
+
+    Raises:
+        RuntimeError: The dtype, the sizes or strides are not these, or there is no such algorithm.
+
+    Note:
+        Of equal elements the later one is taken first; a NaN is larger than any number. PyTorch pads
+        the matrix to multiples of 32 by 64, and gives words in three dimensions over the same memory.
+
+    Example:
+        >>> import triten as tt
+        >>> packed = tt._sparse_semi_structured_tile(tt.arange(1024.0).reshape(32, 32).half())[0]
+        >>> packed[:4, :2]
+        tensor([[  0.,   1.],
+                [ 32.,  33.],
+                [ 66.,  67.],
+                [ 98.,  99.]], dtype=triten.float16)
+
+    Schema::
+
+        _sparse_semi_structured_tile(Tensor input, str algorithm="", bool use_cutlass=True) -> (Tensor, Tensor, Tensor, Tensor, Tensor)
+    """
+
+def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix of which the places are kept that `tt._sparse_semi_structured_tile` chose, packed both ways (`torch._sparse_semi_structured_apply`).
+
+    Args:
+        input: A matrix of float16 or bfloat16, of shape (M, K).
+        thread_masks: The kept places, of shape (M / 8, K / 8, 8) and dtype uint8.
+
+    Returns:
+        The kept elements, of shape (M, K / 2), and those of the transposed matrix, of shape (K, M / 2).
+
+    Raises:
+        RuntimeError: Shapes or dtypes are not these.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(1024.0).reshape(32, 32).half()
+        >>> tt._sparse_semi_structured_apply(-x, tt._sparse_semi_structured_tile(x)[4])[0][1, :2]
+        tensor([-32., -33.], dtype=triten.float16)
+
+    Schema::
+
+        _sparse_semi_structured_apply(Tensor input, Tensor thread_masks) -> (Tensor, Tensor)
+    """
+
+def _sparse_semi_structured_apply_dense(input: Tensor, thread_masks: Tensor) -> Tensor:
+    """A matrix that is 0 but at the places that `tt._sparse_semi_structured_tile` chose (`torch._sparse_semi_structured_apply_dense`).
+
+    Args:
+        input: A matrix of float16 or bfloat16, of shape (M, K).
+        thread_masks: The kept places, of shape (M / 8, K / 8, 8) and dtype uint8.
+
+    Returns:
+        A matrix of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: Shapes or dtypes are not these.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.arange(1024.0).reshape(32, 32).half()
+        >>> tt._sparse_semi_structured_apply_dense(x, tt._sparse_semi_structured_tile(x)[4])[0, :4]
+        tensor([0., 1., 0., 0.], dtype=triten.float16)
+
+    Schema::
+
+        _sparse_semi_structured_apply_dense(Tensor input, Tensor thread_masks) -> Tensor
+    """
+
 @overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]:
     """Views of pieces side by side, along the columns (`torch.hsplit`).
@@ -33403,6 +33747,9 @@ __all__ = [
     "_copy_from",
     "_cross_entropy_backward",
     "_cross_entropy_forward",
+    "_cslt_compress",
+    "_cslt_sparse_mm",
+    "_cslt_sparse_mm_search",
     "_csr_mm",
     "_ctc_loss",
     "_ctc_loss_backward",
@@ -33486,6 +33833,7 @@ __all__ = [
     "_scaled_mm",
     "_scaled_mm_v2",
     "_segment_reduce_backward",
+    "_semi_structured_mm",
     "_sliding_window_attn",
     "_sliding_window_attn_backward",
     "_softmax",
@@ -33507,6 +33855,12 @@ __all__ = [
     "_sparse_mm",
     "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward",
+    "_sparse_semi_structured_addmm",
+    "_sparse_semi_structured_apply",
+    "_sparse_semi_structured_apply_dense",
+    "_sparse_semi_structured_linear",
+    "_sparse_semi_structured_mm",
+    "_sparse_semi_structured_tile",
     "_sparse_softmax",
     "_sparse_softmax_backward_data",
     "_sparse_sum",
@@ -33530,6 +33884,7 @@ __all__ = [
     "_to_sparse_bsr",
     "_to_sparse_csc",
     "_to_sparse_csr",
+    "_to_sparse_semi_structured",
     "_unique",
     "_unique2",
     "_unsafe_index",

@@ -179,6 +179,38 @@ def products_with_narrow_weights() -> str:
     return f"{checked} products"
 
 
+@check("products: matrices of which two in four are kept agree with float64")
+def semi_structured_products() -> str:
+    rng, checked = fresh_numbers(), 0
+    sizes = [(3, 64, 256)] if is_rehearsal() else [(1, 4096, 4096), (333, 1024, 2048), (2048, 4096, 512)]
+    for dtype in (tt.bfloat16, tt.float16, tt.float32, tt.int8):
+        for m, n, k in sizes:
+            each = 2 if dtype is tt.float32 else 4
+            kept = np.argsort(rng.random((n, k // each, each)), -1) < each // 2
+            y = (rng.integers(-9, 10, kept.shape) * kept).reshape(n, k).astype(np.float64)
+            x = rng.integers(-9, 10, (m, k)).astype(np.float64)
+            a, w = (tt.from_numpy(values).to("cuda", dtype) for values in (x, y))
+            exact = x @ y.T
+            expected = tt.from_numpy(np.clip(exact, -128, 127) if dtype is tt.int8 else exact).to(dtype)
+            values, meta = tt._to_sparse_semi_structured(w)
+            packed = tt._cslt_compress(w)
+            for way, got in (
+                ("a layer", tt._sparse_semi_structured_linear(a, values, meta)),
+                ("on the left", tt._sparse_semi_structured_mm(values, meta, a.t().contiguous()).t()),
+                ("one tensor", tt._cslt_sparse_mm(packed, a.t(), transpose_result=True)),
+            ):
+                wrong = int((got.cpu() != expected).sum())
+                require(not wrong, f"{m}x{n}x{k} {dtype}, {way}: {wrong} of {exact.size} elements are wrong")
+                checked += 1
+            if dtype is tt.float16:
+                tiles = tt._sparse_semi_structured_tile(w)
+                host = tt._sparse_semi_structured_tile(w.cpu())
+                require(
+                    all((g.cpu() == h).all() for g, h in zip(tiles, host, strict=True)), f"tiles of {n}x{k}"
+                )
+    return f"{checked} products"
+
+
 def check_rounded(got: Any, x: np.ndarray, y: np.ndarray, dtype: Any, label: str) -> None:
     """Hold a product to a rounded weight, and to float32's sums."""
     exact, magnitude = x @ y.T, np.abs(x) @ np.abs(y).T

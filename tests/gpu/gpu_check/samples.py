@@ -193,6 +193,10 @@ WITHOUT_SAMPLE = {
         ),
         "takes or gives quantized tensors, or a quantized dtype: their tests hold it beside the CPU",
     ),
+    **dict.fromkeys(
+        [name.removeprefix("aten::") for name in OPERATORS["semi_structured"]],
+        "has a packed matrix: the checks of products have it",
+    ),
     **dict.fromkeys(SPARSE, "takes or gives sparse tensors, or their parts: the checks of sparse tensors"),
     "set_": "exchanges the storage, computes nothing",
     "is_pinned": "asks about host memory, computes nothing",

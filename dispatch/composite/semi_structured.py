@@ -1,0 +1,408 @@
+"""Matrices of which two in each four elements of a row are kept: how they are packed, and what products are made of.
+
+Kept elements stand in a matrix of half as many columns. Four bits say where the two of four columns were: the lower two
+the column of the first one, the upper two that of the second. Of float32 one in two elements is kept, which four bits
+tell as if each were two halves. Words of four such (int16) or of eight (int32, of int8) make the metadata, in the order
+of rows or interleaved: a thread of a sparse tensor core's warp has its words side by side then.
+
+Source: PyTorch, torch/sparse/_semi_structured_conversions.py and ATen/native/sparse/cuda/SparseSemiStructured*.cu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...runtime.scalar_type import bfloat16, bool_, float16, float32, int8, int16, int32, int64, uint8
+from ...runtime.scalar_type import dtype as ScalarType
+from ..generated import functions as ops
+
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import Number
+    from ..tensor import Tensor
+
+PACKED = (float16, bfloat16, float32, int8)
+"""The dtypes of matrices that are packed."""
+ACTIVATIONS = (None, "none", "relu", "silu")
+OUTPUTS_OF_INT8 = (float16, bfloat16, int32)
+
+
+def columns_of_four_bits(dtype: ScalarType) -> int:
+    """For how many columns four bits stand."""
+    return 2 if dtype is float32 else 4
+
+
+def word_of(dtype: ScalarType) -> ScalarType:
+    """The dtype of interleaved words of a matrix of this one."""
+    return int32 if dtype is int8 else int16
+
+
+def bits_of(kept: Tensor, dtype: ScalarType) -> tuple[Tensor, Tensor]:
+    """The columns of the two elements that are kept of each four, where `kept` (M, K) says which ones may be.
+
+    Of none, the last two are; one alone is kept with the last or the third; of three, the first two where the second
+    is among them and the last column, or else the two at the ends.
+    """
+    rows, columns = kept.shape
+    each = columns_of_four_bits(dtype)
+    parts = kept.reshape((rows, columns // each, each)).unbind(-1)
+    one, two, four = (parts[0], parts[0], parts[1]) if each == 2 else (parts[0], parts[1], parts[3])
+    first = ops.where(one, 0, ops.where(two, 1, 2))
+    second = ops.where(one & two, 1, ops.where(four | ~(one | two), 3, 2))
+    return first, second
+
+
+def packed_by(dense: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """The kept elements (M, K / 2) of a matrix and their four bits (M, K / 4, or K / 2 of float32)."""
+    rows, columns = dense.shape
+    first, second = bits_of(kept, dense.dtype)
+    if dense.dtype is float32:
+        taken = (first // 2).unsqueeze(-1)
+    else:
+        taken = ops.stack([first, second], -1)
+    each = columns_of_four_bits(dense.dtype)
+    groups = dense.reshape((rows, columns // each, each))
+    values = ops.gather(groups, -1, taken.to(int64)).reshape((rows, columns // 2))
+    return values, first | second << 2
+
+
+def words_of(bits: Tensor, word: ScalarType) -> Tensor:
+    """Four bits each, packed into words, the first one lowest."""
+    count = 2 * word.itemsize
+    shifts = ops.arange(0, 4 * count, 4, device=bits.device)
+    rows, across = bits.shape
+    wide = (bits.to(int64).reshape((rows, across // count, count)) << shifts).sum(-1)
+    # The upper half of the bits' range stands for negative numbers.
+    wide = wide - ((wide >> (4 * count - 1)) << (4 * count))
+    return wide.to(word)
+
+
+def interleaved(words: Tensor) -> Tensor:
+    """Words in the order of rows as CUTLASS has them (`ColumnMajorInterleaved<2>` after its `reorder_meta`).
+
+    A group has 32 rows (16 of int32), and of it rows that are 8 apart lie together; two columns of words follow each
+    other, and where the row is the second of a pair and the column the first, the two change places.
+    """
+    rows, columns = words.shape
+    pairs = 4 // words.dtype.itemsize
+    split = words.reshape((rows // (16 * pairs), pairs, 2, 8, columns // 2, 2))
+    return split.permute((4, 0, 3, 1, 5, 2)).reshape((rows, columns))
+
+
+def in_order_of_rows(words: Tensor) -> Tensor:
+    """Interleaved words in the order of rows."""
+    rows, columns = words.shape
+    pairs = 4 // words.dtype.itemsize
+    split = words.reshape((columns // 2, rows // (16 * pairs), 8, pairs, 2, 2))
+    return split.permute((1, 3, 5, 2, 0, 4)).reshape((rows, columns))
+
+
+def expanded(values: Tensor, words: Tensor) -> Tensor:
+    """The dense matrix of kept elements and words in the order of rows."""
+    rows, half = values.shape
+    each = columns_of_four_bits(values.dtype)
+    shifts = ops.arange(0, 8 * words.dtype.itemsize, 4, device=words.device)
+    bits = ((words.to(int64).unsqueeze(-1) >> shifts) & 15).reshape((rows, 2 * half // each))
+    places = ((bits & 3) // 2).unsqueeze(-1) if each == 2 else ops.stack([bits & 3, bits >> 2], -1)
+    dense = ops.zeros((rows, 2 * half // each, each), dtype=values.dtype, device=values.device)
+    return ops.scatter(dense, -1, places, values.reshape((rows, 2 * half // each, each // 2))).reshape(
+        (rows, 2 * half)
+    )
+
+
+def check_interleaved(rows: int, columns: int, dtype: ScalarType) -> None:
+    """Raise RuntimeError where a dense matrix of these sizes has no interleaved words."""
+    group = 64 // word_of(dtype).itemsize
+    if rows % group:
+        raise RuntimeError(f"Number of rows of dense matrix {rows} must be divisible by {group}")
+    # Two columns of words lie together.
+    across = 4 * columns_of_four_bits(dtype) * word_of(dtype).itemsize
+    if columns % across:
+        raise RuntimeError(f"Number of columns of dense matrix {columns} must be divisible by {across}")
+
+
+def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
+    """Kept elements and interleaved words of what is not 0."""
+    if dense.dim() != 2:
+        raise RuntimeError(f"Expected 2-dimensional dense tensor, got {dense.dim()}-dimensional tensor")
+    if dense.dtype not in PACKED:
+        raise RuntimeError(f"Invalid datatype {dense.dtype} of dense matrix")
+    check_interleaved(dense.shape[0], dense.shape[1], dense.dtype)
+    values, bits = packed_by(dense, dense != 0)
+    return values, interleaved(words_of(bits, word_of(dense.dtype)))
+
+
+def _sparse_semi_structured_mm(
+    mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, out_dtype: ScalarType | None
+) -> Tensor:
+    """The kernel's product, of interleaved words."""
+    return ops._semi_structured_mm(mat1, mat1_meta, mat2, None, out_dtype, True, False)
+
+
+def _sparse_semi_structured_addmm(
+    input: Tensor,
+    mat1: Tensor,
+    mat1_meta: Tensor,
+    mat2: Tensor,
+    alpha: Number,
+    beta: Number,
+    out_dtype: ScalarType | None,
+) -> Tensor:
+    """The kernel adds the numbers of rows; other factors than 1 take a product that is not rounded yet."""
+    if alpha == 1 and beta == 1:
+        return ops._semi_structured_mm(mat1, mat1_meta, mat2, input, out_dtype, True, False)
+    wide = int32 if mat1.dtype is int8 else float32
+    made = ops._semi_structured_mm(mat1, mat1_meta, mat2, None, wide, True, False) * alpha
+    if input.dim() != 1 or input.shape[0] != made.shape[0]:
+        raise RuntimeError(
+            f"_sparse_semi_structured_addmm: expected `input` to have shape ({made.shape[0]},), got "
+            f"{list(input.shape)}"
+        )
+    if beta != 0:
+        made = made + (input.to(wide) * beta)[:, None]
+    return rounded(made, mat1.dtype if out_dtype is None else out_dtype)
+
+
+def rounded(made: Tensor, dtype: ScalarType) -> Tensor:
+    """A product in its dtype; integers of 8 bits saturate."""
+    return (ops.clamp(made, -128, 127) if dtype is int8 else made).to(dtype)
+
+
+def _sparse_semi_structured_linear(
+    input: Tensor,
+    weight: Tensor,
+    meta: Tensor,
+    bias: Tensor | None,
+    activation: str | None,
+    out_dtype: ScalarType | None,
+) -> Tensor:
+    """The transposed product, which the kernel writes as such."""
+    if activation not in ACTIVATIONS:
+        raise RuntimeError(
+            f'_sparse_semi_structured_linear: expected an activation of "none", "relu" or "silu", got {activation!r}'
+        )
+    rows = input.reshape((input.numel() // max(input.shape[-1], 1), input.shape[-1]))
+    made = ops._semi_structured_mm(weight, meta, rows.t(), bias, out_dtype, True, True)
+    if activation in ("relu", "silu"):
+        made = ops.relu(made) if activation == "relu" else ops.silu(made)
+    return made.reshape((*input.shape[:-1], weight.shape[0]))
+
+
+def _cslt_compress(input: Tensor) -> Tensor:
+    """Kept elements, then words in the order of rows, as bytes of one vector."""
+    name = "_cslt_compress"
+    if input.dtype not in PACKED:
+        raise RuntimeError(f"{name}: Unsupported dtype for cuSPARSELt compressed matrix, got {input.dtype}")
+    if input.dim() != 2 or input.shape[1] % 16:
+        raise RuntimeError(
+            f"{name}: expected `input` to be a matrix of a multiple of 16 columns, got {list(input.shape)}"
+        )
+    return joined(*packed_by(input, input != 0))
+
+
+def joined(values: Tensor, bits: Tensor) -> Tensor:
+    """Kept elements and four bits each in one vector."""
+    words = words_of(bits, int16).reshape((-1,)).view(values.dtype)
+    return ops.cat([values.reshape((-1,)), words])
+
+
+def split(packed: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """Kept elements and words of what `_cslt_compress` made of a matrix of so many columns; views of it."""
+    flat = packed.reshape((-1,))
+    sixteenths = 10 if packed.dtype is int8 else 9
+    rows = flat.shape[0] * 16 // (sixteenths * columns) if columns else 0
+    if not columns or columns % 16 or rows * columns * sixteenths != 16 * flat.shape[0]:
+        raise RuntimeError(
+            f"_cslt_sparse_mm: expected `compressed_A` to have {sixteenths} elements for each 16 of a matrix of "
+            f"{columns} columns, got {flat.shape[0]}"
+        )
+    kept = rows * columns // 2
+    values = flat[:kept].reshape((rows, columns // 2))
+    across = columns // (4 * columns_of_four_bits(packed.dtype))
+    return values, flat[kept:].view(int16).reshape((rows, across))
+
+
+def _cslt_sparse_mm(
+    compressed_A: Tensor,
+    dense_B: Tensor,
+    bias: Tensor | None,
+    alpha: Tensor | None,
+    out_dtype: ScalarType | None,
+    transpose_result: bool,
+    alg_id: int,
+    split_k: int,
+    split_k_mode: int,
+) -> Tensor:
+    """The kernel's product, of words in the order of rows; a factor takes one that is not rounded yet."""
+    name = "_cslt_sparse_mm"
+    if dense_B.dim() != 2:
+        raise RuntimeError(f"{name}: expected `dense_B` to be a matrix, got {dense_B.dim()} dimensions")
+    if out_dtype is not None:
+        if compressed_A.dtype is not int8:
+            raise RuntimeError(
+                f"{name}: out_dtype support only available for int8 inputs, got {compressed_A.dtype}"
+            )
+        if out_dtype not in OUTPUTS_OF_INT8:
+            raise RuntimeError(
+                f"{name}: Unsupported out_dtype passed, must be one of {{fp16, bf16, int32}}, got {out_dtype}"
+            )
+    if compressed_A.dtype is not dense_B.dtype:
+        raise RuntimeError(
+            f"{name}: expected `dense_B` to have the dtype of `compressed_A`, {compressed_A.dtype}, got {dense_B.dtype}"
+        )
+    values, words = split(compressed_A, dense_B.shape[0])
+    if alpha is None:
+        return ops._semi_structured_mm(values, words, dense_B, bias, out_dtype, False, transpose_result)
+    if alpha.numel() != 1:
+        raise RuntimeError(f"{name}: expected `alpha` to be one number, got {list(alpha.shape)}")
+    wide = int32 if compressed_A.dtype is int8 else float32
+    made = ops._semi_structured_mm(values, words, dense_B, None, wide, False, transpose_result)
+    made = made.to(float32) * alpha.reshape(()).to(float32)
+    if bias is not None:
+        made = made + (bias if transpose_result else bias[:, None])
+    dtype = dense_B.dtype if out_dtype is None else out_dtype
+    return rounded(made if dtype.is_floating_point else ops.round(made), dtype)
+
+
+def _cslt_sparse_mm_search(
+    compressed_A: Tensor,
+    dense_B: Tensor,
+    bias: Tensor | None,
+    alpha: Tensor | None,
+    out_dtype: ScalarType | None,
+    transpose_result: bool,
+) -> int:
+    """There is one algorithm."""
+    return 0
+
+
+def tiles_of(matrix: Tensor) -> Tensor:
+    """A matrix (M, K) as tiles of 4 x 4: (M / 4, K / 4, 4, 4)."""
+    rows, columns = matrix.shape
+    return matrix.reshape((rows // 4, 4, columns // 4, 4)).transpose(1, 2)
+
+
+def matrix_of(tiles: Tensor) -> Tensor:
+    """The matrix of such tiles."""
+    down, across = tiles.shape[:2]
+    return tiles.transpose(1, 2).reshape((4 * down, 4 * across))
+
+
+def greedily_kept(values: Tensor, rooms: Sequence[int] = (2, 2, 2, 2), rows_in_order: bool = False) -> Tensor:
+    """Which elements of tiles are kept, taken from the largest on, where their row and their column have room.
+
+    Args:
+        values: Tiles (..., 4, 4).
+        rooms: How many elements a row has room for; a column has room for two.
+        rows_in_order: Whether all of a row comes before the next one.
+    """
+    count = values.shape[:-2]
+    if rows_in_order:
+        order = ops.argsort(values, stable=True).flip(-1)
+        order = (order + 4 * ops.arange(4, device=values.device)[:, None]).reshape((*count, 16))
+    else:
+        order = ops.argsort(values.reshape((*count, 16)), stable=True).flip(-1)
+    place = ops.arange(4, device=values.device)
+    in_row = ops.zeros((*count, 4), dtype=int64, device=values.device)
+    in_column = ops.zeros((*count, 4), dtype=int64, device=values.device)
+    room = ops.zeros((4,), dtype=int64, device=values.device)
+    for line, many in enumerate(rooms):
+        room = ops.where(place == line, many, room)
+    kept = ops.zeros((*count, 4, 4), dtype=bool_, device=values.device)
+    for step in range(16):
+        at = order.select(-1, step).unsqueeze(-1)
+        row, column = at // 4 == place, at % 4 == place
+        fits = (row & (in_row < room)).any(-1, True) & (column & (in_column < 2)).any(-1, True)
+        row, column = row & fits, column & fits
+        in_row, in_column = in_row + row, in_column + column
+        kept = kept | row.unsqueeze(-1) & column.unsqueeze(-2)
+    return kept
+
+
+def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
+    """Which elements of tiles an algorithm keeps."""
+    if algorithm in ("", "largest_values_greedy"):
+        return greedily_kept(tiles)
+    if algorithm == "largest_abs_values_greedy":
+        return greedily_kept(tiles.abs())
+    if algorithm == "causal1122":
+        return greedily_kept(tiles, (1, 1, 2, 2), True)
+    raise RuntimeError(f'_sparse_semi_structured_tile: Unknown algorithm "{algorithm}"')
+
+
+def masks_of(kept: Tensor) -> Tensor:
+    """Kept places (M, K) as 8 bytes for each 8 x 8: two for each tile of 4 x 4, of two rows each, lowest bit first."""
+    rows, columns = kept.shape
+    bits = kept.reshape((rows // 8, 2, 2, 2, columns // 8, 2, 4)).permute((0, 4, 1, 5, 2, 3, 6))
+    bits = bits.reshape((rows // 8, columns // 8, 8, 8)).to(int64)
+    return (bits << ops.arange(8, device=kept.device)).sum(-1).to(uint8)
+
+
+def places_of(masks: Tensor) -> Tensor:
+    """The kept places of such bytes."""
+    down, across = masks.shape[:2]
+    bits = masks.to(int64).unsqueeze(-1) >> ops.arange(8, device=masks.device) & 1
+    bits = bits.reshape((down, across, 2, 2, 2, 2, 4)).permute((0, 2, 4, 5, 1, 3, 6))
+    return bits.reshape((8 * down, 8 * across)).to(bool_)
+
+
+def check_tiles(name: str, input: Tensor, multiple: int) -> None:
+    """Raise RuntimeError where a matrix is not one of tiles."""
+    if input.dtype not in (float16, bfloat16):
+        raise RuntimeError(
+            f"{name}: Unsupported dtype - only `float16` and `bfloat16` are supported currently, got {input.dtype}"
+        )
+    if input.dim() != 2:
+        raise RuntimeError(f"{name}: Can only sparsify 2d tensors, got {input.dim()} dimensions")
+    if input.shape[0] % multiple or input.shape[1] % multiple:
+        raise RuntimeError(
+            f"{name}: Number of rows and cols should be multiple of {multiple}, got {list(input.shape)}"
+        )
+
+
+def _sparse_semi_structured_tile(
+    input: Tensor, algorithm: str, use_cutlass: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What is kept of tiles, packed by rows and by columns."""
+    name = "_sparse_semi_structured_tile"
+    check_tiles(name, input, 32)
+    if input.stride(1) != 1:
+        raise RuntimeError(
+            f"{name}: Can only sparsify contiguous tensors. Sparsify the transpose otherwise. Got strides "
+            f"{list(input.stride())}"
+        )
+    kept = matrix_of(kept_by(algorithm, tiles_of(input)))
+    pruned = ops.where(kept, input, 0)
+    made: list[Tensor] = []
+    for dense, places in ((pruned, kept), (pruned.t(), kept.t())):
+        values, bits = packed_by(dense, places)
+        if use_cutlass:
+            made += [values, interleaved(words_of(bits, int16))]
+        else:
+            packed = joined(values, bits)
+            made += [packed, split(packed, dense.shape[1])[1].clone()]
+    return made[0], made[1], made[2], made[3], masks_of(kept)
+
+
+def _check_masks(name: str, input: Tensor, thread_masks: Tensor) -> None:
+    check_tiles(name, input, 8)
+    expected = (input.shape[0] // 8, input.shape[1] // 8, 8)
+    if thread_masks.dtype is not uint8 or tuple(thread_masks.shape) != expected:
+        raise RuntimeError(
+            f"{name}: expected `thread_masks` of uint8 and shape {list(expected)}, got {thread_masks.dtype} and "
+            f"{list(thread_masks.shape)}"
+        )
+
+
+def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]:
+    """The elements at places that were kept, by rows and by columns."""
+    _check_masks("_sparse_semi_structured_apply", input, thread_masks)
+    kept = places_of(thread_masks)
+    pruned = ops.where(kept, input, 0)
+    return packed_by(pruned, kept)[0], packed_by(pruned.t(), kept.t())[0]
+
+
+def _sparse_semi_structured_apply_dense(input: Tensor, thread_masks: Tensor) -> Tensor:
+    """0 at all other places."""
+    _check_masks("_sparse_semi_structured_apply_dense", input, thread_masks)
+    return ops.where(places_of(thread_masks), input, 0)
