@@ -204,6 +204,7 @@ NAMES: dict[str, Global] = {
     **_functions("torch.serialization", {"_get_layout": _layout}),
     **_functions(f"{PACKAGE}.dispatch.methods.pickling", {"_rebuilt": rebuild.rebuild_own_tensor}),
     **_functions(f"{PACKAGE}.quantization.quantized_tensor", {"rebuilt": rebuild.rebuild_quantized}),
+    **_functions(f"{PACKAGE}.sparse.semi_structured", {"rebuilt": rebuild_sparse.rebuild_semi_structured}),
     "torch.storage.UntypedStorage": Global(StorageType(None)),
     "torch.UntypedStorage": Global(StorageType(None)),
     **{f"torch.{name}": Global(StorageType(dtype)) for name, dtype in TYPED_STORAGES.items()},

@@ -58,3 +58,27 @@ def _check(name: str, size: object, *parts: object) -> None:
 
 def _are_sizes(size: Sequence[Any]) -> bool:
     return all(n.__class__ is int and 0 <= n < 2**63 for n in size)
+
+
+def rebuild_semi_structured(load: Load, args: tuple[Any, ...]) -> Tensor:
+    """A matrix of which two in four elements are kept; sizes of its parts are looked at. Any words are safe to read."""
+    from ..sparse.semi_structured import rebuilt
+
+    name = "semi-structured tensor"
+    kind, shape, parts, settings, requires_grad, is_parameter = arguments(name, args, 6)
+    of_kind(name, "class", kind, str)
+    for flag, value in (("requires_grad", requires_grad), ("is_parameter", is_parameter)):
+        of_kind(name, flag, value, bool)
+    sizes = arguments(name, of_kind(name, "shape", shape, tuple), 2)
+    if not _are_sizes(sizes):
+        raise UnpicklingError(f"{name}: expected sizes, got {sizes!r:.100}")
+    for part in of_kind(name, "parts", parts, tuple):
+        if part is not None:
+            of_kind(name, "part", part, Tensor)
+    fuse, algorithm = arguments(name, of_kind(name, "settings", settings, tuple), 2)
+    of_kind(name, "fuse_transpose_cusparselt", fuse, bool)
+    of_kind(name, "alg_id_cusparselt", algorithm, int)
+    try:
+        return rebuilt(kind, sizes, parts, settings, requires_grad, is_parameter)
+    except ValueError as error:
+        raise UnpicklingError(str(error)) from None

@@ -12,7 +12,8 @@ Example:
             [9.]])
 
 In this folder `functions` has sums, softmax and products, `invariants` when the parts of a sparse tensor are looked at,
-`interchange` the way to SciPy's and CuPy's arrays and back. Kernels are in `dispatch/layers/sparse/`.
+`interchange` the way to SciPy's and CuPy's arrays and back, `semi_structured` matrices of which two in four elements
+are kept, which have no layout of their own but packed parts. Kernels are in `dispatch/layers/sparse/`.
 """
 
 from .functions import (
@@ -28,8 +29,17 @@ from .functions import (
 )
 from .interchange import from_cupy, from_scipy, to_cupy, to_scipy
 from .invariants import check_sparse_tensor_invariants
+from .semi_structured import (
+    SparseSemiStructuredTensor,
+    SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS,
+    to_sparse_semi_structured,
+)
 
 __all__ = [
+    "SparseSemiStructuredTensor",
+    "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS",
     "addmm",
     "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
@@ -44,4 +54,5 @@ __all__ = [
     "sum",
     "to_cupy",
     "to_scipy",
+    "to_sparse_semi_structured",
 ]

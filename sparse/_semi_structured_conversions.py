@@ -1,0 +1,96 @@
+"""Matrices of which two in four elements are kept, to their packed form and back.
+
+The names are PyTorch's (`torch.sparse._semi_structured_conversions`), and the bits of both tensors are, too.
+"""
+
+from __future__ import annotations
+
+from ..dispatch.composite.semi_structured import (
+    columns_of_four_bits,
+    expanded,
+    in_order_of_rows,
+    kept_by,
+    masks_of,
+    matrix_of,
+    tiles_of,
+)
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import int16, int32
+
+
+def sparse_semi_structured_from_dense_cutlass(dense: Tensor) -> tuple[Tensor, Tensor]:
+    """The kept elements (M, K / 2) of a matrix, and interleaved words that say where they are.
+
+    Args:
+        dense: A matrix (M, K) of float16, bfloat16, float32 or int8. A word of int16 stands for 16 columns (8 of
+            float32), one of int32 for 32 of int8; 32 divides M (16 of int8), and two words' columns divide K.
+
+    Raises:
+        RuntimeError: The dtype, number of dimensions or sizes are not these.
+
+    Source: `torch.sparse._semi_structured_conversions.sparse_semi_structured_from_dense_cutlass`, which is why a matrix
+    that has more than two elements of four loses some: see `tt._to_sparse_semi_structured`.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.sparse._semi_structured_conversions import *
+        >>> dense = tt.tensor([[0.0, 3.0, 0.0, 5.0] * 8] * 32).half()
+        >>> values, meta = sparse_semi_structured_from_dense_cutlass(dense)
+        >>> bool((sparse_semi_structured_to_dense_cutlass(values, meta) == dense).all())
+        True
+    """
+    return ops._to_sparse_semi_structured(dense)
+
+
+def sparse_semi_structured_to_dense_cutlass(sparse: Tensor, meta_reordered: Tensor) -> Tensor:
+    """The matrix (M, K) of kept elements (M, K / 2) and interleaved words.
+
+    Raises:
+        RuntimeError: Both are not matrices of one device and of sizes that fit, or words are not int16 or int32.
+    """
+    for name, tensor in (("sparse", sparse), ("meta", meta_reordered)):
+        if tensor.dim() != 2:
+            raise RuntimeError(f"Expected 2-dimensional {name} tensor, got {tensor.dim()}-dimensional tensor")
+    if meta_reordered.device != sparse.device:
+        raise RuntimeError(
+            f"Expected meta matrix to be on {sparse.device} device, got matrix on {meta_reordered.device} device"
+        )
+    if meta_reordered.dtype not in (int16, int32):
+        raise RuntimeError(f"Invalid datatype {meta_reordered.dtype} of meta matrix")
+    rows, half = sparse.shape
+    lines, columns = meta_reordered.shape
+    if lines != rows:
+        raise RuntimeError(
+            f"Number of rows of meta matrix {lines} must be equal to number of columns of sparse matrix {rows}"
+        )
+    kept = columns * columns_of_four_bits(sparse.dtype) * meta_reordered.dtype.itemsize
+    if kept != half:
+        raise RuntimeError(
+            f"Number of columns of sparse matrix {half} different from the {kept}, expected according to the number of "
+            "columns of meta matrix"
+        )
+    group = 64 // meta_reordered.dtype.itemsize
+    if rows % group or columns % 2:
+        raise RuntimeError(
+            f"Expected interleaved meta matrix with a multiple of {group} rows and 2 columns, got {lines}x{columns}"
+        )
+    return expanded(sparse, in_order_of_rows(meta_reordered))
+
+
+def _sparse_semi_structured_tile(dense: Tensor) -> Tensor:
+    """`dense`, of whose tiles of 4 x 4 only the largest elements stay, at most two of a row and of a column.
+
+    It is written to. Of equal elements the earlier one is taken first, as PyTorch's function of this name does, and not
+    `tt._sparse_semi_structured_tile`.
+    """
+    tiles = tiles_of(dense)
+    # Read backwards, the earlier of equal elements is the later one, and rows and columns have as much room.
+    kept = kept_by("largest_values_greedy", tiles.flip((-2, -1))).flip((-2, -1))
+    return dense.mul_(matrix_of(kept))
+
+
+def _compute_compressed_swizzled_bitmask(dense: Tensor) -> Tensor:
+    """Where a matrix is not 0, as bytes (M / 8, K / 8, 4, 2): two for each of four tiles of 4 x 4 in 8 x 8."""
+    masks = masks_of(dense != 0)
+    return masks.reshape((*masks.shape[:2], 4, 2))
