@@ -82,7 +82,11 @@ def test_a_layer(rng, device, kind):
     layer = nn.Linear(64, 32, dtype=tt.float16, device=device)
     w, bias = matrix(rng, 32, 64, "float16", device), dense(rng, 32, device=device)
     layer.weight, layer.bias = nn.Parameter(kind.from_dense(w)), nn.Parameter(bias)
-    assert isinstance(layer.weight, nn.Parameter) and isinstance(layer.weight, kind) and kind.__name__ in repr(layer)
+    assert (
+        isinstance(layer.weight, nn.Parameter)
+        and isinstance(layer.weight, kind)
+        and kind.__name__ in repr(layer)
+    )
     x = dense(rng, 2, 3, 64, device=device)
     made = layer(x)
     assert same(made.detach(), x.double() @ w.double().t() + bias.double())
@@ -119,13 +123,23 @@ def test_pruned_matrices_are_packed_both_ways(rng, device, kind, algorithm):
 def test_what_holds_it_together(rng, device, kind):
     w = matrix(rng, 32, 64, "float16", device)
     packed = kind.from_dense(w)
-    for other in (packed.detach(), packed.clone(), copy.deepcopy(packed), packed.t().t(), packed.view(32, 64)):
+    for other in (
+        packed.detach(),
+        packed.clone(),
+        copy.deepcopy(packed),
+        packed.t().t(),
+        packed.view(32, 64),
+    ):
         assert type(other) is kind and same(other.to_dense(), w.double())
     assert packed.clone().packed.data_ptr() != packed.packed.data_ptr() == packed.detach().packed.data_ptr()
     assert same(packed.t().to_dense(), w.double().t())
     assert f"{packed}" == str(packed) == repr(packed) == f"{kind.__name__}(shape=triten.Size([32, 64]))"
     elsewhere = packed.to("cuda" if device == "cpu" else "cpu")
-    assert type(elsewhere) is kind and elsewhere.device != packed.device and same(elsewhere.to_dense(), w.double())
+    assert (
+        type(elsewhere) is kind
+        and elsewhere.device != packed.device
+        and same(elsewhere.to_dense(), w.double())
+    )
     names, rest = packed.__tensor_flatten__()
     parts = {name: getattr(packed, name) for name in names}
     again = kind.__tensor_unflatten__(parts, rest, None, None)
@@ -163,7 +177,10 @@ def test_a_file_is_checked():
     for given, message in (
         ((kinds[0], (32, 64), (right[0][:16], *right[1:]), (False, 0), False, False), "make no matrix"),
         ((kinds[0], (32, 32), right, (False, 0), False, False), r"a matrix of \[32, 64\], not of \[32, 32\]"),
-        ((kinds[1], (32, 64), (tt.zeros(7).half(), None, None, None, None), (False, 0), False, False), "no matrix"),
+        (
+            (kinds[1], (32, 64), (tt.zeros(7).half(), None, None, None, None), (False, 0), False, False),
+            "no matrix",
+        ),
         ((kinds[0], (32, 64), (None,) * 5, (False, 0), False, False), "At least one of packed"),
         (("Int8Tensor", (32, 64), right, (False, 0), False, False), "expected one of SparseSemi"),
     ):
@@ -186,7 +203,11 @@ def test_refusals():
     cutlass = SparseSemiStructuredTensorCUTLASS.from_dense(half)
     cusparselt = to_sparse_semi_structured(half)
     for act, error, words in (
-        (lambda: to_sparse_semi_structured(half[0]), RuntimeError, "original_tensor.dim = 1 is not supported"),
+        (
+            lambda: to_sparse_semi_structured(half[0]),
+            RuntimeError,
+            "original_tensor.dim = 1 is not supported",
+        ),
         (lambda: to_sparse_semi_structured(half.t()), RuntimeError, "is not contiguous"),
         (lambda: to_sparse_semi_structured(half.double()), RuntimeError, "float64 is not a supported dtype"),
         (lambda: to_sparse_semi_structured(half[:24]), RuntimeError, r"multiple of \(16, 16\)"),
@@ -226,7 +247,11 @@ def test_what_is_not_two_in_four_loses_elements(device):
 def test_meta(kind):
     packed = kind.from_dense(tt.empty(32, 64, dtype=tt.float16, device="meta"))
     assert packed.to_dense().shape == (32, 64) and packed.to_dense().device.type == "meta"
-    assert nn.functional.linear(tt.empty(2, 3, 64, dtype=tt.float16, device="meta"), packed).shape == (2, 3, 32)
+    assert nn.functional.linear(tt.empty(2, 3, 64, dtype=tt.float16, device="meta"), packed).shape == (
+        2,
+        3,
+        32,
+    )
 
 
 def test_conversions(rng):
