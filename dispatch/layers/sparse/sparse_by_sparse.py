@@ -1,12 +1,14 @@
 """The product of two sparse matrices, which is sparse.
 
 A row of the product is the sum of the rows of the right matrix that the left one's row names. On the CPU SciPy's loops
-make it. Elsewhere all products of values are written out, sorted by place, and those of one place are added in the
-order of the left row, which takes memory for each of them.
+make it. Elsewhere products of values are counted, and then written out for as many rows at a time as have no more than
+`PRODUCTS` of them, sorted by place, and those of one place are added in the order of the left row: which rows are taken
+together changes no bit.
 """
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +20,11 @@ from ...composite.sparse_compressed import begins_of, compressed_tensor
 from ...composite.sparse_coo import coo_tensor
 from ...generated import functions as ops
 from ...structured.stub import StructuredCall, find_kernel
-from ...tensor_data import from_numpy
+from ...tensor_data import from_numpy, tensor
 from .coo_structure import added_at
+
+PRODUCTS = 1 << 22
+"""Products of values that are written out at a time, of a row by itself more: about 64 bytes each, 256 MiB together."""
 
 
 def matrix_product(left: Any, right: Any) -> Any:
@@ -76,22 +81,52 @@ def _kernel(dtype: ScalarType) -> Any:
 def _written_out(
     outer: tuple[Any, Any], values: Any, inner: tuple[Any, Any], others: Any, lines: int, width: int
 ) -> tuple[Any, Any, Any]:
+    """The parts of a product, of blocks of rows that follow each other."""
     begins, named = outer
-    starts, columns = inner
-    where = values._spec.device
+    starts = inner[0]
     lengths = starts[1:] - starts[:-1]
     taken = begins[1:] - begins[:-1]
-    line = ops.repeat_interleave(taken, output_size=named._spec.sizes[0])
+    line = ops.repeat_interleave(taken, output_size=named._spec.sizes[0]).to(int64)
     counts = lengths.index_select(0, named)
+    made = [
+        _block(line[part], counts[part], named[part], values[part], inner, others, width)
+        for part in _parts(begins, counts)
+    ]
+    found = made[0][0] if len(made) == 1 else ops.cat([places for places, _ in made], 0)
+    sums = made[0][1] if len(made) == 1 else ops.cat([each for _, each in made], 0)
+    row = ops.floor_divide(found, max(width, 1))
+    compressed = begins_of(row, 1, lines, found._spec.sizes[0]).reshape(-1).to(begins.dtype)
+    return compressed, (found - row * width).to(begins.dtype), sums
+
+
+def _parts(begins: Any, counts: Any) -> list[slice]:
+    """Entries of the left matrix, of whole rows each, that have no more than `PRODUCTS` products, or of one row."""
+    entries = counts._spec.sizes[0]
+    ends = counts.to(int64).cumsum(0)
+    if entries == 0 or int(ends[-1]) <= PRODUCTS:
+        return [slice(0, entries)]
+    # How many products come before each row; the host asks for two numbers of each block.
+    before = ops.cat([ops.zeros((1,), dtype=int64, device=ends.device), ends], 0).index_select(0, begins)
+    lines = before._spec.sizes[0] - 1
+    cuts = [0]
+    while cuts[-1] < lines:
+        fits = int(ops.searchsorted(before, before[cuts[-1]] + PRODUCTS, right=True)) - 1
+        cuts.append(min(max(fits, cuts[-1] + 1), lines))
+    places = begins.index_select(0, tensor(cuts, dtype=int64, device=ends.device)).tolist()
+    return [slice(first, last) for first, last in itertools.pairwise(places)]
+
+
+def _block(
+    line: Any, counts: Any, named: Any, values: Any, inner: tuple[Any, Any], others: Any, width: int
+) -> tuple[Any, Any]:
+    """The places of sums, row * width + column, ascending, and the sums, of some entries of the left matrix."""
+    starts, columns = inner
     source = ops.repeat_interleave(counts)
     ends = counts.cumsum(0)
     total = source._spec.sizes[0]
-    within = ops.arange(total, dtype=int64, device=where) - (ends - counts).index_select(0, source)
+    within = ops.arange(total, dtype=int64, device=source.device) - (ends - counts).index_select(0, source)
     entry = starts.index_select(0, named).index_select(0, source) + within
-    key = line.index_select(0, source).to(int64) * width + columns.index_select(0, entry)
+    key = line.index_select(0, source) * width + columns.index_select(0, entry)
     products = values.index_select(0, source) * others.index_select(0, entry)
     found, group = ops._unique2(key, sorted=True, return_inverse=True)[:2]
-    count = found._spec.sizes[0]
-    row = ops.floor_divide(found, max(width, 1))
-    compressed = begins_of(row, 1, lines, count).reshape(-1).to(begins.dtype)
-    return compressed, (found - row * width).to(begins.dtype), added_at(products, group, count)
+    return found, added_at(products, group, found._spec.sizes[0])
