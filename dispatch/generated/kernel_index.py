@@ -50,6 +50,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_sparse_lines_stub": ("sparse.structure", None),
     "_sparse_other_lines_stub": ("sparse.structure", None),
     "_sparse_product_stub": ("sparse.products", None),
+    "_sparse_triangular_solve_stub": ("sparse.triangular", None),
     "_standard_gamma_grad_stub": ("random.implicit_gradients", "random.implicit_gradients"),
     "_strided_copy_host_stub": ("indexing.placement", None),
     "_strided_scatter_host_stub": ("indexing.placement", None),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -245,6 +246,35 @@ def test_products_of_coordinates_stay_sparse(device: str) -> None:
     assert same(made, 2 * addend + 3 * (a @ b))
 
 
+@pytest.mark.parametrize("kind", ["coo", "csr"])
+def test_products_of_sparse_matrices_take_rows_in_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever rows are taken together: the bits of the sums are the same, and so are their places."""
+    from triten.dispatch.layers.sparse import sparse_by_sparse
+
+    rng = np.random.default_rng(0)
+    a, b = (
+        tt.from_numpy(rng.standard_normal(size) * (rng.random(size) < 0.5)).float().to("cuda")
+        for size in ((20, 90), (90, 30))
+    )
+    for empty in (0, 7, 8, 18, 19):
+        a[empty] = 0
+    x, y = (sparse(kind, each) for each in (a, b))
+    blocks: list[int] = []
+    taken = sparse_by_sparse._block
+    monkeypatch.setattr(sparse_by_sparse, "_block", lambda *given: blocks.append(1) or taken(*given))
+    whole = x @ y
+    assert len(blocks) == 1
+    for budget, least in ((1, 14), (1500, 8), (5000, 3)):
+        monkeypatch.setattr(sparse_by_sparse, "PRODUCTS", budget)
+        blocks.clear()
+        made = x @ y
+        assert least <= len(blocks) <= 20
+        assert (made.values() == whole.values()).all() and (made.to_dense() == whole.to_dense()).all()
+    monkeypatch.setattr(sparse_by_sparse, "PRODUCTS", 0)
+    nothing = sparse(kind, tt.zeros(3, 90, device="cuda")) @ y
+    assert nothing.shape == (3, 30) and nothing._nnz() == 0
+
+
 def test_results_are_written_where_asked(device: str) -> None:
     a, b = matrix(6, 8).to(device), full(8, 8).to(device)
     x = a.to_sparse_csr()
@@ -272,6 +302,33 @@ def test_triangular_systems(device: str, upper: bool, transpose: bool) -> None:
     solution = tt.triangular_solve(b.to(device), a.to(device).to_sparse_csr(), upper, transpose)[0]
     triangle = a.triu() if upper else a.tril()
     assert same((triangle.mT if transpose else triangle) @ solution.cpu(), b)
+    for kind in ("csr", "bsr"):
+        made = tt.triangular_solve(b.to(device), sparse(kind, a.to(device)), upper, transpose, True)[0]
+        unit = triangle - tt.diag(triangle.diag()) + tt.eye(6, dtype=tt.float64)
+        assert same((unit.mT if transpose else unit) @ made.cpu(), b)
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.complex64])
+def test_triangular_systems_stay_sparse_on_the_cpu(dtype: tt.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = (matrix(40, 40) / 8 + tt.eye(40, dtype=tt.float64) * 9).to(dtype)
+    b = full(40, 3).to(dtype)
+    x = a.to_sparse_csr()
+    before = [part.clone() for part in (x.crow_indices(), x.col_indices(), x.values(), b)]
+    with monkeypatch.context() as patched:
+        patched.setattr(tt.Tensor, "to_dense", None)
+        solution = tt.triangular_solve(b.t().contiguous().t(), x, True, True)[0]
+    assert solution.dtype is dtype and bool(tt.allclose(a.triu().mT @ solution, b, rtol=1e-4, atol=1e-4))
+    after = (x.crow_indices(), x.col_indices(), x.values(), b)
+    assert all(bool((was == now).all()) for was, now in zip(before, after, strict=True))
+    # A zero in the diagonal gives what the dense system does, and indices are looked at.
+    a[3, 3] = 0
+    got = tt.triangular_solve(b, a.to_sparse_csr())[0]
+    assert (
+        bool(tt.equal(got.isfinite(), tt.triangular_solve(b, a)[0].isfinite())) and not got.isfinite().all()
+    )
+    x.col_indices()[5] = 90
+    with pytest.raises(RuntimeError, match="column index lies outside"):
+        tt.triangular_solve(b, x)
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)

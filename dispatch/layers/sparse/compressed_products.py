@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.device import CPU
 from ....runtime.layout import sparse_bsr, sparse_coo, sparse_csr, spoken, strided
+from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float64, int64
 from ....runtime.sparse_data import BLOCKED
 from ...composite.sparse_coo import coo_tensor
 from ...composite.sparse_products import check_reduce, expect_csr
 from ...generated import functions as ops
+from ...structured.stub import StructuredCall, find_kernel
+from ...tensor_data import from_numpy
 from .compressed_structure import Lines, over
 from .coo_structure import coalesced, parts_of
-from .products import times_dense
+from .products import rows_of, times_dense
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -201,12 +206,35 @@ def _sparse_mm_reduce_impl_backward(
 
 
 def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> tuple[Any, Any]:
-    """The solution for a strided right-hand side: of the matrix made dense, where a triangle is solved quickly."""
+    """The solution for a strided right-hand side.
+
+    On the CPU the triangle stays sparse, but where its diagonal has a zero, a matrix is one of several, or shapes are
+    wrong. There and on CUDA the matrix is made dense, which takes memory for each element.
+    """
     kind = A._spec.layout
     if kind not in (sparse_csr, sparse_bsr) or self._spec.layout is not strided:
         raise ValueError("triangular_solve: unsupported sparse layout.")
-    made = ops.triangular_solve(self, A.to_dense(), upper, transpose, unitriangular)
-    return made[0], ops.empty((0,), dtype=self.dtype, device=self.device)
+    nothing = ops.empty((0,), dtype=self.dtype, device=self.device)
+    a, b = A._spec, self._spec
+    fits = a.ndim == b.ndim == 2 and a.sizes[0] == a.sizes[1] == b.sizes[0] and a.dtype is b.dtype
+    if fits and b.numel and a.device.type == b.device.type == "cpu" and a.dtype.name in SOLVED:
+        crow, col, values = rows_of(A if kind is sparse_csr else A.to_sparse())
+        solve = _triangular_kernel(a.dtype)
+        parts = (part._data for part in (crow, col, values, self))
+        solved = solve(*parts, upper, transpose, unitriangular)
+        if solved is not None:
+            return from_numpy(solved), nothing
+    return ops.triangular_solve(self, A.to_dense(), upper, transpose, unitriangular)[0], nothing
+
+
+SOLVED = ("float32", "float64", "complex64", "complex128")
+"""The dtypes of systems."""
+
+
+@lru_cache(maxsize=8)
+def _triangular_kernel(dtype: ScalarType) -> Any:
+    call = StructuredCall("triangular_solve", {}, (), (), None, CPU, {"dtype": dtype})
+    return find_kernel("_sparse_triangular_solve_stub", "cpu", "triangular_solve")(call).into
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
