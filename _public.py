@@ -52,7 +52,11 @@ from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.tags import Tag as Tag
 from .dispatch.generated import functions as _functions
 from .dispatch.generated.functions import *  # type: ignore[assignment, no-redef]
+from .dispatch.generated.functions import hspmm as hsmm
+from .dispatch.generated.functions import mm as dsmm
+from .dispatch.generated.functions import mm as spmm
 from .dispatch.generated.functions import segment_reduce as _segment_reduce
+from .dispatch.generated.functions import sspaddmm as saddmm
 from .dispatch.iterator.broadcast import broadcast_shapes as broadcast_shapes
 from .dispatch.iterator.loops import cpu_kernel as cpu_kernel
 from .dispatch.iterator.parallel import get_num_threads as get_num_threads

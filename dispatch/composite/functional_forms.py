@@ -334,3 +334,33 @@ def random(self: Tensor, *bounds: Any) -> Tensor:
 def bernoulli_functional(self: Tensor, p: Tensor | float, generator: Generator | None) -> Tensor:
     """``bernoulli_`` as a new tensor: `p` gives the probabilities, `self` dtype and sizes."""
     return empty_like(self).bernoulli_(p, generator=generator)
+
+
+def crow_indices_copy(self: Tensor) -> Tensor:
+    """`torch.crow_indices_copy`."""
+    return _contiguous(self.crow_indices())
+
+
+def col_indices_copy(self: Tensor) -> Tensor:
+    """`torch.col_indices_copy`."""
+    return _contiguous(self.col_indices())
+
+
+def ccol_indices_copy(self: Tensor) -> Tensor:
+    """`torch.ccol_indices_copy`."""
+    return _contiguous(self.ccol_indices())
+
+
+def row_indices_copy(self: Tensor) -> Tensor:
+    """`torch.row_indices_copy`."""
+    return _contiguous(self.row_indices())
+
+
+def indices_copy(self: Tensor) -> Tensor:
+    """`torch.indices_copy`."""
+    return _contiguous(self.indices())
+
+
+def values_copy(self: Tensor) -> Tensor:
+    """`torch.values_copy`."""
+    return _contiguous(self.values())

@@ -10,6 +10,8 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+
     _Base = TensorImpl
 else:
     _Base = object
@@ -78,6 +80,21 @@ class SparseMethods(_Base):
         if layout is not sparse_coo and layout not in COMPRESSED:
             raise NotImplementedError(f"Could not run '_nnz': expected a sparse tensor, got layout {layout}")
         return int(self._data.nnz)
+
+    @api_boundary
+    def to_sparse_coo(self) -> Tensor:
+        """The tensor in coordinates (`torch.Tensor.to_sparse_coo`), as `to_sparse` without arguments.
+
+        Returns:
+            A tensor of layout `tt.sparse_coo`; the tensor itself if it has that layout.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.eye(3).to_sparse_csr().to_sparse_coo()._nnz()
+            3
+        """
+        made: Tensor = self.to_sparse()  # type: ignore[attr-defined]
+        return made
 
     @api_boundary
     def is_coalesced(self) -> bool:

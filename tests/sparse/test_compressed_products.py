@@ -275,6 +275,27 @@ def test_products_of_sparse_matrices_take_rows_in_blocks(kind: str, monkeypatch:
     assert nothing.shape == (3, 30) and nothing._nnz() == 0
 
 
+@pytest.mark.parametrize(
+    ("former", "name"), [("dsmm", "mm"), ("spmm", "mm"), ("hsmm", "hspmm"), ("saddmm", "sspaddmm")]
+)
+def test_former_names(device: str, former: str, name: str) -> None:
+    x, y = matrix(6, 6).to(device).to_sparse(), full(6, 6).to(device)
+    given = (x, x, y) if name == "sspaddmm" else (x, y)
+    made, expected = getattr(tt, former)(*given), getattr(tt, name)(*given)
+    assert made.layout is expected.layout and same(made, expected, 0)
+
+
+def test_products_of_coordinates_in_out(device: str) -> None:
+    a, b, addend = matrix(6, 8), full(8, 5), matrix(6, 5, seed=4)
+    x, y = a.to(device).to_sparse(), b.to(device)
+    out = tt.zeros(6, 5, dtype=tt.float64, device=device).to_sparse()
+    assert tt.sspaddmm(addend.to(device).to_sparse(), x, y, beta=2, alpha=3, out=out) is out
+    assert same(out, 2 * addend + 3 * (a @ b))
+    dense = tt.empty(6, 5, dtype=tt.float64, device=device)
+    assert tt.spmm(x, y, out=dense) is dense and same(dense, a @ b)
+    assert tt.smm(x, y).layout is tt.sparse_coo and same(x.smm(y), a @ b)
+
+
 def test_results_are_written_where_asked(device: str) -> None:
     a, b = matrix(6, 8).to(device), full(8, 8).to(device)
     x = a.to_sparse_csr()

@@ -10,6 +10,56 @@ DENSE = [[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0], [4.0,
 LAYOUTS = ("csr", "csc", "bsr", "bsc")
 
 
+COPIES = {
+    "crow_indices": ("csr", "bsr"),
+    "col_indices": ("csr", "bsr"),
+    "ccol_indices": ("csc", "bsc"),
+    "row_indices": ("csc", "bsc"),
+    "indices": ("coo",),
+    "values": ("coo", "csr", "csc", "bsr", "bsc"),
+}
+
+
+@pytest.mark.parametrize("part", COPIES)
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc", "strided"])
+def test_copies_of_parts(device: str, part: str, layout: str) -> None:
+    whole = tt.tensor([[0.0, 2.0, 0.0, 1.0], [3.0, 0.0, 0.0, 4.0]], device=device)
+    blocks = {"blocksize": (1, 2)} if layout.startswith("b") else {}
+    x = whole if layout == "strided" else whole.to_sparse(layout=getattr(tt, f"sparse_{layout}"), **blocks)
+    copy = getattr(tt, f"{part}_copy")
+    if layout not in COPIES[part]:
+        with pytest.raises(RuntimeError, match=f"{part} expected sparse"):
+            copy(x)
+        return
+    own, made = getattr(x, part)(), copy(x)
+    assert tt.equal(made, own) and made.dtype is own.dtype and made.data_ptr() != own.data_ptr()
+    out = tt.empty(0, dtype=own.dtype, device=device)
+    assert copy(x, out=out) is out and tt.equal(out, own)
+
+
+def test_the_gradient_of_copied_values(device: str) -> None:
+    x = tt.tensor([[0.0, 2.0], [3.0, 0.0]], device=device).to_sparse_csr().requires_grad_()
+    (tt.values_copy(x) * tt.tensor([5.0, 7.0], device=device)).sum().backward()
+    assert x.grad is not None and x.grad.to_dense().tolist() == [[0.0, 5.0], [7.0, 0.0]]
+
+
+def test_sizes_of_another_tensor(device: str) -> None:
+    x = tt.sparse_coo_tensor([[1], [1]], [2.0], (2, 2), device=device)
+    large = tt.eye(3, device=device).to_sparse()
+    assert x.resize_as_sparse_(large) is x and x.to_dense().tolist() == [[0, 0, 0], [0, 2, 0], [0, 0, 0]]
+    rows = tt.eye(2, device=device).to_sparse_csr()
+    assert tt.resize_as_sparse_(rows, large.to_sparse_csr()).shape == (3, 3) and rows._nnz() == 3
+    assert large.to_sparse_csr().to_sparse_coo().layout is tt.sparse_coo and large.to_sparse_coo() is large
+    for self, other, words in (
+        (large, tt.eye(2).to_sparse().to(device), "shrinking"),
+        (rows, large, "same layout"),
+        (large.to_dense(), large, "expected self of layout Sparse, got Strided"),
+        (large, large.to_dense(), "expected the_template of layout Sparse, got Strided"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            tt.resize_as_sparse_(self, other)
+
+
 def dense(device: str) -> tt.Tensor:
     return tt.tensor(DENSE, device=device)
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
+from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.copy import grad_to
 from ...autograd.formulas.functional_forms import restrided
+from ...autograd.formulas.sparse_coo import values_backward
 from ...autograd.formulas.views import (
     as_strided_backward,
     permute_backward,
@@ -19,8 +21,9 @@ from ...autograd.formulas.views import (
     sum_to,
     unfold_backward,
 )
-from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
+from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
 from ...autograd.recording import requires_grad, spec_of
+from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ..functions import (
@@ -1554,3 +1557,53 @@ def plan_bernoulli_float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
         return out
 
     return record
+
+
+class ValuesCopyBackward0(Node):
+    """values_copy(Tensor self) -> Tensor"""
+
+    __slots__ = ("self_", "self__version")
+
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        return (values_backward(grad, self_),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_values_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """values_copy(Tensor self) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = ValuesCopyBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

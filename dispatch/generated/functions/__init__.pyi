@@ -8024,6 +8024,187 @@ def _strided_scatter(
 def _restride(input: Tensor, stride: Sequence[int]) -> Tensor:
     """_restride(Tensor self, SymInt[] stride) -> Tensor"""
 
+@overload
+def crow_indices_copy(input: Tensor) -> Tensor:
+    """A copy of where each row, or row of blocks, begins among the values (`torch.crow_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, rows + 1).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `crow_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.crow_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csr())
+        tensor([0, 1, 2])
+
+    Schema::
+
+        crow_indices_copy(Tensor self) -> Tensor
+    """
+
+@overload
+def crow_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def col_indices_copy(input: Tensor) -> Tensor:
+    """A copy of the column of each value, or block (`torch.col_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, specified elements).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `col_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.col_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csr())
+        tensor([1, 0])
+
+    Schema::
+
+        col_indices_copy(Tensor self) -> Tensor
+    """
+
+@overload
+def col_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def ccol_indices_copy(input: Tensor) -> Tensor:
+    """A copy of where each column, or column of blocks, begins among the values (`torch.ccol_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, columns + 1).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `ccol_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ccol_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csc())
+        tensor([0, 1, 2])
+
+    Schema::
+
+        ccol_indices_copy(Tensor self) -> Tensor
+    """
+
+@overload
+def ccol_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def row_indices_copy(input: Tensor) -> Tensor:
+    """A copy of the row of each value, or block (`torch.row_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, specified elements).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `row_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.row_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csc())
+        tensor([1, 0])
+
+    Schema::
+
+        row_indices_copy(Tensor self) -> Tensor
+    """
+
+@overload
+def row_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def indices_copy(input: Tensor) -> Tensor:
+    """A copy of the coordinates of the specified elements (`torch.indices_copy`).
+
+    Args:
+        input: A coalesced tensor of layout `tt.sparse_coo`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int64 tensor of shape (sparse dimensions, specified elements).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `indices`. PyTorch has none for coordinates.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse())
+        tensor([[0, 1],
+                [1, 0]])
+
+    Schema::
+
+        indices_copy(Tensor self) -> Tensor
+    """
+
+@overload
+def indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def values_copy(input: Tensor) -> Tensor:
+    """A copy of the specified elements (`torch.values_copy`).
+
+    Args:
+        input: A tensor of a compressed layout, or a coalesced one of layout `tt.sparse_coo`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `values`. PyTorch has none for coordinates.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.values_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse())
+        tensor([2, 3])
+
+    Schema::
+
+        values_copy(Tensor self) -> Tensor
+    """
+
+@overload
+def values_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -28847,6 +29028,32 @@ def _to_sparse(
     blocksize: int | Sequence[int] | None = ...,
     dense_dim: int | None = ...,
 ) -> Tensor: ...
+def resize_as_sparse_(input: Tensor, the_template: Tensor) -> Tensor:
+    """Give a sparse tensor the sizes of another one, in place (`torch.resize_as_sparse_`).
+
+    Args:
+        input: A sparse tensor. The method's `self`.
+        the_template: A sparse tensor of `input`'s kind of layout. A compressed one gives its places,
+            too.
+
+    Returns:
+        `input`. Values of a compressed tensor that changes are not initialised.
+
+    Raises:
+        RuntimeError: Coordinates with specified elements would lose a dimension or become fewer in one,
+            or one tensor is compressed and the other is not.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.sparse_coo_tensor([[1]], [1.0], (2,))
+        >>> x.resize_as_sparse_(tt.zeros(4).to_sparse()).to_dense()
+        tensor([0., 1., 0., 0.])
+
+    Schema::
+
+        resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)
+    """
+
 def _spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: layout | None = ...) -> Tensor:
     """_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor"""
 
@@ -34037,6 +34244,7 @@ __all__ = [
     "bucketize",
     "cartesian_prod",
     "cat",
+    "ccol_indices_copy",
     "cdist",
     "ceil",
     "ceil_",
@@ -34058,6 +34266,7 @@ __all__ = [
     "clip_",
     "clone",
     "col2im",
+    "col_indices_copy",
     "column_stack",
     "combinations",
     "complex",
@@ -34091,6 +34300,7 @@ __all__ = [
     "cov",
     "cross",
     "cross_entropy_loss",
+    "crow_indices_copy",
     "ctc_loss",
     "cummax",
     "cummaxmin_backward",
@@ -34281,6 +34491,7 @@ __all__ = [
     "index_reduce",
     "index_reduce_",
     "index_select",
+    "indices_copy",
     "inner",
     "instance_norm",
     "int_repr",
@@ -34547,6 +34758,7 @@ __all__ = [
     "replication_pad3d_backward",
     "reshape",
     "resize_as_",
+    "resize_as_sparse_",
     "resolve_conj",
     "resolve_neg",
     "rms_norm",
@@ -34558,6 +34770,7 @@ __all__ = [
     "rot90",
     "round",
     "round_",
+    "row_indices_copy",
     "row_stack",
     "rrelu",
     "rrelu_",
@@ -34744,6 +34957,7 @@ __all__ = [
     "upsample_trilinear3d",
     "upsample_trilinear3d_backward",
     "value_selecting_reduction_backward",
+    "values_copy",
     "vander",
     "var",
     "var_mean",

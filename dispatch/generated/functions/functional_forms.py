@@ -24,11 +24,16 @@ __all__ = [
     "alias_copy",
     "as_strided_copy",
     "as_strided_scatter",
+    "ccol_indices_copy",
+    "col_indices_copy",
+    "crow_indices_copy",
     "detach_copy",
     "diagonal_copy",
     "diagonal_scatter",
     "expand_copy",
+    "indices_copy",
     "permute_copy",
+    "row_indices_copy",
     "select_copy",
     "select_scatter",
     "slice_copy",
@@ -41,6 +46,7 @@ __all__ = [
     "unbind_copy",
     "unfold_copy",
     "unsqueeze_copy",
+    "values_copy",
     "view_as_complex_copy",
     "view_as_real_copy",
     "view_copy",
@@ -404,6 +410,72 @@ _restride_packet = packet(
     False,
 )
 _restride_plans = _restride_packet.plans
+crow_indices_copy_packet = packet(
+    "crow_indices_copy",
+    (
+        "crow_indices_copy",
+        "crow_indices_copy.out",
+    ),
+    (("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+crow_indices_copy_plans = crow_indices_copy_packet.plans
+crow_indices_copy_outs = crow_indices_copy_packet.outs
+col_indices_copy_packet = packet(
+    "col_indices_copy",
+    (
+        "col_indices_copy",
+        "col_indices_copy.out",
+    ),
+    (("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+col_indices_copy_plans = col_indices_copy_packet.plans
+col_indices_copy_outs = col_indices_copy_packet.outs
+ccol_indices_copy_packet = packet(
+    "ccol_indices_copy",
+    (
+        "ccol_indices_copy",
+        "ccol_indices_copy.out",
+    ),
+    (("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+ccol_indices_copy_plans = ccol_indices_copy_packet.plans
+ccol_indices_copy_outs = ccol_indices_copy_packet.outs
+row_indices_copy_packet = packet(
+    "row_indices_copy",
+    (
+        "row_indices_copy",
+        "row_indices_copy.out",
+    ),
+    (("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+row_indices_copy_plans = row_indices_copy_packet.plans
+row_indices_copy_outs = row_indices_copy_packet.outs
+indices_copy_packet = packet(
+    "indices_copy",
+    (
+        "indices_copy",
+        "indices_copy.out",
+    ),
+    (("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+indices_copy_plans = indices_copy_packet.plans
+indices_copy_outs = indices_copy_packet.outs
+values_copy_packet = packet(
+    "values_copy",
+    (
+        "values_copy",
+        "values_copy.out",
+    ),
+    (("input", "tensor", NOT_GIVEN, False),),
+    False,
+)
+values_copy_plans = values_copy_packet.plans
+values_copy_outs = values_copy_packet.outs
 
 
 def view_copy(*args: Any, **kwargs: Any) -> Tensor:
@@ -1924,4 +1996,315 @@ def _restride(
                 plan = _restride_packet.miss(input, stride)
         else:
             plan = _restride_packet.miss(input, stride)
+    return plan(input)
+
+
+def crow_indices_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """A copy of where each row, or row of blocks, begins among the values (`torch.crow_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, rows + 1).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `crow_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.crow_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csr())
+        tensor([0, 1, 2])
+
+    Schema::
+
+        crow_indices_copy(Tensor self) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return crow_indices_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
+        if modes:
+            return crow_indices_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = crow_indices_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = crow_indices_copy_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = crow_indices_copy_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = crow_indices_copy_packet.miss(input)
+    return plan(input)
+
+
+def col_indices_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """A copy of the column of each value, or block (`torch.col_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, specified elements).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `col_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.col_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csr())
+        tensor([1, 0])
+
+    Schema::
+
+        col_indices_copy(Tensor self) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return col_indices_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
+        if modes:
+            return col_indices_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = col_indices_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = col_indices_copy_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = col_indices_copy_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = col_indices_copy_packet.miss(input)
+    return plan(input)
+
+
+def ccol_indices_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """A copy of where each column, or column of blocks, begins among the values (`torch.ccol_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, columns + 1).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `ccol_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.ccol_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csc())
+        tensor([0, 1, 2])
+
+    Schema::
+
+        ccol_indices_copy(Tensor self) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return ccol_indices_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
+        if modes:
+            return ccol_indices_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = ccol_indices_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = ccol_indices_copy_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = ccol_indices_copy_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = ccol_indices_copy_packet.miss(input)
+    return plan(input)
+
+
+def row_indices_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """A copy of the row of each value, or block (`torch.row_indices_copy`).
+
+    Args:
+        input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int32 or int64 tensor of shape (*, specified elements).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `row_indices`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.row_indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse_csc())
+        tensor([1, 0])
+
+    Schema::
+
+        row_indices_copy(Tensor self) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return row_indices_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
+        if modes:
+            return row_indices_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = row_indices_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = row_indices_copy_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = row_indices_copy_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = row_indices_copy_packet.miss(input)
+    return plan(input)
+
+
+def indices_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """A copy of the coordinates of the specified elements (`torch.indices_copy`).
+
+    Args:
+        input: A coalesced tensor of layout `tt.sparse_coo`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new int64 tensor of shape (sparse dimensions, specified elements).
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `indices`. PyTorch has none for coordinates.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.indices_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse())
+        tensor([[0, 1],
+                [1, 0]])
+
+    Schema::
+
+        indices_copy(Tensor self) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return indices_copy_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out
+            )
+        if modes:
+            return indices_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = indices_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = indices_copy_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = indices_copy_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = indices_copy_packet.miss(input)
+    return plan(input)
+
+
+def values_copy(
+    input: Tensor = REQUIRED,
+    beyond: Any = None,
+    out: Tensor | None = None,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """A copy of the specified elements (`torch.values_copy`).
+
+    Args:
+        input: A tensor of a compressed layout, or a coalesced one of layout `tt.sparse_coo`.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+
+    Returns:
+        A new tensor of `input`'s dtype.
+
+    Raises:
+        RuntimeError: `input` has another layout.
+
+    Note:
+        Functionalization puts it in place of `values`. PyTorch has none for coordinates.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.values_copy(tt.tensor([[0, 2], [3, 0]]).to_sparse())
+        tensor([2, 3])
+
+    Schema::
+
+        values_copy(Tensor self) -> Tensor
+    """
+    if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
+        if beyond is not None or x is not None or a is not None or x1 is not None:
+            return values_copy_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, out=out)
+        if modes:
+            return values_copy_packet.call_parameters(input, out=out)
+        try:
+            plan = values_copy_outs[input._spec, out._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = values_copy_packet.miss_out(input, out)
+        return plan(input, out)
+    try:
+        plan = values_copy_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = values_copy_packet.miss(input)
     return plan(input)

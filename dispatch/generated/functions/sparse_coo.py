@@ -31,6 +31,7 @@ __all__ = [
     "_to_sparse",
     "_validate_sparse_coo_tensor_args",
     "embedding_sparse_backward",
+    "resize_as_sparse_",
     "to_dense_backward",
 ]
 
@@ -217,6 +218,16 @@ sparse_resize_and_clear__packet = packet(
     False,
 )
 sparse_resize_and_clear__plans = sparse_resize_and_clear__packet.plans
+resize_as_sparse__packet = packet(
+    "resize_as_sparse_",
+    ("resize_as_sparse_",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("the_template", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+resize_as_sparse__plans = resize_as_sparse__packet.plans
 _spdiags_packet = packet(
     "_spdiags",
     ("_spdiags",),
@@ -530,6 +541,46 @@ def _to_sparse(
         else:
             plan = _to_sparse_packet.miss(input, sparse_dim, layout, blocksize, dense_dim)
     return plan(input)
+
+
+def resize_as_sparse_(
+    input: Tensor = REQUIRED, the_template: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
+) -> Tensor:
+    """Give a sparse tensor the sizes of another one, in place (`torch.resize_as_sparse_`).
+
+    Args:
+        input: A sparse tensor. The method's `self`.
+        the_template: A sparse tensor of `input`'s kind of layout. A compressed one gives its places,
+            too.
+
+    Returns:
+        `input`. Values of a compressed tensor that changes are not initialised.
+
+    Raises:
+        RuntimeError: Coordinates with specified elements would lose a dimension or become fewer in one,
+            or one tensor is compressed and the other is not.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.sparse_coo_tensor([[1]], [1.0], (2,))
+        >>> x.resize_as_sparse_(tt.zeros(4).to_sparse()).to_dense()
+        tensor([0., 1., 0., 0.])
+
+    Schema::
+
+        resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return resize_as_sparse__packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, the_template
+            )
+        return resize_as_sparse__packet.call_parameters(input, the_template)
+    try:
+        plan = resize_as_sparse__plans[input._spec][the_template._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = resize_as_sparse__packet.miss(input, the_template)
+    return plan(input, the_template)
 
 
 def _spdiags(

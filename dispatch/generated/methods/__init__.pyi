@@ -13777,6 +13777,31 @@ class TensorMethods:
 
             sparse_resize_and_clear_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)
         """
+    def resize_as_sparse_(self, the_template: Tensor) -> Tensor:
+        """Give a sparse tensor the sizes of another one, in place (`torch.resize_as_sparse_`).
+
+        Args:
+            input: A sparse tensor. The method's `self`.
+            the_template: A sparse tensor of `input`'s kind of layout. A compressed one gives its places,
+                too.
+
+        Returns:
+            `input`. Values of a compressed tensor that changes are not initialised.
+
+        Raises:
+            RuntimeError: Coordinates with specified elements would lose a dimension or become fewer in one,
+                or one tensor is compressed and the other is not.
+
+        Example:
+            >>> import triten as tt
+            >>> x = tt.sparse_coo_tensor([[1]], [1.0], (2,))
+            >>> x.resize_as_sparse_(tt.zeros(4).to_sparse()).to_dense()
+            tensor([0., 1., 0., 0.])
+
+        Schema::
+
+            resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)
+        """
 
     # sparse_products
     def smm(self, mat2: Tensor) -> Tensor:

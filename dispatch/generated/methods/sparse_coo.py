@@ -21,6 +21,8 @@ from ..functions.sparse_coo import (
     coalesce_plans,
     indices_packet,
     indices_plans,
+    resize_as_sparse__packet,
+    resize_as_sparse__plans,
     sparse_mask_packet,
     sparse_mask_plans,
     sparse_resize__packet,
@@ -380,3 +382,12 @@ class SparseCooMethods:
             else:
                 plan = sparse_resize_and_clear__packet.miss_method(self, size, sparse_dim, dense_dim)
         return plan(self)
+
+    def resize_as_sparse_(self, the_template: Tensor) -> Tensor:
+        if modes:
+            return resize_as_sparse__packet.call_method_parameters(self, the_template)
+        try:
+            plan = resize_as_sparse__plans[self._spec][the_template._spec]
+        except (KeyError, AttributeError, TypeError):
+            plan = resize_as_sparse__packet.miss_method(self, the_template)
+        return plan(self, the_template)

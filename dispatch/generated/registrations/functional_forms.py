@@ -645,3 +645,153 @@ def register() -> None:
     )
     composite("bernoulli.float", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
     autograd("bernoulli.float", autograd_functional_forms.plan_bernoulli_float)
+    define(
+        "crow_indices_copy",
+        "crow_indices_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: crow_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite("crow_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.crow_indices_copy)
+    autograd("crow_indices_copy", never_differentiable)
+    define(
+        "crow_indices_copy.out",
+        "crow_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml: crow_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite(
+        "crow_indices_copy.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("crow_indices_copy", composition.crow_indices_copy, exact=True),
+    )
+    autograd("crow_indices_copy.out", never_differentiable)
+    define(
+        "col_indices_copy",
+        "col_indices_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: col_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite("col_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.col_indices_copy)
+    autograd("col_indices_copy", never_differentiable)
+    define(
+        "col_indices_copy.out",
+        "col_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml: col_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite(
+        "col_indices_copy.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("col_indices_copy", composition.col_indices_copy, exact=True),
+    )
+    autograd("col_indices_copy.out", never_differentiable)
+    define(
+        "ccol_indices_copy",
+        "ccol_indices_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: ccol_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite("ccol_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.ccol_indices_copy)
+    autograd("ccol_indices_copy", never_differentiable)
+    define(
+        "ccol_indices_copy.out",
+        "ccol_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml: ccol_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite(
+        "ccol_indices_copy.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("ccol_indices_copy", composition.ccol_indices_copy, exact=True),
+    )
+    autograd("ccol_indices_copy.out", never_differentiable)
+    define(
+        "row_indices_copy",
+        "row_indices_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: row_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite("row_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.row_indices_copy)
+    autograd("row_indices_copy", never_differentiable)
+    define(
+        "row_indices_copy.out",
+        "row_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml: row_indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite(
+        "row_indices_copy.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("row_indices_copy", composition.row_indices_copy, exact=True),
+    )
+    autograd("row_indices_copy.out", never_differentiable)
+    define(
+        "indices_copy",
+        "indices_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite("indices_copy", "CompositeExplicitAutogradNonFunctional", composition.indices_copy)
+    autograd("indices_copy", never_differentiable)
+    define(
+        "indices_copy.out",
+        "indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml: indices_copy",
+        (
+            "nondifferentiable",
+            "view_copy",
+        ),
+    )
+    composite(
+        "indices_copy.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("indices_copy", composition.indices_copy, exact=True),
+    )
+    autograd("indices_copy.out", never_differentiable)
+    define(
+        "values_copy",
+        "values_copy(Tensor self) -> Tensor",
+        "native_functions/functional_forms.yaml: values_copy",
+        ("view_copy",),
+    )
+    composite("values_copy", "CompositeExplicitAutogradNonFunctional", composition.values_copy)
+    autograd("values_copy", autograd_functional_forms.plan_values_copy)
+    define(
+        "values_copy.out",
+        "values_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/functional_forms.yaml: values_copy",
+        ("view_copy",),
+    )
+    composite(
+        "values_copy.out",
+        "CompositeExplicitAutogradNonFunctional",
+        out_form("values_copy", composition.values_copy, exact=True),
+    )
+    autograd("values_copy.out", out_refuses_grad)

@@ -172,6 +172,8 @@ SPARSE = frozenset(
         *("aten::indices", "aten::qscheme", "aten::resize_as_sparse_", "aten::row_indices"),
         *("aten::sparse_mask", "aten::sparse_resize_", "aten::sparse_resize_and_clear_"),
         *("aten::sparse_sampled_addmm", "aten::sspaddmm", "aten::values"),
+        *("aten::ccol_indices_copy", "aten::col_indices_copy", "aten::crow_indices_copy"),
+        *("aten::indices_copy", "aten::row_indices_copy", "aten::values_copy"),
     }
 )
 """Operators of sparse tensors alone."""

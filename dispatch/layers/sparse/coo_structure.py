@@ -8,7 +8,7 @@ from typing import Any
 
 from ....runtime.device import device as Device
 from ....runtime.layout import layout as Layout
-from ....runtime.layout import sparse_coo, strided
+from ....runtime.layout import sparse_coo, spoken, strided
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import bool_, int64
 from ....runtime.scalar_type import dtype as ScalarType
@@ -372,6 +372,12 @@ def copy_sparse_to_sparse_(self: Any, src: Any, non_blocking: bool) -> Any:
 
 
 def resize_as_sparse_(self: Any, the_template: Any) -> Any:
+    """The sizes of another tensor of coordinates."""
+    for argument, tensor in (("self", self), ("the_template", the_template)):
+        if tensor._spec.layout is not sparse_coo:
+            raise RuntimeError(
+                f"resize_as_sparse_: expected {argument} of layout Sparse, got {spoken(tensor._spec.layout)}"
+            )
     data = the_template._data
     return sparse_resize_(self, the_template._spec.sizes, data.sparse_dim, data.dense_dim)
 

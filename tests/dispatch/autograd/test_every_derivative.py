@@ -467,6 +467,7 @@ ELSEWHERE = {
         ints(0, 2, 0, 1)[None], x.T, (3, 3)
     ).to_dense(),
     "values": lambda x: x.to_sparse().values(),
+    "values_copy": lambda x: tt.values_copy(x.to_sparse()),
     "_coalesce": lambda x: tt.sparse_coo_tensor(ints(0, 2, 0, 1)[None], x.T, (3, 3)).coalesce().to_dense(),
     "_to_dense": lambda x: x.to_sparse().to_dense(),
     "_to_sparse.sparse_dim": lambda x: x.to_sparse(1).to_dense(),
@@ -598,6 +599,7 @@ REVERSE_ONLY = {"_ctc_loss", "_ctc_loss.Tensor", "segment_reduce", "_varlen_attn
     *(
         "_sparse_coo_tensor_with_dims_and_tensors",
         "values",
+        "values_copy",
         "_coalesce",
         "_to_dense",
         "_to_sparse.sparse_dim",

@@ -117,11 +117,22 @@ FACTORISATIONS = (
     *("slogdet", "svd", "triangular_solve"),
 )
 
+PARTS = (
+    "crow_indices_copy",
+    "col_indices_copy",
+    "ccol_indices_copy",
+    "row_indices_copy",
+    "indices_copy",
+    "values_copy",
+)
 SPARSE = [
-    name.removeprefix("aten::")
-    for family, names in OPERATORS.items()
-    if family.startswith("sparse_")
-    for name in names
+    *(
+        name.removeprefix("aten::")
+        for family, names in OPERATORS.items()
+        if family.startswith("sparse_")
+        for name in names
+    ),
+    *PARTS,
 ]
 WITHOUT_SAMPLE = {
     **dict.fromkeys(
