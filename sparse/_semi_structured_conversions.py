@@ -6,6 +6,7 @@ The names are PyTorch's (`torch.sparse._semi_structured_conversions`), and the b
 from __future__ import annotations
 
 from ..dispatch.composite.semi_structured import (
+    _to_sparse_semi_structured,
     columns_of_four_bits,
     expanded,
     in_order_of_rows,
@@ -14,7 +15,6 @@ from ..dispatch.composite.semi_structured import (
     matrix_of,
     tiles_of,
 )
-from ..dispatch.generated import functions as ops
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import int16, int32
 
@@ -40,7 +40,8 @@ def sparse_semi_structured_from_dense_cutlass(dense: Tensor) -> tuple[Tensor, Te
         >>> bool((sparse_semi_structured_to_dense_cutlass(values, meta) == dense).all())
         True
     """
-    return ops._to_sparse_semi_structured(dense)
+    # Not the operator: these steps have a derivative, as PyTorch's have.
+    return _to_sparse_semi_structured(dense)
 
 
 def sparse_semi_structured_to_dense_cutlass(sparse: Tensor, meta_reordered: Tensor) -> Tensor:

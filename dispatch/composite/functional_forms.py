@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.layout import sparse_coo
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import dtype as ScalarType
 from ..core.kernel_function import Plan
@@ -336,31 +337,42 @@ def bernoulli_functional(self: Tensor, p: Tensor | float, generator: Generator |
     return empty_like(self).bernoulli_(p, generator=generator)
 
 
+def _part_copy(self: Tensor, part: str) -> Tensor:
+    """A copy of a part of a sparse tensor; of coordinates PyTorch has none, which is why it is another error."""
+    data = self._data
+    if self._spec.layout is sparse_coo and not (part in ("indices", "values") and data.is_coalesced):
+        raise NotImplementedError(
+            f"Could not run 'aten::{part}_copy' with coordinates: expected a tensor of compressed lines"
+            + (", or a coalesced one" if part in ("indices", "values") else "")
+        )
+    return _contiguous(getattr(self, part)())
+
+
 def crow_indices_copy(self: Tensor) -> Tensor:
     """`torch.crow_indices_copy`."""
-    return _contiguous(self.crow_indices())
+    return _part_copy(self, "crow_indices")
 
 
 def col_indices_copy(self: Tensor) -> Tensor:
     """`torch.col_indices_copy`."""
-    return _contiguous(self.col_indices())
+    return _part_copy(self, "col_indices")
 
 
 def ccol_indices_copy(self: Tensor) -> Tensor:
     """`torch.ccol_indices_copy`."""
-    return _contiguous(self.ccol_indices())
+    return _part_copy(self, "ccol_indices")
 
 
 def row_indices_copy(self: Tensor) -> Tensor:
     """`torch.row_indices_copy`."""
-    return _contiguous(self.row_indices())
+    return _part_copy(self, "row_indices")
 
 
 def indices_copy(self: Tensor) -> Tensor:
     """`torch.indices_copy`."""
-    return _contiguous(self.indices())
+    return _part_copy(self, "indices")
 
 
 def values_copy(self: Tensor) -> Tensor:
     """`torch.values_copy`."""
-    return _contiguous(self.values())
+    return _part_copy(self, "values")

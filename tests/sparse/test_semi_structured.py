@@ -271,6 +271,9 @@ def test_conversions(rng):
     ):
         with pytest.raises(RuntimeError, match=words):
             conversions.sparse_semi_structured_to_dense_cutlass(*given)
+    leaf = w.clone().requires_grad_()
+    conversions.sparse_semi_structured_from_dense_cutlass(leaf)[0].sum().backward()
+    assert leaf.grad is not None and ((leaf.grad == 1) | (w == 0)).all() and leaf.grad.sum() == 64 * 64
     tile = tt.tensor([[9.0, 1, 7, 4], [1, 2, 3, 0], [8, 3, 5, 4], [1, 2, 6, 2]])
     made = conversions._sparse_semi_structured_tile(tile)
     assert made is tile

@@ -8038,6 +8038,7 @@ def crow_indices_copy(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `crow_indices`.
@@ -8068,6 +8069,7 @@ def col_indices_copy(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `col_indices`.
@@ -8098,6 +8100,7 @@ def ccol_indices_copy(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `ccol_indices`.
@@ -8128,6 +8131,7 @@ def row_indices_copy(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `row_indices`.
@@ -8158,6 +8162,7 @@ def indices_copy(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` is not coalesced.
 
     Note:
         Functionalization puts it in place of `indices`. PyTorch has none for coordinates.
@@ -8189,6 +8194,7 @@ def values_copy(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` is not coalesced.
 
     Note:
         Functionalization puts it in place of `values`. PyTorch has none for coordinates.

@@ -2019,6 +2019,7 @@ def crow_indices_copy(
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `crow_indices`.
@@ -2071,6 +2072,7 @@ def col_indices_copy(
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `col_indices`.
@@ -2123,6 +2125,7 @@ def ccol_indices_copy(
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `ccol_indices`.
@@ -2175,6 +2178,7 @@ def row_indices_copy(
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` has layout `tt.sparse_coo`.
 
     Note:
         Functionalization puts it in place of `row_indices`.
@@ -2227,6 +2231,7 @@ def indices_copy(
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` is not coalesced.
 
     Note:
         Functionalization puts it in place of `indices`. PyTorch has none for coordinates.
@@ -2280,6 +2285,7 @@ def values_copy(
 
     Raises:
         RuntimeError: `input` has another layout.
+        NotImplementedError: `input` is not coalesced.
 
     Note:
         Functionalization puts it in place of `values`. PyTorch has none for coordinates.

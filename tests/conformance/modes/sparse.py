@@ -28,7 +28,7 @@ CASES = 8
 LIMITS = (
     "INTERNAL ASSERT|MKL|(crow|col)_indices expected sparse row|Expected result Tensor to be of format CSR"
     "|no view exists|computation on CPU is not implemented|only supports|is not supported|not supported for mat"
-    "|Only batched|expected sparse compressed"
+    "|Only batched|expected sparse compressed|Could not run 'aten::[a-z_]*_copy'"
 )
 """What PyTorch says where it lacks a part of a layout, rather than refuse a call."""
 
@@ -184,6 +184,17 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "smm": lambda lib, x, y, d: lib.smm(x, d.t()),
     "hspmm": lambda lib, x, y, d: lib.hspmm(x, d.t()),
     "sspaddmm": lambda lib, x, y, d: lib.sspaddmm(x, y @ y.t(), d),
+    "dsmm": lambda lib, x, y, d: lib.dsmm(x, d.t()),
+    "hsmm": lambda lib, x, y, d: lib.hsmm(x, d.t()),
+    "saddmm": lambda lib, x, y, d: lib.saddmm(x, y @ y.t(), d),
+    "spmm": lambda lib, x, y, d: lib.spmm(x, d.t()),
+    "semi_structured.packed": lambda lib, x, y, d: _packed(lib, x),
+    "semi_structured.whole": lambda lib, x, y, d: (
+        lib.sparse._semi_structured_conversions.sparse_semi_structured_to_dense_cutlass(*_packed(lib, x))
+    ),
+    "semi_structured.tile": lambda lib, x, y, d: (
+        lib.sparse._semi_structured_conversions._sparse_semi_structured_tile(_repeated(x).clone())
+    ),
     "linear": lambda lib, x, y, d: lib.nn.functional.linear(d, x),
     "dot": lambda lib, x, y, d: lib.dot(x, y),
     "contiguous": lambda lib, x, y, d: x.contiguous(),
@@ -195,6 +206,12 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "indices": lambda lib, x, y, d: x.indices(),
     "crow_indices": lambda lib, x, y, d: x.crow_indices(),
     "ccol_indices": lambda lib, x, y, d: x.ccol_indices(),
+    "values_copy": lambda lib, x, y, d: lib.values_copy(x),
+    "crow_indices_copy": lambda lib, x, y, d: lib.crow_indices_copy(x),
+    "col_indices_copy": lambda lib, x, y, d: lib.col_indices_copy(x),
+    "ccol_indices_copy": lambda lib, x, y, d: lib.ccol_indices_copy(x),
+    "row_indices_copy": lambda lib, x, y, d: lib.row_indices_copy(x),
+    "to_sparse_coo": lambda lib, x, y, d: x.to_sparse_coo(),
 }
 
 
@@ -206,6 +223,16 @@ def questions(pattern: str, dtype: torch.dtype | None) -> Iterator[Question]:
     for name, call in CALLS.items():
         if re.search(pattern, name):
             yield Question(name, call)
+
+
+def _repeated(x: Any) -> Any:
+    """A dense matrix of rows enough for metadata of sparse tensor cores."""
+    return x.to_dense().reshape(4, -1).repeat(16, 16)
+
+
+def _packed(lib: Any, x: Any) -> Any:
+    whole = _repeated(x).to(lib.float16)
+    return lib.sparse._semi_structured_conversions.sparse_semi_structured_from_dense_cutlass(whole)
 
 
 def _unary(name: str, lib: Any, x: Any, y: Any, d: Any) -> Any:
