@@ -26881,15 +26881,17 @@ def _scaled_mm_v2(
     contraction_dim: Sequence[int] = ...,
     use_fast_accum: bool = ...,
 ) -> Tensor:
-    """The product of two matrices of 8-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
+    """The product of two matrices of 8-bit or 4-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
 
     Args:
         input: As of `tt._scaled_mm`.
         mat2: As of `tt._scaled_mm`.
-        scale_a: The scales of `input`, in a list of one tensor.
-        recipe_a: The value of `tt.nn.functional.ScalingType`, in a list.
-        swizzle_a: Empty, or 0 in a list.
-        scale_b: The scales of `mat2`, in a list of one tensor.
+        scale_a: The scales of `input`, in a list of one tensor; of two where blocks of 16 and the whole
+            have scales.
+        recipe_a: The values of `tt.nn.functional.ScalingType`, in a list.
+        swizzle_a: Of each recipe the value of `tt.nn.functional.SwizzleType`: 1 for blocks of 32 and
+            16, else 0 or none.
+        scale_b: The scales of `mat2`, in such a list.
         recipe_b: As `recipe_a`.
         swizzle_b: As `swizzle_a`.
         bias: As of `tt._scaled_mm`.
@@ -26902,8 +26904,8 @@ def _scaled_mm_v2(
         A tensor of shape (M, N) and dtype `out_dtype`.
 
     Raises:
-        ValueError: The recipes do not go together, scales have other shapes than theirs, or scales are
-            swizzled.
+        ValueError: The recipes do not go together, scales have other shapes than theirs, or another
+            layout.
 
     Note:
         `tt.nn.functional.scaled_mm` says what shapes scales have.

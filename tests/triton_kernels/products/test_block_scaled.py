@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.nn.functional import ScalingType, SwizzleType, scaled_mm
 
 E4M3, E5M2, E8M0, PACKED = tt.float8_e4m3fn, tt.float8_e5m2, tt.float8_e8m0fnu, tt.float4_e2m1fn_x2
 ROUNDING = {tt.float32: 2.0**-22, tt.float16: 2.0**-10, tt.bfloat16: 2.0**-8, E4M3: 2.0**-4, E5M2: 2.0**-3}
@@ -136,3 +137,68 @@ def test_refusals(where):
         tt._scaled_mm(p, q, s, t, out_dtype=tt.bfloat16, use_fast_accum=True)
     with pytest.raises(RuntimeError, match="expected an out_dtype of"):
         tt._scaled_mm(p, q, s, t)
+
+
+BY_32, BY_16, WHOLE = ScalingType.BlockWise1x32, ScalingType.BlockWise1x16, ScalingType.TensorWise
+SWIZZLE, PLAIN = SwizzleType.SWIZZLE_32_4_4, SwizzleType.NO_SWIZZLE
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_recipes(rng, device, name):
+    left, right, vector = FORMATS[name]
+    a, s, x = operand(rng, 40, 96, left, vector)
+    b, t, y = operand(rng, 32, 96, right, vector)
+    recipe = BY_32 if vector == 32 else BY_16
+    a, b, s, t = (each.to(device) for each in (a, b, s, t))
+    got = scaled_mm(a, b.t(), s, recipe, t, recipe, SWIZZLE, SWIZZLE, output_dtype=tt.float32)
+    check(got, x @ y.T, np.abs(x) @ np.abs(y).T, tt.float32)
+    assert tt.equal(got, tt._scaled_mm(a, b.t(), s, t, out_dtype=tt.float32))
+
+
+@pytest.mark.parametrize("out_dtype", [tt.float32, tt.bfloat16], ids=str)
+def test_two_levels(rng, device, out_dtype):
+    a, s, x = operand(rng, 40, 96, PACKED, 16)
+    b, t, y = operand(rng, 32, 96, PACKED, 16)
+    bias = tt.from_numpy(rng.standard_normal(32).astype(np.float32)).to(tt.bfloat16)
+    levels = [tt.tensor(0.03), tt.tensor([1.7e-3])]
+    got = scaled_mm(
+        a.to(device), b.to(device).t(),
+        [s.to(device), levels[0].to(device)], [BY_16, WHOLE], [t.to(device), levels[1].to(device)], [BY_16, WHOLE],
+        [SWIZZLE, PLAIN], [SWIZZLE, PLAIN], bias.to(device), out_dtype,
+    )  # fmt: skip
+    both = float(levels[0].item()) * float(levels[1].item())
+    exact = x @ y.T * both + bias.to(tt.float64).numpy()
+    check(got, exact, np.abs(x) @ np.abs(y).T * both + 1, out_dtype)
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda", "meta"])
+def test_recipes_that_are_refused(where):
+    def empty(*sizes, dtype=tt.float32):
+        return tt.empty(*sizes, dtype=dtype, device=where)
+
+    p, q = empty(32, 64, dtype=PACKED), empty(16, 64, dtype=PACKED).t()
+    s, u, one = empty(512, dtype=E8M0), empty(1024, dtype=E4M3), empty(())
+    two = [BY_16, WHOLE]
+    for arguments, named, message in (
+        ((s, BY_32, s, BY_32), {}, "swizzle_a must have 1 value, got 0"),
+        ((s, BY_32, s, BY_32, PLAIN, SWIZZLE), {}, "scale_a must be swizzled to SWIZZLE_32_4_4 format"),
+        ((s, BY_32, s, BY_32, SWIZZLE, PLAIN), {}, "scale_b must be swizzled to SWIZZLE_32_4_4 format"),
+        ((s, BY_32, u, BY_16, SWIZZLE, SWIZZLE), {}, "cannot be swizzled"),
+        ((u, BY_32, u, BY_32, SWIZZLE, SWIZZLE), {}, "Float8_e8m0fnu, got scale_a of Float8_e4m3fn"),
+        ((s, BY_16, s, BY_16, SWIZZLE, SWIZZLE), {}, "Float8_e4m3fn, got scale_a of Float8_e8m0fnu"),
+        ((s, BY_32, s[:500], BY_32, SWIZZLE, SWIZZLE), {}, "BlockWise1x32 scaling"),
+        (([u, one], two, [u, one], two, SWIZZLE, SWIZZLE), {}, "swizzle_a must have 2 values, got 1"),
+        (([u, one], two, [u], two, [SWIZZLE, PLAIN], [SWIZZLE, PLAIN]), {}, "expected 2 scale_b"),
+        (
+            ([u, one], two, [u, empty(2)], two, [SWIZZLE, PLAIN], [SWIZZLE, PLAIN]),
+            {},
+            r"scale_b\[1\] of TensorWise",
+        ),
+        (
+            (s, BY_32, s, BY_32, SWIZZLE, SWIZZLE),
+            {"use_fast_accum": True},
+            "`use_fast_accum` is not supported",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            scaled_mm(p, q, *arguments, **named)
