@@ -29,7 +29,8 @@ def numbers_of(rows: Any) -> Any:
     """(lines, k) in float64, of numbers or of bytes of two each."""
     if rows.dtype != PACKED.np:
         return rows.astype(np.float32).astype(np.float64)
-    return PAIRS[rows.view(np.uint8)].reshape(len(rows), -1)
+    lines, width = rows.shape
+    return PAIRS[rows.view(np.uint8)].reshape(lines, 2 * width)
 
 
 def scaled_rows(rows: Any, scales: Any, scaling: BlockScaling) -> Any:

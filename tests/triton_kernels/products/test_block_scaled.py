@@ -112,6 +112,9 @@ def test_columns_of_a_larger_matrix_and_an_empty_one(rng, device):
     nothing = tt.empty(24, 0, dtype=E4M3, device=device), tt.empty(32, 0, dtype=E4M3, device=device).t()
     scale = tt.empty(0, dtype=E8M0, device=device)
     assert not tt._scaled_mm(*nothing, scale, scale, out_dtype=tt.float32).any().item()
+    packed = tt.empty(0, 32, dtype=PACKED, device=device), tt.empty(32, 32, dtype=PACKED, device=device).t()
+    some = tt.empty(512, dtype=E8M0, device=device)
+    assert tt._scaled_mm(*packed, scale, some, out_dtype=tt.bfloat16).shape == (0, 32)
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda", "meta"])
