@@ -119,18 +119,18 @@ def test_columns_of_a_larger_matrix_and_an_empty_one(rng, device):
 
 @pytest.mark.parametrize("where", ["cpu", "cuda", "meta"])
 def test_refusals(where):
-    def empty(*sizes, dtype):
-        return tt.empty(*sizes, dtype=dtype, device=where)
+    def made(*sizes, dtype):
+        return tt.zeros(*sizes, dtype=dtype, device=where)
 
-    a, b = empty(256, 384, dtype=E4M3), empty(512, 384, dtype=E4M3).t()
-    p, q = empty(256, 192, dtype=PACKED), empty(512, 192, dtype=PACKED).t()
-    s, t = empty(256 * 12, dtype=E8M0), empty(512 * 12, dtype=E8M0)
-    u, v = empty(256 * 24, dtype=E4M3), empty(512 * 24, dtype=E4M3)
+    a, b = made(256, 384, dtype=E4M3), made(512, 384, dtype=E4M3).t()
+    p, q = made(256, 192, dtype=PACKED), made(512, 192, dtype=PACKED).t()
+    s, t = made(256 * 12, dtype=E8M0), made(512 * 12, dtype=E8M0)
+    u, v = made(256 * 24, dtype=E4M3), made(512 * 24, dtype=E4M3)
     for operands in ((a, b, s, t), (p, q, s, t), (p, q, u, v)):
         assert tt._scaled_mm(*operands, out_dtype=tt.bfloat16).shape == (256, 512)
     for operands in (
-        (a, b, s[:-1], t), (a, b, t, s), (a, b, s.float() if where != "meta" else empty(3072, dtype=tt.float32), t),
-        (a, b, u, v), (p, q, u, t), (p, b[:192], s, t), (a, b, empty(256 * 24, dtype=E8M0)[::2], t),
+        (a, b, s[:-1], t), (a, b, t, s), (a, b, made(3072, dtype=tt.float32), t),
+        (a, b, u, v), (p, q, u, t), (p, b[:192], s, t), (a, b, made(256 * 24, dtype=E8M0)[::2], t),
     ):  # fmt: skip
         with pytest.raises(
             ValueError, match="BlockWise1x32 scaling of float8, scales should be float8_e8m0fnu"
