@@ -18,6 +18,7 @@ from ..runtime.scalar_type import (
     float16,
     float32,
     float64,
+    is_only_stored,
     on_register,
     registered,
 )
@@ -53,7 +54,7 @@ for _registered in tuple(registered):
 
 def comparable_np(d: dtype) -> Any:
     """The NumPy dtype in which two elements are told apart: that of `cast_by` for what is only stored."""
-    return cast_by(d) if d in registered else compute_np(d)
+    return cast_by(d) if d in registered or is_only_stored(d) else compute_np(d)
 
 
 def cast_by(d: dtype) -> Any:

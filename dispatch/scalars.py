@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from ..runtime.exponent_format import LARGEST, LEAST, to_exponents
+from ..runtime.scalar_type import EXPONENTS, PACKED, from_numpy_dtype, integer_limits
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.scalar_type import from_numpy_dtype, integer_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ _C_NAMES = {
     "complex128": "c10::complex<double>",
     "float8_e4m3fn": "c10::Float8_e4m3fn",
     "float8_e5m2": "c10::Float8_e5m2",
+    "float8_e8m0fnu": "c10::Float8_e8m0fnu",
 }
 
 
@@ -45,6 +47,9 @@ def readable(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind in "biufc":
         return array
     dtype = from_numpy_dtype(array.dtype)
+    if dtype is PACKED:
+        # PyTorch shows the bytes as floats, too.
+        return array.view(np.uint8).astype(np.float32)
     if dtype.is_complex:
         return array.astype(np.complex64)
     if dtype.is_integral:
@@ -121,6 +126,8 @@ def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
     """
     if dtype.name == "bool":
         return np.array(bool(value), dtype.np)
+    if dtype is PACKED:
+        raise NotImplementedError(f"\"copy_\" not implemented for '{dtype.scalar_name}'")
     if isinstance(value, complex) and not dtype.is_complex:
         if value.imag != 0:
             raise overflow_error(dtype)
@@ -134,6 +141,10 @@ def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
         return np.array(number, dtype.np)
     if dtype.is_floating_point:
         number = float(value)
+        if dtype is EXPONENTS:
+            if not (math.isnan(number) or LEAST <= number <= LARGEST):
+                raise overflow_error(dtype)
+            return to_exponents(number)  # type: ignore[no-any-return]
         limits: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
         if math.isfinite(number) and abs(number) > float(limits.max):
             raise overflow_error(dtype)

@@ -11,9 +11,12 @@ import numpy as np
 
 from ..runtime.device import CPU, get_default_device
 from ..runtime.device import device as Device
+from ..runtime.exponent_format import to_exponents
 from ..runtime.grad_mode import is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import (
+    EXPONENTS,
+    PACKED,
     bool_,
     complex128,
     dtype_of_number,
@@ -202,8 +205,15 @@ def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     if any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
         wanted = "interpreted as an integer" if chosen.is_integral else "converted to a real number"
         raise TypeError(f"'complex' object cannot be {wanted}")
+    if chosen is PACKED:
+        raise RuntimeError(
+            f"a tensor of {chosen} is not made of numbers: view one of bytes, two numbers each"
+        )
     if chosen.is_floating_point:
         with np.errstate(all="ignore"):
+            if chosen is EXPONENTS:
+                powers: NDArray[Any] = to_exponents(np.array(leaves, np.float64).astype(np.float32))
+                return powers.reshape(shape)
             return np.array(leaves, np.float64).astype(chosen.np).reshape(shape)
     return _integers(leaves, chosen).reshape(shape)
 

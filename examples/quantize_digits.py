@@ -20,6 +20,8 @@ from triten.quantization import (
     Int4WeightOnlyConfig,
     Int8DynamicActivationInt8WeightConfig,
     Int8WeightOnlyConfig,
+    MXDynamicActivationMXWeightConfig,
+    NVFP4DynamicActivationNVFP4WeightConfig,
     QATConfig,
     quantize_,
 )
@@ -29,6 +31,11 @@ CONFIGS: dict[str, AOBaseConfig] = {
     "int8 weights and activations": Int8DynamicActivationInt8WeightConfig(),
     "int4 weights, groups of 32": Int4WeightOnlyConfig(32),
     "float8 weights": Float8WeightOnlyConfig(),
+    "MXFP8 weights and activations": MXDynamicActivationMXWeightConfig(),
+    "MXFP4 weights and activations": MXDynamicActivationMXWeightConfig(
+        32, tt.float4_e2m1fn_x2, tt.float4_e2m1fn_x2
+    ),
+    "NVFP4 weights and activations": NVFP4DynamicActivationNVFP4WeightConfig(),
 }
 
 

@@ -84,6 +84,8 @@ DTYPE_ABBREVIATIONS = {
     _dtypes.float16: "f16",
     _dtypes.float8_e4m3fn: "f8e4m3fn",
     _dtypes.float8_e5m2: "f8e5m2",
+    _dtypes.float8_e8m0fnu: "f8e8m0fnu",
+    _dtypes.float4_e2m1fn_x2: "f4e2m1fnx2",
     _dtypes.complex32: "c32",
     _dtypes.complex64: "c64",
     _dtypes.complex128: "c128",

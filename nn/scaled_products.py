@@ -19,7 +19,7 @@ __all__ = ["ScalingType", "SwizzleType", "grouped_mm", "scaled_mm"]
 class ScalingType(Enum):
     """How many elements of an operand share a scale (`torch.nn.functional.ScalingType`).
 
-    Products are there for TensorWise, RowWise, BlockWise1x128 and BlockWise128x128.
+    BlockWise1x32 is that of MX formats, BlockWise1x16 that of NVFP4, which may have a TensorWise scale beside it.
     """
 
     TensorWise = 0
@@ -31,7 +31,10 @@ class ScalingType(Enum):
 
 
 class SwizzleType(Enum):
-    """In which order scales lie in memory (`torch.nn.functional.SwizzleType`)."""
+    """In which order scales lie in memory (`torch.nn.functional.SwizzleType`).
+
+    SWIZZLE_32_4_4 is that of cuBLAS for scales of blocks of 16 and 32, which `tt.quantization.to_blocked` makes.
+    """
 
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1
@@ -52,18 +55,23 @@ def scaled_mm(
     contraction_dim: list[int] | tuple[int, ...] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """The product of two matrices of 8-bit floats with their scales (`torch.nn.functional.scaled_mm`).
+    """The product of two matrices of 8-bit or 4-bit floats with their scales (`torch.nn.functional.scaled_mm`).
 
     Args:
-        mat_a: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2.
-        mat_b: The second matrix, of shape (K, N) and one of these dtypes.
+        mat_a: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2, or (M, K / 2) and
+            float4_e2m1fn_x2, two numbers in a byte.
+        mat_b: The second matrix, of shape (K, N) and one of these dtypes, or (K / 2, N) and float4_e2m1fn_x2.
         scale_a: The scales of `mat_a`, float32, by its recipe: one number; (M, 1) by rows; (M, K / 128) by blocks of
-            1x128; (L, M / 128) by blocks of 128x128, L being K / 128 rounded up to a multiple of 4.
+            1x128; (L, M / 128) by blocks of 128x128, L being K / 128 rounded up to a multiple of 4. For BlockWise1x32
+            float8_e8m0fnu, for BlockWise1x16 of 4-bit floats float8_e4m3fn, one for each 32 or 16 elements of a row,
+            swizzled; [BlockWise1x16, TensorWise] takes a list of these and of a float32 number.
         scale_recipe_a: The recipe.
         scale_b: The scales of `mat_b`, float32: one number; (1, N); (N, K / 128); (L, N / 128).
-        scale_recipe_b: The recipe. Both are TensorWise, or RowWise, or by blocks, not both by blocks of 128x128.
-        swizzle_a: None or NO_SWIZZLE.
-        swizzle_b: None or NO_SWIZZLE.
+        scale_recipe_b: The recipe. Both are TensorWise, or RowWise, or by blocks of 128, not both of 128x128, or by
+            blocks of 32, or of 16.
+        swizzle_a: SWIZZLE_32_4_4 for blocks of 32 and 16, [SWIZZLE_32_4_4, NO_SWIZZLE] for two levels; else None or
+            NO_SWIZZLE.
+        swizzle_b: As `swizzle_a`.
         bias: One number for each column of the result, of shape (N,).
         output_dtype: The dtype of the result; None for that of `mat_a`.
         contraction_dim: Empty, or the dimensions that are summed over.

@@ -18,11 +18,14 @@ Example:
     triten.int8
 
 In this folder `quantized_tensor` is what the classes of tensors share, `int8_tensor`, `int4_tensor` and
-`float8_tensor` are those; `config` says how, `quantize` and `training` do it to a model. Kernels do not belong here:
-they are operators (`dispatch/native_functions/weight_only.yaml`, ``scaled_mm.yaml``). The modules that PyTorch has
-under ``torch.ao.quantization`` are in `tt.ao.quantization`.
+`float8_tensor` are those, and `block_tensors` those of MX formats and NVFP4, which `block_formats` makes; `config` says
+how, `quantize` and `training` do it to a model. Kernels do not belong here: they are operators
+(`dispatch/native_functions/weight_only.yaml`, ``scaled_mm.yaml``). The modules that PyTorch has under
+``torch.ao.quantization`` are in `tt.ao.quantization`.
 """
 
+from .block_formats import ScaleCalculationMode, from_blocked, nvfp4_scale, to_blocked, to_mx, to_nvfp4
+from .block_tensors import MXTensor, NVFP4Tensor
 from .config import (
     AOBaseConfig,
     Float8DynamicActivationFloat8WeightConfig,
@@ -30,6 +33,9 @@ from .config import (
     Int4WeightOnlyConfig,
     Int8DynamicActivationInt8WeightConfig,
     Int8WeightOnlyConfig,
+    MXDynamicActivationMXWeightConfig,
+    NVFP4DynamicActivationNVFP4WeightConfig,
+    NVFP4WeightOnlyConfig,
     PerRow,
     PerTensor,
 )
@@ -51,9 +57,20 @@ __all__ = [
     "Int8DynamicActivationInt8WeightConfig",
     "Int8Tensor",
     "Int8WeightOnlyConfig",
+    "MXDynamicActivationMXWeightConfig",
+    "MXTensor",
+    "NVFP4DynamicActivationNVFP4WeightConfig",
+    "NVFP4Tensor",
+    "NVFP4WeightOnlyConfig",
     "PerRow",
     "PerTensor",
     "QATConfig",
     "QuantizedTensor",
+    "ScaleCalculationMode",
+    "from_blocked",
+    "nvfp4_scale",
     "quantize_",
+    "to_blocked",
+    "to_mx",
+    "to_nvfp4",
 ]

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float8_e4m3fn
+from .block_formats import LARGEST as MX_LARGEST
+from .block_formats import MX_BLOCK, PACKED, ScaleCalculationMode
+from .block_tensors import MXTensor, NVFP4Tensor
 from .float8_tensor import LARGEST, Float8Tensor
 from .int4_tensor import GROUP_SIZES, Int4Tensor
 from .int8_tensor import Int8Tensor
@@ -144,6 +147,78 @@ class Float8DynamicActivationFloat8WeightConfig(AOBaseConfig):
         by_row = isinstance(self.granularity, PerRow)
         activations = "row" if by_row else "tensor"
         return Float8Tensor.from_float(weight, self.weight_dtype, by_row, activations, self.activation_dtype)
+
+
+@dataclass(frozen=True)
+class MXDynamicActivationMXWeightConfig(AOBaseConfig):
+    """Weights and activations in an MX format (`torchao.prototype.mx_formats.MXDynamicActivationMXWeightConfig`).
+
+    Args:
+        block_size: How many numbers of a row share a scale, 32.
+        activation_dtype: float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2; None leaves activations as they are.
+        weight_dtype: One of these, of as many bits.
+        scaling_mode: Which power of two scales a block.
+
+    Raises:
+        ValueError: another size or dtype.
+    """
+
+    block_size: int = MX_BLOCK
+    activation_dtype: ScalarType | None = float8_e4m3fn
+    weight_dtype: ScalarType = float8_e4m3fn
+    scaling_mode: ScaleCalculationMode = ScaleCalculationMode.RCEIL
+
+    def __post_init__(self) -> None:
+        name = "MXDynamicActivationMXWeightConfig"
+        if self.block_size != MX_BLOCK:
+            raise ValueError(f"{name}: expected block_size={MX_BLOCK}, got {self.block_size}")
+        if self.weight_dtype not in MX_LARGEST:
+            raise ValueError(
+                f"{name}: expected weight_dtype of {', '.join(map(str, MX_LARGEST))}, got {self.weight_dtype!r:.100}"
+            )
+        packed = self.weight_dtype is PACKED
+        fitting = [dtype for dtype in MX_LARGEST if (dtype is PACKED) is packed]
+        if self.activation_dtype is not None and self.activation_dtype not in fitting:
+            raise ValueError(
+                f"{name}: expected activation_dtype of {', '.join(map(str, fitting))}, or None, beside a weight of "
+                f"{self.weight_dtype}, got {self.activation_dtype!r:.100}"
+            )
+        if not isinstance(self.scaling_mode, ScaleCalculationMode):
+            raise ValueError(f"{name}: expected a ScaleCalculationMode, got {self.scaling_mode!r:.100}")
+
+    def quantized(self, weight: Tensor) -> MXTensor:
+        """An `MXTensor`."""
+        return MXTensor.from_float(weight, self.weight_dtype, self.activation_dtype, self.scaling_mode)
+
+
+@dataclass(frozen=True)
+class NVFP4DynamicActivationNVFP4WeightConfig(AOBaseConfig):
+    """Weights and activations in NVFP4 (`torchao.prototype.mx_formats.NVFP4DynamicActivationNVFP4WeightConfig`).
+
+    Args:
+        use_dynamic_per_tensor_scale: Whether a number scales all of a tensor, beside the scales of its blocks.
+    """
+
+    use_dynamic_per_tensor_scale: bool = True
+
+    def quantized(self, weight: Tensor) -> NVFP4Tensor:
+        """An `NVFP4Tensor` that quantizes activations."""
+        return NVFP4Tensor.from_float(weight, True, self.use_dynamic_per_tensor_scale)
+
+
+@dataclass(frozen=True)
+class NVFP4WeightOnlyConfig(AOBaseConfig):
+    """Weights in NVFP4 (`torchao.prototype.mx_formats.NVFP4WeightOnlyConfig`).
+
+    Args:
+        use_dynamic_per_tensor_scale: Whether a number scales all of the weight, beside the scales of its blocks.
+    """
+
+    use_dynamic_per_tensor_scale: bool = True
+
+    def quantized(self, weight: Tensor) -> NVFP4Tensor:
+        """An `NVFP4Tensor`."""
+        return NVFP4Tensor.from_float(weight, False, self.use_dynamic_per_tensor_scale)
 
 
 def check_dtype(name: str, argument: str, dtype: ScalarType) -> None:

@@ -14,6 +14,7 @@ from ..nn.modules.module import Module
 from ..nn.modules.parameter import Parameter
 from ..runtime.device import DeviceLike
 from ..runtime.scalar_type import float32
+from .block_tensors import MXTensor, NVFP4Tensor
 from .config import AOBaseConfig
 from .float8_tensor import Float8Tensor, quantize_float8
 from .int8_tensor import Int8Tensor, quantize_rows
@@ -45,6 +46,8 @@ def fake_quantized_activations(x: Tensor, config: AOBaseConfig, weight: Any) -> 
     if isinstance(weight, Int8Tensor) and weight.dynamic:
         integers, scale = quantize_rows(rows, -127, 127.0)
         values = integers.to(float32) * scale[:, None]
+    elif isinstance(weight, MXTensor | NVFP4Tensor) and weight.quantizes_activations:
+        values = weight.quantized_activations(rows).dequantized()
     elif isinstance(weight, Float8Tensor) and weight.activations != "none":
         numbers, scale = quantize_float8(rows, weight.activation_dtype, weight.activations == "row")
         values = numbers.to(float32) * scale

@@ -87,6 +87,8 @@ def register_dtype(
             raise RuntimeError(f"register_dtype(): {np_type} is {st._BY_NUMPY[np_type]} already")
         made = ScalarType(_FIRST_INDEX + len(st.registered), name, scalar_name, np_type, kind, None)
         st.registered[made] = computes_in
+        if computes_in is None:
+            st.only_stored.add(made)
         for registered in st.on_register:
             registered(made, promotes)
         # Found by name last, when every table has it.

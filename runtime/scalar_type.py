@@ -48,7 +48,7 @@ class dtype:
         self.scalar_name = scalar_name
         self.np = np.dtype(np_type)
         self.itemsize: int = self.np.itemsize
-        self.is_floating_point = kind == "f"
+        self.is_floating_point = kind in "fe"
         self.is_complex = kind == "c"
         self.is_integral = kind in "ui"
         self.is_signed = kind in "ifc"
@@ -97,6 +97,8 @@ float8_e4m3fn = dtype(24, "float8_e4m3fn", "Float8_e4m3fn", ml_dtypes.float8_e4m
 uint16 = dtype(27, "uint16", "UInt16", np.uint16, "u", "u16")
 uint32 = dtype(28, "uint32", "UInt32", np.uint32, "u", "u32")
 uint64 = dtype(29, "uint64", "UInt64", np.uint64, "u", "u64")
+float8_e8m0fnu = dtype(44, "float8_e8m0fnu", "Float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, "e", "u8")
+float4_e2m1fn_x2 = dtype(45, "float4_e2m1fn_x2", "Float4_e2m1fn_x2", "V1", "f", "u8")
 
 ALL: tuple[dtype, ...] = (
     uint8,
@@ -117,7 +119,14 @@ ALL: tuple[dtype, ...] = (
     uint16,
     uint32,
     uint64,
+    float8_e8m0fnu,
+    float4_e2m1fn_x2,
 )
+
+EXPONENTS = float8_e8m0fnu
+"""Powers of two alone (OCP Microscaling Formats, version 1.0, 5.4.1): scales of blocks. Triton has them as bytes."""
+PACKED = float4_e2m1fn_x2
+"""Bytes of two numbers each, the first in the low bits, which only products take apart; NumPy has no such type."""
 
 QUANTIZED = frozenset({qint8, quint8, qint32, quint4x2})
 """Dtypes of quantized tensors alone (`quantized_data.py`), which take part in no promotion."""
@@ -140,6 +149,9 @@ registered: dict[dtype, dtype | None] = {}
 
 on_register: list[Callable[[dtype, Mapping[dtype, dtype]], None]] = []
 """Called with a registered dtype and its promotions: whoever keeps tables by dtype adds to them."""
+
+only_stored: set[dtype] = {EXPONENTS, PACKED}
+"""Dtypes that are stored, moved and converted, and that nothing computes in."""
 
 _BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
 _TO_REAL = {complex32: float16, complex64: float32, complex128: float64}
@@ -227,6 +239,8 @@ class finfo:
         d = type if type is not None else get_default_dtype()
         if not isinstance(d, dtype) or not (d.is_floating_point or d.is_complex):
             raise TypeError(f"finfo() requires a floating point input type. Use iinfo to handle '{d}'")
+        if d is PACKED:
+            raise TypeError(f"finfo() has no limits for {d}, whose elements are two numbers each")
         limits: Any = ml_dtypes.finfo(d.to_real().np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
         self.bits = int(limits.bits)
         self.eps = float(limits.eps)
@@ -234,7 +248,7 @@ class finfo:
         self.min = float(limits.min)
         self.tiny = self.smallest_normal = float(limits.smallest_normal)
         # A power of ten, which the narrow dtypes themselves cannot hold.
-        self.resolution = 10.0 ** -int(limits.precision)
+        self.resolution = 1.0 if d is EXPONENTS else 10.0 ** -int(limits.precision)
         self.dtype = d.to_real().name
 
     def __repr__(self) -> str:
@@ -250,8 +264,8 @@ def integer_limits(d: dtype) -> Any:
 
 
 def is_only_stored(d: dtype) -> bool:
-    """Whether a dtype was registered without one to compute in."""
-    return d in registered and registered[d] is None
+    """Whether nothing computes in a dtype: of powers of two, of packed numbers, or registered without another one."""
+    return d in only_stored
 
 
 class iinfo:

@@ -2,7 +2,7 @@
 
 Casts are PyTorch's: float to integer truncates (what does not fit comes out as x86 has it: the least int32 or
 int64, or its low bits); complex to real drops the imaginary part; to bool asks for nonzero; narrow floats
-round to nearest even, float8_e4m3fn saturates.
+round to nearest even, float8_e4m3fn saturates; float8_e8m0fnu is a magnitude's nearest power of two.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, followed_by, register_stub
+from ...runtime.exponent_format import to_exponents
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import (
     bfloat16,
@@ -22,6 +23,7 @@ from ...runtime.scalar_type import (
     dtype,
     float8_e4m3fn,
     float8_e5m2,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -32,7 +34,7 @@ from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM
 from ..plain_numpy import copyto, np
 from ..widen import HALVES_FROM, cast_by, compute_np, widened_halves
 
-FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2})
+FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2, float8_e8m0fnu})
 """Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
 CAST_FROM = 1 << 19
 """Elements from which a cast that takes longer to compute than to read is shared among threads."""
@@ -121,6 +123,8 @@ def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:
             if not steps:
                 steps.append(_to(np.float32))
             steps.append(_saturate)
+        elif target is float8_e8m0fnu:
+            steps.append(to_exponents)
     return steps
 
 

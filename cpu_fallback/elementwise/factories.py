@@ -10,6 +10,7 @@ from ...dispatch.scalars import element_of
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ...runtime.scalar_type import EXPONENTS, PACKED
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
@@ -31,6 +32,8 @@ def in_blocks(count: int, part: Callable[[int, int], None]) -> None:
 def fill(call: StructuredCall) -> PlannedKernel:
     """Every element becomes the number."""
     dtype = call.outputs[0].dtype
+    if dtype is PACKED:
+        raise call.refuse(call.outputs[0])
     known: dict[Any, Any] = {}
 
     def into(out: Any, *values: Any) -> None:
@@ -55,6 +58,10 @@ def filled(call: StructuredCall) -> HostKernel:
 
 def zero(call: StructuredCall) -> PlannedKernel:
     """Every element becomes zero."""
+
+    if call.outputs[0].dtype in (EXPONENTS, PACKED):
+        # The byte 0, which is no zero among powers of two.
+        return PlannedKernel(lambda out, *_: out.view(np.uint8).fill(0))
 
     def into(out: Any, *_: Any) -> None:
         out.fill(0)

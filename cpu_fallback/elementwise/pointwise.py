@@ -17,7 +17,7 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...dispatch.structured.supported_dtypes import kernel_name
-from ...runtime.scalar_type import bfloat16, finfo, float16, registered
+from ...runtime.scalar_type import PACKED, bfloat16, finfo, float16, is_only_stored, registered
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import SHARED_BYTES, Blocks, part_of
 from ..plain_numpy import copyto, np, putmask
@@ -406,7 +406,11 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
 
     def factory(call: StructuredCall) -> PlannedKernel:
         common = compute_dtype_of(call)
-        if common in registered:
+        if common is PACKED:
+            if any(isinstance(given, type) for given in call.args.values()):
+                raise call.refuse(call.outputs[0].replace(dtype=PACKED))
+            return planned(call, lambda a, b, *out: function(a.view(np.uint8), b.view(np.uint8), *out))
+        if common in registered or is_only_stored(common):
             return planned(call, function, comparable_np(common))
         return planned(call, function)
 

@@ -1,13 +1,15 @@
-"""Products of 8-bit floats with scales: in float32, rounded once."""
+"""Products of 8-bit and 4-bit floats with scales: in float32, rounded once."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.meta.block_scales import block_scaling
 from ...dispatch.structured.meta.scaled_mm import BLOCK, scaled_by_blocks
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
+from .block_scales import block_scaled_product
 
 LARGEST = {"float8_e4m3fn": np.float32(448), "float8_e5m2": np.float32(57344)}
 """The largest finite number of each 8-bit format, at which results saturate."""
@@ -17,14 +19,18 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     """scale_a * scale_b * (self @ mat2) + bias; an 8-bit output times its scale."""
     largest = LARGEST.get(call.outputs[0].dtype.name)
     names = call.runtime
-    blocks = scaled_by_blocks(*(call.args[name] for name in ("self", "mat2", "scale_a", "scale_b")))
+    specs = [call.args[name] for name in ("self", "mat2", "scale_a", "scale_b")]
+    blocks, scaling = scaled_by_blocks(*specs), block_scaling(*specs)
 
     @quietly
     def into(out: Any, *inputs: Any) -> None:
         given = dict(zip(names, inputs, strict=True))
-        left, right = given["self"].astype(np.float32), given["mat2"].astype(np.float32)
-        by_row, by_column = given["scale_a"], given["scale_b"]
-        if blocks is not None:
+        left, right, by_row, by_column = (given[name] for name in ("self", "mat2", "scale_a", "scale_b"))
+        if scaling is None:
+            left, right = left.astype(np.float32), right.astype(np.float32)
+        if scaling is not None:
+            made = block_scaled_product(left, right, by_row, by_column, scaling)
+        elif blocks is not None:
             by_row = by_row.repeat(blocks[0], 0)[: len(left)]
             by_column = by_column.repeat(blocks[1], 1)[:, : right.shape[1]]
             made = np.zeros((len(left), right.shape[1]), np.float32)

@@ -19,7 +19,7 @@ from ..core.tensor_function import handle_tensor_function, has_tensor_function
 PromotedOperand: TypeAlias = TensorSpec | type
 """What takes part in promotion: a spec, or the class of a Python number (``bool``, ``int``, ``float``, ``complex``)."""
 
-_FLOAT8 = frozenset({st.float8_e5m2, st.float8_e4m3fn})
+_FLOAT8 = frozenset({st.float8_e5m2, st.float8_e4m3fn, st.float8_e8m0fnu, st.float4_e2m1fn_x2})
 _BAREBONES_UNSIGNED = frozenset({st.uint16, st.uint32, st.uint64})
 _SIGNED_ABOVE = {1: st.int16, 2: st.int32, 4: st.int64}
 
@@ -68,8 +68,8 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
         A dtype.
 
     Raises:
-        RuntimeError: PyTorch does not promote the pair: float8 with anything else, and uint16, uint32 or uint64 with
-            a bool, an integral or a complex dtype.
+        RuntimeError: PyTorch does not promote the pair: floats of 8 and 4 bits with anything else, and uint16, uint32
+            or uint64 with a bool, an integral or a complex dtype.
         TypeError: An argument is no dtype.
 
     Example:

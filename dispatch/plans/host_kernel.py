@@ -26,7 +26,7 @@ from ...runtime import allocator
 from ...runtime.allocator import ALIGN_FROM
 from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
-from ...runtime.scalar_type import is_only_stored, registered
+from ...runtime.scalar_type import is_only_stored
 from ..core.bound_arguments import spec_of, tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
@@ -107,7 +107,7 @@ class HostPlanner:
         for position in runtime:
             if isinstance(args[position], int | float | complex):
                 specs[position] = args[position].__class__
-        if registered and any(is_only_stored(tensor._spec.dtype) for tensor in tensors_in(args)):
+        if any(is_only_stored(tensor._spec.dtype) for tensor in tensors_in(args)):
             return None
         if holds_complex_half(specs):
             return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
-from ...runtime.scalar_type import complex32, is_only_stored, registered
+from ...runtime.scalar_type import EXPONENTS, PACKED, bool_, complex32, int32, int64, is_only_stored
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
@@ -260,8 +260,7 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         listener.on_stub(name, device_type, factory)
     if not serves_complex_half(name, device_type):
         factory = without_complex_half(name, factory)
-    if registered:
-        factory = refusing(name, factory)
+    factory = refusing(name, factory)
     if name.removesuffix("_stub") in DTYPES:
         factory = declared(name.removesuffix("_stub"), factory)
     if device_type not in OWN:
@@ -322,6 +321,10 @@ MOVING = frozenset(
     )
 )
 """Stubs whose kernels compute nothing, which dtypes have that are only stored."""
+BYTES = frozenset({EXPONENTS, PACKED})
+"""Dtypes that Triton has no type for, and that its kernels take for bytes."""
+READING = frozenset({"_scaled_mm_stub"})
+"""Stubs whose kernels take such dtypes apart and say themselves which."""
 
 
 def declared(operator: str, factory: KernelFactory) -> KernelFactory:
@@ -357,19 +360,49 @@ def computes_complex_half(name: str, call: StructuredCall) -> bool:
 
 
 def refusing(name: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, which refuses registered dtypes that are only stored unless it moves elements alone."""
+    """`factory`, which refuses dtypes that are only stored unless it moves elements alone or reads them."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         adds = call.args.get("accumulate") is True or call.args.get("reduce") is not None
-        if name not in MOVING or adds:
+        if (name not in MOVING or adds) and name not in READING:
             for spec in _computed(call):
                 if is_only_stored(spec.dtype):
                     # PyTorch's name for the one kernel of both.
                     kernel = "add_stub" if name in ("add_stub", "sub_stub") else call.kernel_name()
                     raise NotImplementedError(f"\"{kernel}\" not implemented for '{spec.dtype.scalar_name}'")
+        if name == "copy_stub":
+            check_packed(call)
+        elif name in MOVING and call.device.type == "cuda":
+            check_bytes(name, call)
         return factory(call)
 
     return made
+
+
+def check_packed(call: StructuredCall) -> None:
+    """Refuse to convert numbers that share a byte, in PyTorch's words. Raises NotImplementedError."""
+    dtypes = {spec.dtype for spec in (*call.args.values(), *call.outputs) if isinstance(spec, TensorSpec)}
+    if PACKED in dtypes and len(dtypes) > 1:
+        raise NotImplementedError(f"\"copy_\" not implemented for '{PACKED.scalar_name}'")
+
+
+FILLING = frozenset({"fill_stub", "zero_stub"})
+"""Stubs whose CUDA kernels know what bytes stand for."""
+COMPARING = frozenset({"eq_stub", "ne_stub"})
+"""Those that know it of powers of two."""
+
+
+def check_bytes(name: str, call: StructuredCall) -> None:
+    """Refuse to bring numbers and other dtypes to what CUDA kernels move as bytes. Raises NotImplementedError."""
+    values: list[Any] = list(call.outputs)
+    for value in call.args.values():
+        values += value if isinstance(value, tuple) else (value,)
+    dtypes = {value.dtype for value in values if isinstance(value, TensorSpec)} - {bool_, int32, int64}
+    own = dtypes & BYTES
+    if not own or name in FILLING or (name in COMPARING and PACKED not in own):
+        return
+    if len(dtypes) > 1 or any(isinstance(value, type) for value in values):
+        raise NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{own.pop().scalar_name}'")
 
 
 def _computed(call: StructuredCall) -> list[TensorSpec]:

@@ -14,7 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MATRIX = ("HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA", "UTCIMMA", "UTCQMMA")
+MATRIX = (
+    "HMMA",
+    "IMMA",
+    "DMMA",
+    "QMMA",
+    "OMMA",
+    "HGMMA",
+    "IGMMA",
+    "QGMMA",
+    "UTCHMMA",
+    "UTCIMMA",
+    "UTCOMMA",
+    "UTCQMMA",
+)
 """What SASS calls the instructions of tensor cores."""
 ACCESSES = ("LDG", "STG", "LDGSTS", "UTMALDG", "UTMASTG")
 """Loads, stores, copies to shared memory, and those by tensor maps."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...triton_kernels.budget import LEAST_CAPABILITY
-from ...triton_kernels.elementwise import activation, pointwise
+from ...triton_kernels.elementwise import activation, exponents, pointwise
 from ...triton_kernels.elementwise import pointwise_functions as f
 from .sample import FLOATING, NUMBERS, Sample, empty, gradients, tt
 
@@ -22,6 +22,12 @@ def functions() -> list[Any]:
     found += [function for row in pointwise.SCALED.values() for function in row[:2]]
     found += [
         f.clamp,
+        f.eq,
+        f.ne,
+        exponents.equal_exponents,
+        exponents.unequal_exponents,
+        exponents.from_exponents,
+        exponents.to_exponents,
         f.where,
         f.gelu,
         f.gelu_tanh,
@@ -51,6 +57,11 @@ def elementwise(capability: int) -> Iterator[Sample]:
     yield Sample("add bfloat16 and a number", lambda: empty(n, dtype="bfloat16") + 1.5, dense)
 
 
+def powers(n: int) -> Any:
+    """A vector of powers of two."""
+    return empty(n, dtype="float8_e8m0fnu")
+
+
 def copies(capability: int) -> Iterator[Sample]:
     dense = ("dense",)
     n = 1 << 16
@@ -62,6 +73,13 @@ def copies(capability: int) -> Iterator[Sample]:
                     lambda d=dtype, o=other: empty(n, dtype=o).to(getattr(tt, d)),
                     dense,
                 )
+    exponent = tt.float8_e8m0fnu
+    for dtype in FLOATING:
+        yield Sample(f"copy float8_e8m0fnu to {dtype}", partial(powers(n).to, getattr(tt, dtype)), dense)
+        yield Sample(f"copy {dtype} to float8_e8m0fnu", partial(empty(n, dtype=dtype).to, exponent), dense)
+    yield Sample("fill float8_e8m0fnu", partial(tt.full, (n,), 2.0, dtype=exponent, device="cuda"), dense)
+    yield Sample("eq float8_e8m0fnu", lambda: powers(n) == powers(n), dense)
+    yield Sample("ne float8_e8m0fnu", lambda: powers(n) != powers(n), dense)
     for dtype, name in (("float8_e5m2", "fp8e5"), ("float8_e4m3fn", "fp8e4nv")):
         refused = capability < LEAST_CAPABILITY.get(name, 0)
         yield Sample(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from ...dispatch.structured.meta.block_scales import scale_count
 from ...runtime.cuda.device_properties import design_of
 from ...runtime.cuda.driver import driver
 from ...triton_kernels.tuning.choice import make_plans_anew
@@ -186,6 +187,7 @@ def scaled_products(capability: int) -> Iterator[Sample]:
         a = empty(4096, 4096, dtype=dtype, offset=1)
         call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
         yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)
+    yield from products_with_block_scales(capability < 100)
     for n in (4096, 512):
         a = empty(n, 4096, dtype="int8")
         yield Sample(f"_int_mm {n}", partial(tt._int_mm, a, a.t()), ("int_matmul",))
@@ -213,6 +215,38 @@ def products_with_scales_by_blocks(dtype: str, refused: bool) -> Iterator[Sample
     a, b = empty(4096, 4096, dtype=dtype, offset=1), empty(2048, 4096, dtype=dtype).t()
     call = partial(tt._scaled_mm, a, b, empty(4096, 32), empty(32, 16), out_dtype=tt.bfloat16)
     yield Sample(f"_scaled_mm {dtype} by blocks, unaligned", call, (), refused)
+
+
+def products_with_block_scales(refused: bool) -> Iterator[Sample]:
+    """MXFP8, MXFP4 and NVFP4: a scale for 32 or 16 inner elements of either operand."""
+    held = () if refused else ("block_scaled_matmul",)
+    exponent, eight, four = "float8_e8m0fnu", "float8_e4m3fn", "float4_e2m1fn_x2"
+    for left, right, scale, vector in (
+        (eight, eight, exponent, 32),
+        ("float8_e5m2", eight, exponent, 32),
+        (four, four, exponent, 32),
+        (four, four, eight, 16),
+    ):
+        packed = 2 if left == four else 1
+        for n, k, unaligned in (
+            (4096, 4096, False),
+            (64, 4096, False),
+            (4096, 1120, False),
+            (4096, 4096, True),
+        ):
+            a = empty(4096, k // packed, dtype=left, offset=int(unaligned))
+            b = empty(n, k // packed, dtype=right).t()
+            counts = (scale_count(lines, k, vector) for lines in (4096, n))
+            scales = tuple(empty(count, dtype=scale) for count in counts)
+            label = f"_scaled_mm {left} {right} 4096x{n}x{k} by {vector}{', unaligned' if unaligned else ''}"
+            call = partial(tt._scaled_mm, a, b, *scales, out_dtype=tt.bfloat16)
+            yield Sample(label, call, () if unaligned else held, refused)
+        bias = empty(n, dtype="bfloat16")
+        if packed == 1:
+            call = partial(tt._scaled_mm, a, b, *scales, bias, empty(1), tt.float8_e4m3fn)
+            yield Sample(f"_scaled_mm {left} {right} by {vector} to 8 bits", call, (), refused)
+        call = partial(tt._scaled_mm, a, b, *scales, bias, out_dtype=tt.float32)
+        yield Sample(f"_scaled_mm {left} {right} by {vector} with a bias", call, (), refused)
 
 
 def weight_only_products(capability: int) -> Iterator[Sample]:

@@ -16,6 +16,7 @@ FORMATS = {
     "bf16": "bfloat16",
     "fp8e4nv": "float8",
     "fp8e5": "float8",
+    "u8": "float4",
 }
 """The tensor peak of a kernel's dtype, Triton's name first; without matrix instructions it is the format's own."""
 PLAIN = {"fp64": "float64"}

@@ -36,8 +36,8 @@ ATTENTIONS = "_scaled_dot_product_"
 class DataSheet:
     """One GPU: bytes of memory, bytes a second, and operations a second by number format.
 
-    ``float64_tensor``, ``tf32``, ``float16``, ``bfloat16`` and ``float8`` are those of the tensor cores, ``float32``
-    and ``float64`` those outside of them.
+    ``float64_tensor``, ``tf32``, ``float16``, ``bfloat16``, ``float8`` and ``float4`` are those of the tensor cores,
+    ``float32`` and ``float64`` those outside of them.
     """
 
     name: str
@@ -74,6 +74,8 @@ def number_format(call: RecordedCall) -> str:
     else:
         return wide
     narrow = {operand.dtype.name for operand in call.operands if operand.dtype.is_floating_point}
+    if "float4_e2m1fn_x2" in narrow:
+        return "float4"
     if any(name.startswith("float8") for name in narrow):
         return "float8"
     if wide == "float64" or "float32" in narrow or not narrow:
@@ -97,7 +99,8 @@ DATA_SHEETS = {
     "h200": DataSheet("H200 SXM 141 GB", 141 * GIGA, 4800 * GIGA, _HOPPER),
     "b200": DataSheet(
         "B200 of HGX B200", 180 * GIGA, 8000 * GIGA,
-        _rates(float64=40, float64_tensor=40, float32=80, tf32=1100, float16=2250, bfloat16=2250, float8=4500),
+        _rates(float64=40, float64_tensor=40, float32=80, tf32=1100, float16=2250, bfloat16=2250, float8=4500,
+               float4=9000),
     ),
     "l40s": DataSheet(
         "L40S", 48 * GIGA, 864 * GIGA,
@@ -105,6 +108,7 @@ DATA_SHEETS = {
     ),
     "rtx5090": DataSheet(
         "GeForce RTX 5090", 32 * GIGA, 1792 * GIGA,
-        _rates(float64=1.64, float64_tensor=1.64, float32=104.8, tf32=104.8, float16=209.5, bfloat16=209.5, float8=419),
+        _rates(float64=1.64, float64_tensor=1.64, float32=104.8, tf32=104.8, float16=209.5, bfloat16=209.5, float8=419,
+               float4=1676),
     ),
 }  # fmt: skip

@@ -64,6 +64,8 @@ class Target:
 SINGLES, EIGHT_BITS = ("fp16", "bf16", "fp32"), ("fp8e4nv", "fp8e5")
 """Types whose products are added up in float32; those of float32 itself are rounded to TF32 before."""
 DOUBLES = {"fp64": "DMMA"}
+PAIRS = "u8"
+"""Bytes of two numbers of 4 bits."""
 
 TARGETS: dict[int, Target] = {
     target.capability: target
@@ -93,6 +95,7 @@ TARGETS: dict[int, Target] = {
             dict.fromkeys(SINGLES, "UTCHMMA")
             | dict.fromkeys(EIGHT_BITS, "UTCQMMA")
             | {"i8": "UTCIMMA"}
+            | {PAIRS: "UTCOMMA"}
             | DOUBLES,
             tensor_memory=512,
         ),
@@ -111,7 +114,16 @@ RELATIVES: dict[int, Target] = {
         Target(86, "RTX A6000", 84, 100 * KIB, 99 * KIB, CARD_MATRIX, warps=48, blocks=16),
         Target(89, "L40S", 142, 100 * KIB, 99 * KIB, CARD_MATRIX_OF_8_BITS, warps=48, blocks=24),
         Target(103, "B300", 148, 228 * KIB, 227 * KIB, TARGETS[100].matrix, tensor_memory=512),
-        Target(120, "RTX 5090", 170, 100 * KIB, 99 * KIB, CARD_MATRIX_OF_8_BITS, warps=48, blocks=24),
+        Target(
+            120,
+            "RTX 5090",
+            170,
+            100 * KIB,
+            99 * KIB,
+            CARD_MATRIX_OF_8_BITS | {PAIRS: "OMMA"},
+            warps=48,
+            blocks=24,
+        ),
     )
 }
 """Devices that take the kernels of one of `TARGETS` (`Target.design`), with less room or other places."""

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.runtime.scalar_type import ALL, BY_NAME, dtype, dtype_of_number, from_numpy_dtype
+from triten.runtime.scalar_type import (
+    ALL,
+    BY_NAME,
+    EXPONENTS,
+    PACKED,
+    dtype,
+    dtype_of_number,
+    from_numpy_dtype,
+)
 
 # name, item size, floating, complex, signed: PyTorch's answers
 PROPERTIES = [
@@ -27,6 +35,8 @@ PROPERTIES = [
     ("float64", 8, True, False, True),
     ("float8_e5m2", 1, True, False, True),
     ("float8_e4m3fn", 1, True, False, True),
+    ("float8_e8m0fnu", 1, True, False, False),
+    ("float4_e2m1fn_x2", 1, True, False, True),
     ("complex32", 4, False, True, True),
     ("complex64", 8, False, True, True),
     ("complex128", 16, False, True, True),
@@ -83,7 +93,8 @@ def test_aliases_are_the_same_object(alias: str, name: str) -> None:
 @pytest.mark.parametrize("d", ALL, ids=lambda d: d.name)
 def test_numpy_and_back(d: dtype) -> None:
     assert from_numpy_dtype(d.np) is d
-    assert from_numpy_dtype(d.np.type) is d
+    if d is not PACKED:
+        assert from_numpy_dtype(d.np.type) is d
     assert tt.from_numpy(np.zeros(3, d.np)).dtype is d
 
 
@@ -150,8 +161,11 @@ def test_conversion_of_values(source: str, target: str, values: list[object], ex
     assert out.tolist() == expected
 
 
-@pytest.mark.parametrize("source", ALL, ids=lambda d: d.name)
-@pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
+WITH_ZERO = [d for d in ALL if d not in (EXPONENTS, PACKED)]
+
+
+@pytest.mark.parametrize("source", WITH_ZERO, ids=lambda d: d.name)
+@pytest.mark.parametrize("target", WITH_ZERO, ids=lambda d: d.name)
 def test_one_and_zero_survive_every_conversion(source: dtype, target: dtype) -> None:
     out = tt.tensor([0, 1], dtype=source).to(target)
     assert out.dtype is target

@@ -9,11 +9,12 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.transfer import copy_between_devices
 from ...runtime.cuda.triton.lazy_triton import triton
-from ...runtime.scalar_type import bool_, int32, int64
+from ...runtime.scalar_type import EXPONENTS, bool_, int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import triton_type
 from ..geometry import broadcast_strides
 from .elementwise import check_dtypes, complex_elementwise, elementwise
+from .exponents import from_exponents, to_exponents
 from .pairs import part_type
 
 WHOLE = {4: int32, 8: int64}
@@ -40,7 +41,17 @@ def copy(call: StructuredCall) -> PlannedKernel:
     if source.dtype.is_complex or out.dtype.is_complex:
         return copy_complex(call, source, out)
     check_dtypes(call, [source])
-    return elementwise(call, identity, [source], [triton_type(source.dtype)])
+    return elementwise(call, conversion(source, out), [source], [triton_type(source.dtype)])
+
+
+def conversion(source: TensorSpec, out: TensorSpec) -> Any:
+    """What is done to an element before it is converted by its Triton type."""
+    if source.dtype is not out.dtype:
+        if source.dtype is EXPONENTS:
+            return from_exponents
+        if out.dtype is EXPONENTS:
+            return to_exponents
+    return identity
 
 
 def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> PlannedKernel:
@@ -58,7 +69,8 @@ def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> P
     parts = [spec.dtype.is_complex for spec in (source, out)]
     if all(parts) and source.itemsize != 16:
         return copy(call._replace(args={name: as_real(source)}, outputs=(as_real(out),)))
-    return complex_elementwise(call, identity, [source], [part_type(source.dtype)], parts[:1], parts[0])
+    function = conversion(source, out)
+    return complex_elementwise(call, function, [source], [part_type(source.dtype)], parts[:1], parts[0])
 
 
 def as_real(spec: TensorSpec) -> TensorSpec:

@@ -9,6 +9,7 @@ from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ...runtime.scalar_type import EXPONENTS, PACKED
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import compute_type, convert
@@ -22,6 +23,7 @@ from .elementwise import (
     elementwise,
     number_for,
 )
+from .exponents import to_exponents
 from .pairs import part_type
 
 
@@ -51,7 +53,12 @@ def spaced_element(index, n, start, end, step, TYPE: tl.constexpr):
 
 def fill(call: StructuredCall) -> PlannedKernel:
     """Every element becomes the number; it comes last, after the tensor itself in ``fill_``."""
-    into, fitting = _fill(call), fitting_number(call.outputs[0].dtype)
+    dtype = call.outputs[0].dtype
+    if dtype is PACKED:
+        raise call.refuse(call.outputs[0])
+    exponents = dtype is EXPONENTS
+    into = elementwise(call, to_exponents, [float], [tl.float32]).into if exponents else _fill(call)
+    fitting = fitting_number(dtype)
     return PlannedKernel(lambda data, *values: into(data, fitting(values[-1])))
 
 

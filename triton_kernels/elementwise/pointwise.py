@@ -13,11 +13,11 @@ from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.triton.lazy_triton import tl
-from ...runtime.scalar_type import bool_, complex32, finfo
+from ...runtime.scalar_type import EXPONENTS, bool_, complex32, finfo
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
-from . import complex_functions
+from . import complex_functions, exponents
 from . import narrow_functions as narrow
 from . import number_representation as representation
 from . import pointwise_functions as f
@@ -48,7 +48,6 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "cos": (f.cos, FLOAT),
     "cosh": (f.cosh, FLOAT),
     "div": (f.divide, FLOAT),
-    "eq": (f.eq, ANY),
     "erf": (f.erf, FLOAT),
     "erfc": (f.erfc, FLOAT),
     "exp": (f.exp, FLOAT),
@@ -83,7 +82,6 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "maximum": (f.maximum, REAL),
     "minimum": (f.minimum, REAL),
     "mul": (f.mul, ANY),
-    "ne": (f.ne, ANY),
     "neg": (f.neg, "iuf"),
     "reciprocal": (f.reciprocal, FLOAT),
     "relu": (f.relu, "iuf"),
@@ -273,6 +271,19 @@ def pointwise(function: Any, kinds: str = ANY) -> Callable[[StructuredCall], Pla
     return lambda call: computed(call, function, kinds)
 
 
+def equality(function: Any, of_exponents: Any) -> Callable[[StructuredCall], PlannedKernel]:
+    """The kernel factory of ``eq`` and ``ne``, which powers of two have although nothing computes in them."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        if common_dtype_of(call) is not EXPONENTS:
+            return computed(call, function)
+        inputs = [call.args[name] for name in call.runtime]
+        types = [tl.uint8 if isinstance(given, TensorSpec) else tl.float32 for given in inputs]
+        return elementwise(call, of_exponents, inputs, types)
+
+    return factory
+
+
 def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The kernel factory of a row of `SCALED`."""
 
@@ -428,6 +439,8 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "where": where,
 }
 FACTORIES |= {name: pointwise(*row) for name, row in FUNCTIONS.items()}
+FACTORIES["eq"] = equality(f.eq, exponents.equal_exponents)
+FACTORIES["ne"] = equality(f.ne, exponents.unequal_exponents)
 FACTORIES |= {name: scaled(*row) for name, row in SCALED.items()}
 FACTORIES |= {name: rounding(function) for name, function in ROUNDING.items()}
 

@@ -1,4 +1,4 @@
-"""Products of 8-bit floats with scales, on the tensor cores of sm_89 and later.
+"""Products of 8-bit and 4-bit floats with scales, on the tensor cores of sm_89 and later.
 
 Sums are float32; without `use_fast_accum` those of sm_90's tensor cores, which keep fewer bits, are added to float32
 after every 128 products, as cuBLAS does.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.meta.block_scales import block_scaling
 from ...dispatch.structured.meta.scaled_mm import scaled_by_blocks
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
 from ..launch import launch_nothing
+from .block_scaled import block_scaled_mm
 from .bulk import plan_bulk
 from .matmul import plan_tiled
 from .mm import with_other_way
@@ -42,6 +44,8 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     refuse_old_devices(call)
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
+    if block_scaling(left, right, call.args["scale_a"], call.args["scale_b"]) is not None:
+        return block_scaled_mm(call)
     shared = scaled_by_blocks(left, right, call.args["scale_a"], call.args["scale_b"])
     if shared is not None:
         return scaled_blocks_mm(call, shared)

@@ -26987,19 +26987,24 @@ def _scaled_mm(
     out_dtype: dtype | None = ...,
     use_fast_accum: bool = ...,
 ) -> Tensor:
-    """The product of two matrices of 8-bit floats, with scales for either one (`torch._scaled_mm`).
+    """The product of two matrices of 8-bit or 4-bit floats, with scales for either one (`torch._scaled_mm`).
 
         (input * scale_a) @ (mat2 * scale_b) + bias
 
     Args:
-        input: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2.
-        mat2: The second matrix, of shape (K, N) and one of these dtypes.
+        input: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2; or of
+            float4_e2m1fn_x2, two numbers of a row in a byte, of shape (M, K / 2).
+        mat2: The second matrix, of shape (K, N) and one of these dtypes, or (K / 2, N) of
+            float4_e2m1fn_x2.
         scale_a: The scales of `input`, float32: one number; or one for each row, of shape (M, 1); or
             one for each 128 elements of a row, (M, K / 128), or for each block of 128 x 128, (M / 128,
-            K / 128), both rounded up.
+            K / 128), both rounded up. Or float8_e8m0fnu, one for each 32 elements of a row (MXFP8,
+            MXFP4), or float8_e4m3fn, one for each 16 of 4-bit floats (NVFP4), contiguous, in the layout
+            SWIZZLE_32_4_4 that `tt.quantization.to_blocked` makes.
         scale_b: The scales of `mat2`, float32: one number; or one for each column, of shape (1, N); or
             one for each 128 elements of a column, (K / 128, N), or for each block, (K / 128, N / 128).
-            Both are one number, or by lines, or by blocks, not both of them by blocks of 128 x 128.
+            Both are one number, or by lines, or by blocks, not both of them by blocks of 128 x 128; or
+            for 32 or for 16 elements of a column as `scale_a`.
         bias: One number for each column of the result, of shape (N,).
         scale_result: A float32 number by which results are multiplied where `out_dtype` has 8 bits;
             others ignore it.
@@ -27013,13 +27018,16 @@ def _scaled_mm(
         A tensor of shape (M, N) and dtype `out_dtype`.
 
     Raises:
-        ValueError: A matrix is not of 8-bit floats, or the scales have other shapes or dtypes than
-            these.
+        ValueError: A matrix is not of 8-bit or 4-bit floats, or the scales have other shapes or dtypes
+            than these.
         RuntimeError: Shapes do not fit; on CUDA also where `input` is not row-major, `mat2` is not
-            column-major, or K is not divisible by 16.
+            column-major, or the second size of `input` is not divisible by 16.
+        NotImplementedError: A GPU before compute capability 8.9; with scales of 32 or 16 elements one
+            before 10.0, whose tensor cores do not take them.
 
     Note:
-        Products are added up in float32.
+        Products are added up in float32. Those with scales of 32 or 16 elements are, on the CPU, each
+        exact, added up in float64 and rounded once to float32, before a bias.
 
     Example:
         >>> import triten as tt
@@ -27060,15 +27068,17 @@ def _scaled_mm_v2(
     contraction_dim: Sequence[int] = ...,
     use_fast_accum: bool = ...,
 ) -> Tensor:
-    """The product of two matrices of 8-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
+    """The product of two matrices of 8-bit or 4-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
 
     Args:
         input: As of `tt._scaled_mm`.
         mat2: As of `tt._scaled_mm`.
-        scale_a: The scales of `input`, in a list of one tensor.
-        recipe_a: The value of `tt.nn.functional.ScalingType`, in a list.
-        swizzle_a: Empty, or 0 in a list.
-        scale_b: The scales of `mat2`, in a list of one tensor.
+        scale_a: The scales of `input`, in a list of one tensor; of two where blocks of 16 and the whole
+            have scales.
+        recipe_a: The values of `tt.nn.functional.ScalingType`, in a list.
+        swizzle_a: Of each recipe the value of `tt.nn.functional.SwizzleType`: 1 for blocks of 32 and
+            16, else 0 or none.
+        scale_b: The scales of `mat2`, in such a list.
         recipe_b: As `recipe_a`.
         swizzle_b: As `swizzle_a`.
         bias: As of `tt._scaled_mm`.
@@ -27081,8 +27091,8 @@ def _scaled_mm_v2(
         A tensor of shape (M, N) and dtype `out_dtype`.
 
     Raises:
-        ValueError: The recipes do not go together, scales have other shapes than theirs, or scales are
-            swizzled.
+        ValueError: The recipes do not go together, scales have other shapes than theirs, or another
+            layout.
 
     Note:
         `tt.nn.functional.scaled_mm` says what shapes scales have.

@@ -15,8 +15,8 @@ from ....runtime.layout import jagged, sparse_coo, sparse_csc, sparse_csr, strid
 from ....runtime.layout import layout as Layout
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
+from ....runtime.scalar_type import PACKED, get_default_dtype, int64
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import get_default_dtype, int64
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.kernel_function import Plan
@@ -26,6 +26,7 @@ from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel, has_kernel
+from ..supported_dtypes import kernel_name
 from .copy import resolve_device
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
 def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> Plan:
     """A plan that allocates, in page-locked memory where `pin` is true, and fills with 0 or 1."""
     name = "ones" if value else "zeros"
+    if value and spec.dtype is PACKED and not spec.is_meta:
+        raise NotImplementedError(
+            f"\"{kernel_name('fill', spec.device.type)}\" not implemented for '{PACKED.scalar_name}'"
+        )
     if spec.device is CPU and not pin and numpy_may_allocate(spec):
         make: Callable[..., Any] = np.zeros if value == 0 else np.ones
         sizes, np_dtype = spec.sizes, spec.np_dtype

@@ -1,13 +1,14 @@
-"""The meta function of products of 8-bit floats with scales (ATen/native/cuda/ScaledBlas.cpp)."""
+"""The meta function of products of 8-bit and 4-bit floats with scales (ATen/native/cuda/ScaledBlas.cpp)."""
 
 from __future__ import annotations
 
+from ....runtime.scalar_type import PACKED
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .block_scales import FLOATS8, block_scaling, scale_count
 from .linalg import check_same_device
 
-FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 BLOCK = 128
 """Elements along a side of a block that has a scale of its own."""
 OUTPUTS = ("float32", "float16", "bfloat16", *FLOATS8)
@@ -35,6 +36,10 @@ def scaled_mm(
             f"mat_a and mat_b shapes cannot be multiplied ({m}x{k} and {mat2.sizes[0]}x{mat2.sizes[1]})"
         )
     _check_scaling(self, mat2, scale_a, scale_b)
+    if use_fast_accum and PACKED in (self.dtype, mat2.dtype):
+        raise RuntimeError(
+            "`use_fast_accum` is not supported when `mat1` or `mat2` tensors have the `Float4_e2m1fn_x2` dtype."
+        )
     if bias is not None and bias.numel != n:
         raise RuntimeError(f"Bias must be size {n} but got {bias.numel}")
     if scale_result is not None and not (scale_result.numel == 1 and scale_result.dtype.name == "float32"):
@@ -75,6 +80,8 @@ def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scal
     scales = (scale_a, scale_b)
     if scaled_by_blocks(self, mat2, scale_a, scale_b) is not None:
         return
+    if block_scaling(self, mat2, scale_a, scale_b) is not None:
+        return
     floats = all(spec.dtype.name in FLOATS8 for spec in (self, mat2))
     floats = floats and all(spec.dtype.name == "float32" for spec in scales)
     single = scale_a.numel == 1 and scale_b.numel == 1
@@ -98,8 +105,26 @@ def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scal
         f"- For BlockWise scaling, a and b should be float8, scales should be float, scale_a should be ({m}, {blocks}) "
         f"or ({-(-m // BLOCK)}, {blocks}), scale_b should be ({blocks}, {n}) or ({blocks}, {-(-n // BLOCK)}), and one "
         "of them for each row or column.\n"
+        f"{_block_scales(self, mat2)}"
         f"Got {', '.join(got)}"
     )
+
+
+def _block_scales(self: TensorSpec, mat2: TensorSpec) -> str:
+    """What MX and NV formats ask for."""
+    (m, k), n = self.sizes, mat2.sizes[1]
+    lines = ""
+    for vector, packed, operands, scales in (
+        (32, 1, "float8", "float8_e8m0fnu"),
+        (32, 2, "float4 (packed 2x)", "float8_e8m0fnu"),
+        (16, 2, "float4 (packed 2x)", "float8_e4m3fn"),
+    ):
+        counts = [scale_count(size, packed * k, vector) for size in (m, n)]
+        lines += (
+            f"- For BlockWise1x{vector} scaling of {operands}, scales should be {scales}, scale_a should have "
+            f"{counts[0]} elements and scale_b {counts[1]}, and both should be contiguous.\n"
+        )
+    return lines
 
 
 def _check_layouts(self: TensorSpec, mat2: TensorSpec) -> None:

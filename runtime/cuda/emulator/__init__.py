@@ -9,5 +9,6 @@ needed.
 
 What sm_90 has beyond sm_80 is in `asynchronous`, which `instructions/units` calls: `bulk_copies` by `tensor_maps`,
 `barriers` in shared memory, `products` by four warps (`warp_group`), and in `ordered_memory` what has happened before
-what. What sm_100 has beyond that is in `tensor_cores`, which `translate_tensor_memory` calls, and in `tensor_memory`.
+what. What sm_100 has beyond that is in `tensor_cores`, which `translate_tensor_memory` calls, and in `tensor_memory`;
+products with scales of blocks are in `block_scales`.
 """

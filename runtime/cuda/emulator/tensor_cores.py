@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import warp_group
+from . import block_scales, warp_group
 from .arithmetic import u4
 from .barriers import Barriers
+from .block_scales import ScaledDescriptor
 from .fault import DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, Fault
 from .ordered_memory import OrderedSharedMemory
 from .tensor_memory import LANES_OF_A_PART, LANES_OF_A_WARP, PARTS, QUARTERS, TensorMemory
@@ -304,6 +305,62 @@ class TensorCores:
         before = self.memory.data[block, lanes, taken] if adds else None
         product = found.signs * (a @ b.T)
         self.memory.data[block, lanes, taken] = warp_group.added(product, before, sum_type, found.saturates)
+
+    def multiply_scaled(
+        self,
+        kind: str,
+        vector: int,
+        sums: Any,
+        left: Any,
+        right: Any,
+        descriptor: Any,
+        scale_a: Any,
+        scale_b: Any,
+        adds: Any,
+        mask: Mask,
+    ) -> None:
+        """``tcgen05.mma`` with ``.block_scale``, as `multiply`, the scales of `vector` elements in tensor memory."""
+        blocks = self.blocks
+        chosen = blocks.some(mask)
+        values = (sums, left, right, descriptor, scale_a, scale_b, adds)
+        given = zip(chosen.tolist(), *(blocks.integers(each, chosen) for each in values), strict=True)
+        for thread, to, a_bits, b_bits, bits, a_scale, b_scale, added in given:
+            self._issues(thread, "tcgen05.mma")
+            self.issuer[thread // WARP] = thread
+            found = ScaledDescriptor(bits)
+            try:
+                types = found.types(kind)
+            except KeyError:
+                raise Fault(
+                    f"tcgen05.mma of kind {kind} with types of {bits:#x} is not emulated", thread
+                ) from None
+            rows, columns = found.rows, found.columns
+            self._check_size(rows, columns, bits, thread)
+            block, warp = int(self.shared.block[thread]), int(self.shared.warp[thread])
+            clock = int(self.committed[thread // WARP]) + 1
+            operands = []
+            for at, scales, lines, type_name, first in zip(
+                (a_bits, b_bits),
+                (a_scale, b_scale),
+                (rows, columns),
+                types,
+                found.bytes_of_scales,
+                strict=True,
+            ):
+                packed = type_name == "e2m1"
+                numbers = self._operand(at, lines, STEP, "u8" if packed else type_name, False, clock, thread)
+                numbers = block_scales.unpacked(numbers) if packed else numbers
+                factors = block_scales.scales_of(
+                    self.memory, block, warp, scales, lines, first, numbers.shape[1] // vector, found.powers_of_two,
+                    clock, thread,
+                )  # fmt: skip
+                operands.append(numbers * factors.repeat(vector, 1))
+            taken = self.memory.columns(block, to, columns, thread, "sums of tcgen05.mma")
+            parts, lanes = self._lanes(to, rows, thread)
+            self.memory.product_writes(block, warp, parts, taken, clock, bool(added), thread)
+            before = self.memory.data[block, lanes, taken] if added else None
+            product = found.signs * (operands[0] @ operands[1].T)
+            self.memory.data[block, lanes, taken] = warp_group.added(product, before, "f32", False)
 
     def _check_size(self, rows: int, columns: int, bits: int, thread: int) -> None:
         least = {64: 8, 128: 16}.get(rows)

@@ -32,7 +32,7 @@ from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, T
 from ..driver import Grid
 from ..simulated.memory import LiveBlocks
 from ..triton.compile import WARP_SIZE, format_of
-from . import reductions, shapes
+from . import block_scales, reductions, shapes
 from .formats import (
     BFLOAT16,
     FLOAT32,
@@ -153,10 +153,23 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         product = np.matmul(left.astype(wide), right.astype(wide)) + accumulator.astype(wide)
         return TensorHandle(product.astype(accumulator.dtype), d.dtype.scalar)
 
-    def create_dot_scaled(self, *arguments: Any) -> Any:
-        return super().create_dot_scaled(
-            *(_as_bits(a) if isinstance(a, TensorHandle) else a for a in arguments)
-        )
+    def create_dot_scaled(
+        self,
+        lhs: Any,
+        lhs_scale: Any,
+        lhs_format: Any,
+        rhs: Any,
+        rhs_scale: Any,
+        rhs_format: Any,
+        fast_math: bool,
+        lhs_k_pack: bool,
+        rhs_k_pack: bool,
+        accumulator: Any,
+    ) -> Any:
+        scales = [None if handle is None else handle.data for handle in (lhs_scale, rhs_scale)]
+        left = block_scales.scaled_operand(lhs.data, scales[0], lhs_format, -1 if lhs_k_pack else -2, -1)
+        right = block_scales.scaled_operand(rhs.data, scales[1], rhs_format, -2 if rhs_k_pack else -1, -2)
+        return TensorHandle(block_scales.product(left, right, accumulator.data), accumulator.dtype.scalar)
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
         # A product of two float32 is exact in float64: the sum is rounded there, and then once more.
@@ -189,10 +202,6 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
     ) -> Any:
         result = function_of(symbol)(*(argument.data for argument in argList))
         return TensorHandle(result.astype(numpy_type(retType)), retType.scalar)
-
-
-def _as_bits(handle: Any) -> Any:
-    return TensorHandle(handle.data.view(storage_type(handle.data.dtype)), handle.dtype)
 
 
 def argument_type(name: str) -> Any:

@@ -36,28 +36,32 @@ DTYPES = {
     "c128": st.complex128,
     "e5m2": st.float8_e5m2,
     "e4m3": st.float8_e4m3fn,
+    "e8m0": st.float8_e8m0fnu,
+    "e2m1": st.float4_e2m1fn_x2,
 }
 NAMES = list(DTYPES)
 # torch.promote_types of PyTorch 2.13 over all pairs; -- where it raises.
 PROMOTED = """
-b1   b1   u8   i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
-u8   u8   u8   i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
-i8   i8   i16  i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
-i16  i16  i16  i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
-i32  i32  i32  i32  i32  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
-i64  i64  i64  i64  i64  i64  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --
-u16  --   --   --   --   --   --   u16  --   --   f16  bf16 f32  f64  --   --   --   --   --
-u32  --   --   --   --   --   --   --   u32  --   f16  bf16 f32  f64  --   --   --   --   --
-u64  --   --   --   --   --   --   --   --   u64  f16  bf16 f32  f64  --   --   --   --   --
-f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c32  c64  c128 --   --
-bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c64  c128 --   --
-f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c64  c128 --   --
-f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128 c128 --   --
-c32  c32  c32  c32  c32  c32  c32  --   --   --   c32  c64  c64  c128 c32  c64  c128 --   --
-c64  c64  c64  c64  c64  c64  c64  --   --   --   c64  c64  c64  c128 c64  c64  c128 --   --
-c128 c128 c128 c128 c128 c128 c128 --   --   --   c128 c128 c128 c128 c128 c128 c128 --   --
-e5m2 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5m2 --
-e4m3 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4m3
+b1   b1   u8   i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
+u8   u8   u8   i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
+i8   i8   i16  i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
+i16  i16  i16  i16  i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
+i32  i32  i32  i32  i32  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
+i64  i64  i64  i64  i64  i64  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
+u16  --   --   --   --   --   --   u16  --   --   f16  bf16 f32  f64  --   --   --   --   --   --   --
+u32  --   --   --   --   --   --   --   u32  --   f16  bf16 f32  f64  --   --   --   --   --   --   --
+u64  --   --   --   --   --   --   --   --   u64  f16  bf16 f32  f64  --   --   --   --   --   --   --
+f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c32  c64  c128 --   --   --   --
+bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c64  c128 --   --   --   --
+f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c64  c128 --   --   --   --
+f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128 c128 --   --   --   --
+c32  c32  c32  c32  c32  c32  c32  --   --   --   c32  c64  c64  c128 c32  c64  c128 --   --   --   --
+c64  c64  c64  c64  c64  c64  c64  --   --   --   c64  c64  c64  c128 c64  c64  c128 --   --   --   --
+c128 c128 c128 c128 c128 c128 c128 --   --   --   c128 c128 c128 c128 c128 c128 c128 --   --   --   --
+e5m2 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5m2 --   --   --
+e4m3 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4m3   --   --
+e8m0 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e8m0 --
+e2m1 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e2m1
 """
 TABLE = {
     (row[0], column): expected
@@ -68,7 +72,7 @@ TABLE = {
 
 def test_the_table_covers_every_dtype() -> None:
     assert set(DTYPES.values()) == set(st.ALL)
-    assert len(TABLE) == 18 * 18
+    assert len(TABLE) == 20 * 20
 
 
 @pytest.mark.parametrize(("a", "b"), list(TABLE), ids="-".join)

@@ -142,7 +142,7 @@ def test_refusals(device):
             "no products of BlockWise128x128 and BlockWise128x128",
         ),
         (
-            (empty(256, 12), ScalingType.BlockWise1x32, empty(512, 12), ScalingType.BlockWise1x32),
+            (empty(256, 12), ScalingType.BlockWise1x32, empty(512, 12), ScalingType.BlockWise1x16),
             {},
             "no products",
         ),

@@ -9,6 +9,8 @@ from .writer import Writer, emits
 
 SHAPES = ("32x32b", "16x32bx2")
 """Those of loads and stores that are emulated."""
+SCALED = {"mxf8f6f4": ("block32",), "mxf4": ("block32",), "mxf4nvf4": ("block16", "block32")}
+"""Kinds of products with scales, and of how many elements these are."""
 
 
 @emits("tcgen05")
@@ -64,6 +66,9 @@ def _access(writer: Writer, each: Instruction) -> None:
 
 
 def _products(writer: Writer, each: Instruction) -> None:
+    if "block_scale" in each.modifiers:
+        _scaled_products(writer, each)
+        return
     kind = each.modifiers[-1].removeprefix("kind::")
     if len(each.modifiers) != 3 or kind not in ("f16", "tf32", "f8f6f4", "i8") or len(each.operands) != 5:
         raise writer.unknown()
@@ -72,6 +77,26 @@ def _products(writer: Writer, each: Instruction) -> None:
         f"s.units.cores.multiply({kind!r}, {writer.address(sums)}, {_operand(writer, left)}, "
         f"{writer.read(right, np.uint64)}, {writer.read(descriptor, np.uint32)}, {writer.read(adds, np.bool_)}, "
         f"{isinstance(left, Address)}, {writer.masked})"
+    )
+
+
+def _scaled_products(writer: Writer, each: Instruction) -> None:
+    kind, vector = each.modifiers[2].removeprefix("kind::"), each.modifiers[-1]
+    if (
+        len(each.modifiers) != 5
+        or kind not in SCALED
+        or vector not in SCALED[kind]
+        or len(each.operands) != 7
+    ):
+        raise writer.unknown()
+    sums, left, right, descriptor, *scales, adds = each.operands
+    if isinstance(left, Address):
+        raise writer.unknown("(a scaled left operand in tensor memory)")
+    at = ", ".join(writer.address(each) for each in scales)
+    writer.line(
+        f"s.units.cores.multiply_scaled({kind!r}, {int(vector.removeprefix('block'))}, {writer.address(sums)}, "
+        f"{_operand(writer, left)}, {writer.read(right, np.uint64)}, {writer.read(descriptor, np.uint32)}, {at}, "
+        f"{writer.read(adds, np.bool_)}, {writer.masked})"
     )
 
 

@@ -363,3 +363,61 @@ def test_instructions_that_are_not_emulated(machine: Any, image: int) -> None:
     copies = "@%p0 tcgen05.cp.cta_group::1.128x256b [%r7], %d20;"
     with pytest.raises(NotImplementedError, match=r"tcgen05\.cp"):
         runs(machine, image, *changed(SUMS, copies))
+
+
+SCALED = {
+    "mxfp8": ("mxf8f6f4", 32, ml_dtypes.float8_e4m3fn, (1, 3)),
+    "mxfp4": ("mxf4", 32, ml_dtypes.float4_e2m1fn, (2, 0)),
+    "nvfp4": ("mxf4nvf4", 16, ml_dtypes.float4_e2m1fn, (0, 0)),
+}
+"""The kind of a product, how many elements share a scale, the elements, and the byte where scales begin."""
+
+
+def scaled_product(machine: Any, name: str, spoiled: bool = False) -> tuple[Array, Array]:
+    """128 x 32 sums of a product with scales, and what they are in double precision."""
+    kind, vector, dtype, bytes_ = SCALED[name]
+    packed, columns = dtype is ml_dtypes.float4_e2m1fn, 32
+    depth = 64 if packed else 32
+    image, words, exact = np.zeros(12288, np.uint8), np.zeros((5, 128), np.uint32), []
+    for at, lines, to, first in ((0, 128, slice(0, 4), bytes_[0]), (RIGHT, columns, slice(4, 5), bytes_[1])):
+        numbers = RNG.standard_normal((lines, depth)).astype(dtype)
+        codes = numbers.view(np.uint8)
+        raw = codes[:, ::2] | codes[:, 1::2] << 4 if packed else codes
+        image[at : at + lines * 32] = core_matrices(raw)
+        scales = RNG.integers(90, 120, (lines, depth // vector)).astype(np.uint8)
+        whole = RNG.integers(0, 256, (lines, 4)).astype(np.uint8)
+        whole[:, first : first + scales.shape[1]] = scales
+        words[to] = np.tile(whole.view(np.uint32).reshape(-1, 32), (1, 4))
+        factors = scales.view(ml_dtypes.float8_e4m3fn if vector == 16 else ml_dtypes.float8_e8m0fnu)
+        exact.append(numbers.astype(np.float64) * factors.astype(np.float64).repeat(vector, 1))
+    if spoiled:
+        words[4, 70] ^= 1
+    types = 1 << 7 | 1 << 10 if packed else 0
+    bits = (
+        bytes_[1] << 4 | types | columns >> 3 << 17 | (vector == 32) << 23 | 128 >> 4 << 24 | bytes_[0] << 29
+    )
+    out = machine.empty(128 * columns * 4)
+    multiplied = (
+        f"mov.b64 %d20, {described(0, 128)}; mov.b64 %d21, {described(RIGHT, columns)}; setp.eq.b32 %p3, 1, 0;"
+        f"mov.b32 %r20, {bits}; add.s32 %r21, %r7, 32; add.s32 %r22, %r7, 36;"
+        f"@%p0 tcgen05.mma.cta_group::1.kind::{kind}.block_scale.block{vector} [ %r7 + 0 ], %d20, %d21, %r20, "
+        "[ %r21 + 0 ], [ %r22 + 0 ], %p3;"
+    )
+    body = [
+        f".reg .b32 %s<{columns}>;", THREADS, FILL, FENCE, ALLOCATE.format(64), MAKE, given(5), store(4, "%r6 + 32"),
+        "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r6 + 36], {%s4};", STORED, "bar.sync 0;", multiplied, COMMIT, WAIT,
+        load(columns), LOADED, taken(columns), FREE.format(64),
+    ]  # fmt: skip
+    machine.run("\n".join(body), machine.put(image), machine.put(words), out, threads=128, shared=SHARED)
+    return machine.get(out, (columns, 128), np.float32).T, (exact[0] @ exact[1].T).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", list(SCALED))
+def test_products_with_scales_of_blocks(machine: Any, name: str) -> None:
+    found, exact = scaled_product(machine, name)
+    assert np.array_equal(found, exact)
+
+
+def test_scales_that_differ_between_quarters_of_the_lanes_are_found(machine: Any) -> None:
+    with pytest.raises(EmulationError, match="not alike in all quarters"):
+        scaled_product(machine, "mxfp8", spoiled=True)

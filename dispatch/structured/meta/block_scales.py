@@ -1,0 +1,63 @@
+"""Scales of blocks of 32 or 16 inner elements: which formats have them, and how many there are in cuBLAS' layout.
+
+Source: ATen/native/cuda/ScaledBlas.cpp; cuBLAS, "1D Block Scaling Factors Layout".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....runtime.scalar_type import EXPONENTS, PACKED
+from ....runtime.tensor_spec import TensorSpec
+
+FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+LINES, BLOCKS = 128, 4
+"""Lines and blocks whose scales lie together; what is not there is padded."""
+
+
+class BlockScaling(NamedTuple):
+    """How many inner elements share a scale, and how many of them a byte."""
+
+    vector: int
+    packed: int
+
+    @property
+    def name(self) -> str:
+        """What PyTorch calls the recipe."""
+        return f"BlockWise1x{self.vector}"
+
+
+def block_scaling(
+    self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec
+) -> BlockScaling | None:
+    """The formats of MX and NV products that these are; None for others, and for scales of another number."""
+    scaling = scaling_of(self, mat2, scale_a, scale_b)
+    if scaling is None or not (scale_a.is_contiguous and scale_b.is_contiguous):
+        return None
+    k = self.sizes[1] * scaling.packed
+    wanted = (scale_count(lines, k, scaling.vector) for lines in (self.sizes[0], mat2.sizes[1]))
+    return scaling if (scale_a.numel, scale_b.numel) == tuple(wanted) else None
+
+
+def scaling_of(
+    self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec
+) -> BlockScaling | None:
+    """What the dtypes alone say."""
+    if scale_a.dtype is not scale_b.dtype:
+        return None
+    packed = self.dtype is PACKED and mat2.dtype is PACKED
+    if not packed and not all(spec.dtype.name in FLOATS8 for spec in (self, mat2)):
+        return None
+    if scale_a.dtype is EXPONENTS:
+        return BlockScaling(32, 2 if packed else 1)
+    return BlockScaling(16, 2) if packed and scale_a.dtype.name == "float8_e4m3fn" else None
+
+
+def scale_count(lines: int, k: int, vector: int) -> int:
+    """How many scales lines of k elements have, with those that pad them."""
+    return rounded_up(lines, LINES) * rounded_up(rounded_up(k, vector) // vector, BLOCKS)
+
+
+def rounded_up(n: int, unit: int) -> int:
+    """The least multiple of `unit` that is not below n."""
+    return -(-n // unit) * unit

@@ -1,0 +1,228 @@
+"""Weights in MX formats and NVFP4: blocks along the rows, each with a scale."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ..dispatch.generated import functions as ops
+from ..dispatch.structured.meta.block_scales import scale_count
+from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import float4_e2m1fn_x2, float8_e4m3fn, float8_e8m0fnu, float32
+from .block_formats import (
+    LARGEST,
+    MX_BLOCK,
+    NV_BLOCK,
+    PACKED,
+    ScaleCalculationMode,
+    from_blocked,
+    from_packed,
+    nvfp4_scale,
+    to_blocked,
+    to_mx,
+    to_nvfp4,
+)
+from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
+
+BY_16, WHOLE = 2, 0
+SWIZZLED, PLAIN = 1, 0
+"""Values of `tt.nn.functional.ScalingType` and `SwizzleType`."""
+
+
+def dequantized_blocks(qdata: Tensor, scale: Tensor, block: int) -> Tensor:
+    """Numbers (N, K) in float32 times the scales of their blocks, which lie as products take them."""
+    numbers = from_packed(qdata) if qdata.dtype is PACKED else qdata.to(float32)
+    rows, columns = numbers.shape
+    factors = from_blocked(scale, rows, columns // block).to(float32)
+    return (numbers.reshape(rows, -1, block) * factors.unsqueeze(-1)).reshape(rows, columns)
+
+
+def check_columns(name: str, columns: int, block: int) -> None:
+    """Refuse rows that are not whole blocks."""
+    if columns % block:
+        raise ValueError(f"{name}: expected a number of columns that {block} divides, got {columns}")
+
+
+@savable
+class MXTensor(QuantizedTensor):
+    """A matrix of 8-bit or 4-bit floats, of which 32 of a row share a power of two (`torchao`'s ``MXTensor``).
+
+    A product takes activations in such blocks, too, with scales made anew in each call (`_scaled_mm`, of compute
+    capability 10.0 or later on CUDA, where 16 divides rows of the weight and bytes of one); without a dtype for
+    activations it is one with the dequantized weight.
+
+    Attributes:
+        qdata: The numbers, float8_e4m3fn or float8_e5m2 and (N, K), or float4_e2m1fn_x2 and (N, K / 2).
+        scale: float8_e8m0fnu, of one dimension, in the layout that `to_blocked` makes.
+        activation_dtype: What activations become, of as many bits as `qdata`; None leaves them as they are.
+        scaling_mode: How their scales are made.
+    """
+
+    PARTS = ("qdata", "scale")
+    SETTINGS = ("activation_dtype", "scaling_mode")
+
+    qdata: Tensor
+    scale: Tensor
+    activation_dtype: ScalarType | None
+    scaling_mode: str
+
+    @classmethod
+    def from_float(
+        cls,
+        weight: Tensor,
+        elem_dtype: ScalarType = float8_e4m3fn,
+        activation_dtype: ScalarType | None = None,
+        scaling_mode: ScaleCalculationMode = ScaleCalculationMode.FLOOR,
+    ) -> Self:
+        """The nearest numbers of the format, with scales as `to_mx` makes them.
+
+        Args:
+            weight: A matrix (N, K) of float32, float16 or bfloat16; 32 divides K.
+            elem_dtype: float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2.
+            activation_dtype: What activations become; None leaves them as they are.
+            scaling_mode: Which power of two scales a block.
+
+        Raises:
+            ValueError: `weight` is of another shape or dtype, or an option is not one of these.
+
+        Example:
+            >>> import triten as tt
+            >>> weight = tt.quantization.MXTensor.from_float(tt.full((1, 32), 0.3))
+            >>> weight.qdata[0, 0].item(), weight.dequantize()[0, 0]
+            (320.0, tensor(0.3125))
+        """
+        check_weight("MXTensor", weight)
+        check_columns("MXTensor", weight.shape[1], MX_BLOCK)
+        scale, numbers = to_mx(weight.detach(), elem_dtype, MX_BLOCK, scaling_mode)
+        parts = numbers, to_blocked(scale)
+        return cls.of_parts(weight.shape, weight.dtype, parts, (activation_dtype, scaling_mode.value))
+
+    def check_parts(self, rows: int, columns: int) -> None:
+        """Numbers of (N, K) or half as many bytes, and their scales."""
+        check_columns("MXTensor", columns, MX_BLOCK)
+        packed = isinstance(self.qdata, Tensor) and self.qdata.dtype is PACKED
+        check_part(
+            "MXTensor", "qdata", self.qdata, tuple(LARGEST), (rows, columns // 2 if packed else columns)
+        )
+        check_part(
+            "MXTensor", "scale", self.scale, (float8_e8m0fnu,), (scale_count(rows, columns, MX_BLOCK),)
+        )
+        if self.activation_dtype is not None and (
+            self.activation_dtype not in LARGEST or (self.activation_dtype is PACKED) is not packed
+        ):
+            fitting = [str(d) for d in LARGEST if (d is PACKED) is packed]
+            raise ValueError(
+                f"MXTensor: expected `activation_dtype` of {' or '.join(fitting)}, or None, beside a weight of "
+                f"{self.qdata.dtype}, got {self.activation_dtype!r:.100}"
+            )
+        if self.scaling_mode not in [mode.value for mode in ScaleCalculationMode]:
+            raise ValueError(
+                f"MXTensor: expected `scaling_mode` floor or rceil, got {self.scaling_mode!r:.100}"
+            )
+
+    def dequantized(self) -> Tensor:
+        """Numbers times scales, rounded once."""
+        return dequantized_blocks(self.qdata, self.scale, MX_BLOCK).to(self.dtype)
+
+    def product(self, x: Tensor) -> Tensor:
+        """Blocks by blocks, or activations by what the blocks stand for."""
+        if not self.quantizes_activations:
+            return ops.mm(x, self.dequantized().t())
+        made = self.quantized_activations(x)
+        return ops._scaled_mm(made.qdata, self.qdata.t(), made.scale, self.scale, out_dtype=x.dtype)
+
+    @property
+    def quantizes_activations(self) -> bool:
+        """Whether activations become such numbers in products."""
+        return self.activation_dtype is not None
+
+    def quantized_activations(self, x: Tensor) -> MXTensor:
+        """Rows of activations in the format of products."""
+        assert self.activation_dtype is not None
+        return MXTensor.from_float(x, self.activation_dtype, None, ScaleCalculationMode(self.scaling_mode))
+
+
+@savable
+class NVFP4Tensor(QuantizedTensor):
+    """A matrix of 4-bit floats, of which 16 of a row share a float8_e4m3fn (`torchao`'s ``NVFP4Tensor``).
+
+    Attributes:
+        qdata: The numbers, float4_e2m1fn_x2, of shape (N, K / 2).
+        scale: float8_e4m3fn, of one dimension, in the layout that `to_blocked` makes.
+        per_tensor_scale: What scales of blocks are multiplied by, float32, of shape ( ); 1 where they are enough.
+        dynamic: Whether activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
+        two_levels: Whether activations, too, have a scale for all beside those of blocks.
+    """
+
+    PARTS = ("qdata", "scale", "per_tensor_scale")
+    SETTINGS = ("dynamic", "two_levels")
+
+    qdata: Tensor
+    scale: Tensor
+    per_tensor_scale: Tensor
+    dynamic: bool
+    two_levels: bool
+
+    @classmethod
+    def from_float(cls, weight: Tensor, dynamic: bool = False, two_levels: bool = True) -> Self:
+        """The nearest numbers of the format, with scales as `to_nvfp4` makes them.
+
+        Args:
+            weight: A matrix (N, K) of float32, float16 or bfloat16; 16 divides K.
+            dynamic: Whether activations become such numbers in products.
+            two_levels: Whether a float32 number scales all, so that scales of blocks are as fine as they can be.
+
+        Raises:
+            ValueError: `weight` is of another shape or dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> weight = tt.quantization.NVFP4Tensor.from_float(tt.full((1, 16), 0.3))
+            >>> weight.scale.float()[0], weight.dequantize()[0, 0]
+            (tensor(448.), tensor(0.3000))
+        """
+        check_weight("NVFP4Tensor", weight)
+        check_columns("NVFP4Tensor", weight.shape[1], NV_BLOCK)
+        data = weight.detach()
+        whole = nvfp4_scale(data) if two_levels else ops.ones((), dtype=float32, device=data.device)
+        scale, numbers = to_nvfp4(data, whole)
+        parts = numbers, to_blocked(scale), whole
+        return cls.of_parts(weight.shape, weight.dtype, parts, (dynamic, two_levels))
+
+    def check_parts(self, rows: int, columns: int) -> None:
+        """4-bit floats (N, K / 2), their scales, and a number."""
+        check_columns("NVFP4Tensor", columns, NV_BLOCK)
+        check_part("NVFP4Tensor", "qdata", self.qdata, (float4_e2m1fn_x2,), (rows, columns // 2))
+        count = scale_count(rows, columns, NV_BLOCK)
+        check_part("NVFP4Tensor", "scale", self.scale, (float8_e4m3fn,), (count,))
+        check_part("NVFP4Tensor", "per_tensor_scale", self.per_tensor_scale, (float32,), ())
+        for name in self.SETTINGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(
+                    f"NVFP4Tensor: expected `{name}` to be a bool, got {getattr(self, name)!r:.100}"
+                )
+
+    def dequantized(self) -> Tensor:
+        """Numbers times scales, in float32, and rounded."""
+        made = dequantized_blocks(self.qdata, self.scale, NV_BLOCK) * self.per_tensor_scale
+        return made.to(self.dtype)
+
+    def product(self, x: Tensor) -> Tensor:
+        """Blocks by blocks, or activations by what the blocks stand for."""
+        if not self.quantizes_activations:
+            return ops.mm(x, self.dequantized().t())
+        made = self.quantized_activations(x)
+        recipe, swizzle = [BY_16, WHOLE], [SWIZZLED, PLAIN]
+        scales = [[each.scale, each.per_tensor_scale] for each in (made, self)]
+        return ops._scaled_mm_v2(
+            made.qdata, self.qdata.t(), scales[0], recipe, swizzle, scales[1], recipe, swizzle, None, x.dtype
+        )
+
+    @property
+    def quantizes_activations(self) -> bool:
+        """Whether activations become such numbers in products."""
+        return self.dynamic
+
+    def quantized_activations(self, x: Tensor) -> NVFP4Tensor:
+        """Rows of activations in the format of products."""
+        return NVFP4Tensor.from_float(x, two_levels=self.two_levels)

@@ -1,0 +1,111 @@
+"""Scales of blocks in tensor memory, which products of sm_100 take (``tcgen05.mma`` with ``.block_scale``).
+
+The scale of a line lies in the lane that is its number modulo 32, in all four quarters of the lanes alike, and in the
+column of its number over 32, in one byte, two or all four of it, as the instruction's descriptor says.
+
+Source: NVIDIA, PTX ISA 8.8, "Block Scaling for tcgen05.mma", "Instruction descriptor".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import f8, u1
+from .fault import ILLEGAL, ILLEGAL_INSTRUCTION, Fault
+from .tensor_memory import LANES_OF_A_WARP, PARTS, QUARTERS, TensorMemory
+
+Array = np.ndarray[Any, Any]
+
+TYPES: dict[str, dict[int, str]] = {
+    "mxf8f6f4": {0: "e4m3", 1: "e5m2"},
+    "mxf4": {1: "e2m1"},
+    "mxf4nvf4": {1: "e2m1"},
+}
+"""The types of operands that are emulated, by the kind of an instruction and their numbers in its descriptor."""
+BYTES_OF_A_COLUMN = 4
+_MAGNITUDES = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+NUMBERS = np.concatenate([_MAGNITUDES, -_MAGNITUDES])
+
+
+class ScaledDescriptor(int):
+    """The 32 bits that say of what types a product is, how large, and where in their columns scales are."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the sums."""
+        return (self >> 24 & 31) << 4
+
+    @property
+    def columns(self) -> int:
+        """Columns of the sums."""
+        return (self >> 17 & 63) << 3
+
+    @property
+    def signs(self) -> int:
+        """-1 if one of the operands is negated."""
+        return -1 if (self >> 13 ^ self >> 14) & 1 else 1
+
+    @property
+    def powers_of_two(self) -> bool:
+        """Whether scales are powers of two, not floats of 8 bits without a sign."""
+        return bool(self >> 23 & 1)
+
+    @property
+    def bytes_of_scales(self) -> tuple[int, int]:
+        """The byte of a column where the scales of either operand begin."""
+        return self >> 29 & 3, self >> 4 & 3
+
+    def types(self, kind: str) -> tuple[str, str]:
+        """The types of both operands. Raises KeyError for one that is not emulated."""
+        named, bits = TYPES[kind], 7 if kind == "mxf8f6f4" else 3
+        return named[self >> 7 & 7], named[self >> 10 & bits]
+
+
+def unpacked(raw: Array) -> Array:
+    """Two numbers of 4 bits for each byte of lines, that of the low bits first."""
+    codes = raw.astype(u1)
+    return NUMBERS[np.stack([codes & 15, codes >> 4], -1)].reshape(codes.shape[0], -1)
+
+
+def scales_of(
+    memory: TensorMemory,
+    block: int,
+    warp: int,
+    address: int,
+    lines: int,
+    first: int,
+    count: int,
+    powers: bool,
+    clock: int,
+    thread: int,
+) -> Array:
+    """(lines, count) in double precision. Raises Fault where quarters differ, or a column has not so many bytes."""
+    what = "scales of tcgen05.mma"
+    if first % count or address >> 16:
+        raise Fault(
+            f"{ILLEGAL}: {count} {what} from byte {first} of a column and lane {address >> 16} on",
+            thread,
+            ILLEGAL_INSTRUCTION,
+        )
+    columns = memory.columns(block, address, -(-lines // LANES_OF_A_WARP), thread, what)
+    memory.product_reads(block, warp, slice(PARTS), columns, clock, thread)
+    words = memory.data[block, :, columns].reshape(QUARTERS, LANES_OF_A_WARP, -1)
+    if (words != words[0]).any():
+        raise Fault(
+            f"{ILLEGAL}: {what} at {address:#x} of tensor memory, which are not alike in all quarters of the lanes",
+            thread,
+            ILLEGAL_INSTRUCTION,
+        )
+    found = np.ascontiguousarray(words[0].T).view(u1).reshape(-1, BYTES_OF_A_COLUMN)
+    return decoded(found[:lines, first : first + count], powers)
+
+
+def decoded(codes: Array, powers: bool) -> Array:
+    """Bytes as the numbers that scale."""
+    import ml_dtypes
+
+    dtype = ml_dtypes.float8_e8m0fnu if powers else ml_dtypes.float8_e4m3fn
+    made: Array = codes.view(dtype).astype(f8)
+    return made if powers else np.abs(made)
