@@ -30,6 +30,14 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "avg_pool2d": lambda q, *grid: F.avg_pool2d(q[None, None], 3, 2, 1),
     "adaptive_avg_pool2d": lambda q, *grid: F.adaptive_avg_pool2d(q[None, None], (2, 5)),
     "cat": lambda a, b, *grid: tt.cat([a, b], 1),
+    "bilinear": lambda q, *grid: F.interpolate(q[None, None], size=(11, 5), mode="bilinear"),
+    "bilinear of corners": lambda q, *grid: F.interpolate(
+        q[None, None], size=(3, 13), mode="bilinear", align_corners=True
+    ),
+    "quantized_max_pool1d": lambda q, *grid: tt.quantized_max_pool1d(q, 3, 2, 1),
+    "quantized_max_pool2d": lambda q, *grid: tt.quantized_max_pool2d(q[None], 2, 2, 0, 1, True),
+    "quantized_max_pool3d": lambda q, *grid: tt.quantized_max_pool3d(q.reshape(1, 1, 2, 4, 8), 2),
+    "quantized_batch_norm": lambda q, *grid: tt.quantized_batch_norm(q, *statistics(q), 1e-5, *grid),
     "quantized.hardswish": Q.hardswish,
     "quantized.sigmoid": Q.sigmoid,
     "quantized.elu": lambda q, *grid: Q.elu(q, *grid, 1.2),
@@ -44,6 +52,12 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "quantized.mul_relu": Q.mul_relu,
     "quantized.cat": lambda a, b, *grid: Q.cat([a, b], 0, *grid),
 }
+
+
+def statistics(q: tt.Tensor) -> list[tt.Tensor]:
+    """A weight, a bias, a mean and a variance of 8 channels."""
+    ends = ((0.5, 1.5), (-1.0, 1.0), (0.25, -0.5), (0.5, 2.0))
+    return [tt.linspace(first, last, 8).to(q.device) for first, last in ends]
 
 
 def quantized(row: dict[str, Any], dtype: str, device: str) -> tt.Tensor:

@@ -797,6 +797,10 @@ from .quantized import (
     quantize_per_channel,
     quantize_per_tensor,
     quantize_per_tensor_dynamic,
+    quantized_batch_norm,
+    quantized_max_pool1d,
+    quantized_max_pool2d,
+    quantized_max_pool3d,
 )
 from .random import (
     _dirichlet_grad,
@@ -1873,6 +1877,10 @@ __all__ = [
     "quantize_per_channel",
     "quantize_per_tensor",
     "quantize_per_tensor_dynamic",
+    "quantized_batch_norm",
+    "quantized_max_pool1d",
+    "quantized_max_pool2d",
+    "quantized_max_pool3d",
     "rad2deg",
     "rad2deg_",
     "rand",

@@ -1385,6 +1385,10 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_empty_affine_quantized",
         "aten::_empty_per_channel_affine_quantized",
         "aten::empty_quantized",
+        "aten::quantized_max_pool1d",
+        "aten::quantized_max_pool2d",
+        "aten::quantized_max_pool3d",
+        "aten::quantized_batch_norm",
     ),
     "random": (
         "aten::uniform_",

@@ -184,6 +184,10 @@ QUANTIZED = frozenset(
         "aten::quantize_per_tensor.tensor_qparams",
         "aten::quantize_per_tensor.tensors",
         "aten::quantize_per_tensor_dynamic",
+        "aten::quantized_batch_norm",
+        "aten::quantized_max_pool1d",
+        "aten::quantized_max_pool2d",
+        "aten::quantized_max_pool3d",
     }
 )
 """Operators of quantized tensors alone."""
