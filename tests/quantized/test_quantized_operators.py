@@ -115,6 +115,12 @@ def test_elements_are_picked_and_moved(device: str) -> None:
     assert q.min(0).values.int_repr().tolist() == [0, 10, 15]
 
 
+def test_a_dense_call_is_decomposed_after_a_quantized_one() -> None:
+    """Layers above autograd see what the composite is made of: it is mapped over no example at all."""
+    F.max_pool2d(example("cpu")[None], 2)
+    assert tt.vmap(lambda x: F.max_pool2d(x, 2))(tt.ones(0, 1, 4, 4)).shape == (0, 1, 2, 2)
+
+
 def test_writes_in_place(device: str) -> None:
     q = example(device)
     q.relu_()
