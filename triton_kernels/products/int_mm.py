@@ -1,4 +1,4 @@
-"""Products of 8-bit integers in int32, on tensor cores, over strides as they come."""
+"""Products of 8-bit integers in int32, on tensor cores, over strides as they come; with scales in floats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
+from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
 from .mm import where_aligned
 from .problem import Matrices, multiprocessors
@@ -19,6 +20,8 @@ def int_matmul(
     a,
     b,
     out,
+    scale_a,
+    scale_b,
     m,
     n,
     k,
@@ -47,7 +50,14 @@ def int_matmul(
         a_tile += BLOCK_K * ak
         b_tile += BLOCK_K * bk
     to = out + rows[:, None] * om + columns[None, :] * on
-    tl.store(to, total, mask=(rows < m)[:, None] & (columns < n)[None, :])
+    within = (rows < m)[:, None] & (columns < n)[None, :]
+    if scale_a is None:
+        tl.store(to, total, mask=within)
+    else:
+        by_row = tl.load(scale_a + rows, mask=rows < m, other=0)
+        by_column = tl.load(scale_b + columns, mask=columns < n, other=0)
+        value = total.to(tl.float32) * by_row[:, None] * by_column[None, :]
+        tl.store(to, convert(value, out.dtype.element_ty), mask=within)
 
 
 TILES = (
@@ -68,7 +78,8 @@ declare(
     dtypes={("i8",): (*TILES, BY_BYTES)},
     smaller=True,
     operations="2 m n k",
-    traffic="m k + k n + 4 m n, and each operand again for every tile that shares it and finds it not in L2",
+    traffic="m k + k n + 4 m n, or 2 m n of 16-bit results, and each operand again for every tile that shares it and "
+    "finds it not in L2",
     loads=("a", "b"),
     stores=("out",),
     tensor_cores=("i8",),
@@ -91,14 +102,20 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_int_mm``."""
+    """The kernel of ``_int_mm``, and of ``_scaled_int_mm``, whose sums take their scales before they are stored."""
     left, right = call.args["self"], call.args["mat2"]
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
     tile = tiling(call, left.sizes[0], right.sizes[1], left.sizes[1])
     small = tile if interpreted() else Tiling(*BY_BYTES.tile, BY_BYTES.warps, BY_BYTES.stages)
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
-    return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+    if "scale_a" not in call.args:
+        return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+    return PlannedKernel(
+        lambda to, x, y, by_row, by_column: run(
+            x.address, y.address, to.address, by_row.address, by_column.address
+        )
+    )
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
@@ -114,7 +131,17 @@ def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
     )
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
     sizes = {"m": m, "n": n, "k": k}
-    every = {"a": "*i8", "b": "*i8", "out": "*i32", **dict.fromkeys(sizes, "i32"), **signature}
+    every = {
+        "a": "*i8",
+        "b": "*i8",
+        "out": f"*{out.dtype.triton_name}",
+        **dict.fromkeys(sizes, "i32"),
+        **signature,
+    }
+    if "scale_a" in call.args:
+        every |= {"scale_a": "*fp32", "scale_b": "*fp32"}
+    else:
+        constants |= {"scale_a": None, "scale_b": None}
     launch = Launch(
         call.device,
         int_matmul,
@@ -132,3 +159,4 @@ def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
 
 
 register_stub("_int_mm_stub", "cuda", int_mm)
+register_stub("_scaled_int_mm_stub", "cuda", int_mm)

@@ -33527,6 +33527,12 @@ def _weight_int4pack_mm_for_cpu(
         _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
     """
 
+def _quantize_rows(input: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]:
+    """_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)"""
+
+def _scaled_int_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, out_dtype: dtype) -> Tensor:
+    """_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor"""
+
 __all__ = [
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward",
@@ -33629,6 +33635,7 @@ __all__ = [
     "_pin_memory",
     "_prelu_kernel",
     "_quantize_affine",
+    "_quantize_rows",
     "_requantize",
     "_restride",
     "_sample_dirichlet",
@@ -33639,6 +33646,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_grouped_mm",
+    "_scaled_int_mm",
     "_scaled_mm",
     "_scaled_mm_v2",
     "_segment_reduce_backward",

@@ -2199,5 +2199,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_weight_int4pack_mm",
         "aten::_convert_weight_to_int4pack_for_cpu",
         "aten::_weight_int4pack_mm_for_cpu",
+        "aten::_quantize_rows",
+        "aten::_scaled_int_mm",
     ),
 }

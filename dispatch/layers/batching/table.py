@@ -108,6 +108,8 @@ LOOPED = {
     ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    "aten::_scaled_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    "aten::_quantize_rows": "takes a matrix",
     **dict.fromkeys(
         (
             "aten::fake_quantize_per_channel_affine_cachemask",

@@ -147,7 +147,8 @@ def _neighbours(like: Any, size: int, wanted: int, align_corners: bool, scale: f
     second = np.minimum(first + 1, size - 1)
     weight = places - first.astype(np.float32)
     made = (first, second, np.float32(1) - weight, weight)
-    return tuple([tensor(each, device=like.device) for each in made])
+    first, second, weight, other = (tensor(each, device=like.device) for each in made)
+    return first, second, weight, other
 
 
 def _between(numbers: Any, dim: int, neighbours: Neighbours) -> Any:
