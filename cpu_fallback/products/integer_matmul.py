@@ -72,6 +72,28 @@ def scaled_int_mm(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+def requantized_int_mm(call: StructuredCall) -> PlannedKernel:
+    """The same less an offset for each column, as the nearest integers of another grid."""
+    product = blocked_product(call)
+    zero, least = np.float32(call.args["zero_point"]), np.float32(call.args["least"])
+
+    @quietly
+    def into(out: Any, x: Any, y: Any, offsets: Any, bias: Any, multiplier: Any) -> None:
+        def store(part: slice, total: Any) -> None:
+            total -= offsets[part]
+            steps = total.astype(np.float32)
+            if bias is not None:
+                steps += bias[part]
+            steps *= multiplier[part]
+            np.rint(steps, out=steps)
+            steps += zero
+            np.copyto(out[:, part], np.fmax(np.fmin(steps, np.float32(255)), least), casting="unsafe")
+
+        product(x, y, store)
+
+    return PlannedKernel(into)
+
+
 def blocked_product(call: StructuredCall) -> Callable[[Any, Any, Callable[[slice, Any], None]], None]:
     """``product(x, y, store)``, which calls ``store(columns, sums)`` for blocks of columns, on several threads."""
     left, right = call.args["self"], call.args["mat2"]
@@ -99,6 +121,7 @@ def blocked_product(call: StructuredCall) -> Callable[[Any, Any, Callable[[slice
 
 register_stub("_int_mm_stub", "cpu", int_mm)
 register_stub("_scaled_int_mm_stub", "cpu", scaled_int_mm)
+register_stub("_requantized_int_mm_stub", "cpu", requantized_int_mm)
 
 
 def _largest(a: Any) -> int:

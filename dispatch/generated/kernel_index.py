@@ -43,6 +43,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "_quantize_affine_stub": ("quantized.affine", "quantized.affine"),
     "_quantize_rows_stub": ("quantized.rows", "quantized.rows"),
     "_requantize_stub": ("quantized.affine", "quantized.affine"),
+    "_requantized_int_mm_stub": ("products.integer_matmul", "products.int_mm"),
     "_sampled_mm_stub": ("sparse.products", "sparse.products"),
     "_scaled_grouped_mm_stub": ("products.grouped_mm", "products.grouped_mm"),
     "_scaled_int_mm_stub": ("products.integer_matmul", "products.int_mm"),

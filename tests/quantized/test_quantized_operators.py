@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.dispatch.layers.quantized.layers import output_of, product
+from triten.runtime.quantized_data import PerTensorAffine
 
 Q = tt.ops.quantized
 F = tt.nn.functional
@@ -152,6 +154,36 @@ def test_dynamic_layers_are_close_to_floating_ones(device: str) -> None:
     )
     got = Q.conv2d_dynamic(image, packed, False)
     tt.testing.assert_close(got, F.conv2d(image, filters, padding=(1, 0)), atol=0.1, rtol=0.02)
+
+
+@pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
+@pytest.mark.parametrize("has_bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("by_rows", [False, True], ids=["", "channels"])
+def test_a_layer_in_one_kernel_has_the_bits_of_its_parts(
+    device: str, relu: bool, has_bias: bool, by_rows: bool, rng: np.random.Generator
+) -> None:
+    """Zero points of the weight that are 0 leave an epilogue of the product; others the sums themselves."""
+    x = tt.quantize_per_tensor(
+        tt.from_numpy(rng.standard_normal((2, 5, 70), np.float32)).to(device), 0.021, 131, tt.quint8
+    )
+    numbers = tt.from_numpy(rng.standard_normal((33, 70), np.float32)).to(device)
+    if by_rows:
+        scales = tt.from_numpy(0.01 + 0.02 * rng.random(33)).to(device)
+        weight = tt.quantize_per_channel(
+            numbers, scales, tt.zeros(33, dtype=tt.int64, device=device), 0, tt.qint8
+        )
+    else:
+        weight = tt.quantize_per_tensor(numbers, 0.017, 0, tt.qint8)
+    bias = tt.from_numpy(rng.standard_normal(33, np.float32)).to(device) if has_bias else None
+    packed = Q.linear_prepack(weight, bias)
+    layer = Q.linear_relu if relu else Q.linear
+    for scale, zero_point in ((0.09, 40), (0.2, 0), (0.09, 40)):
+        got = layer(x, packed, scale, zero_point)
+        sums = product(x.int_repr().reshape(-1, 70), 131, packed)
+        grid = PerTensorAffine(scale, zero_point)
+        wanted = output_of(sums, 0.021, packed, grid, 1, relu)
+        assert packed.is_symmetric
+        assert got.int_repr().reshape(-1, 33).equal(wanted.int_repr())
 
 
 def test_transposed_convolutions_are_those_of_the_numbers(device: str) -> None:

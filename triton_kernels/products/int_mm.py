@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
@@ -22,6 +23,10 @@ def int_matmul(
     out,
     scale_a,
     scale_b,
+    offsets,
+    bias,
+    zero,
+    least,
     m,
     n,
     k,
@@ -51,8 +56,19 @@ def int_matmul(
         b_tile += BLOCK_K * bk
     to = out + rows[:, None] * om + columns[None, :] * on
     within = (rows < m)[:, None] & (columns < n)[None, :]
-    if scale_a is None:
+    if scale_b is None:
         tl.store(to, total, mask=within)
+    elif scale_a is None:
+        total -= tl.load(offsets + columns, mask=columns < n, other=0)[None, :]
+        steps = total.to(tl.float32)
+        if bias is not None:
+            steps += tl.load(bias + columns, mask=columns < n, other=0)[None, :]
+        steps = libdevice.rint(steps * tl.load(scale_b + columns, mask=columns < n, other=0)[None, :])
+        steps += zero.to(tl.float32)
+        # Nan becomes the greatest integer.
+        steps = tl.where(steps < least, least.to(tl.float32), steps)
+        steps = tl.where(steps < 255.0, steps, 255.0)
+        tl.store(to, steps.to(tl.int32).to(tl.uint8), mask=within)
     else:
         by_row = tl.load(scale_a + rows, mask=rows < m, other=0)
         by_column = tl.load(scale_b + columns, mask=columns < n, other=0)
@@ -102,20 +118,26 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_int_mm``, and of ``_scaled_int_mm``, whose sums take their scales before they are stored."""
+    """The kernel of ``_int_mm``, and of those whose sums are scaled before they are stored."""
     left, right = call.args["self"], call.args["mat2"]
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
     tile = tiling(call, left.sizes[0], right.sizes[1], left.sizes[1])
     small = tile if interpreted() else Tiling(*BY_BYTES.tile, BY_BYTES.warps, BY_BYTES.stages)
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
-    if "scale_a" not in call.args:
-        return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
-    return PlannedKernel(
-        lambda to, x, y, by_row, by_column: run(
-            x.address, y.address, to.address, by_row.address, by_column.address
+    if "offsets" not in call.args:
+        return PlannedKernel(
+            lambda to, x, y, *scales: run(
+                x.address, y.address, to.address, *(each.address for each in scales)
+            )
         )
-    )
+    grid = (call.args["zero_point"], call.args["least"])
+
+    def into(to: Any, x: Any, y: Any, offsets: Any, bias: Any, multiplier: Any) -> None:
+        numbers = (multiplier, offsets) if bias is None else (multiplier, offsets, bias)
+        run(x.address, y.address, to.address, *(each.address for each in numbers), *grid)
+
+    return PlannedKernel(into)
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
@@ -140,8 +162,11 @@ def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
     }
     if "scale_a" in call.args:
         every |= {"scale_a": "*fp32", "scale_b": "*fp32"}
-    else:
-        constants |= {"scale_a": None, "scale_b": None}
+    if "offsets" in call.args:
+        every |= {"scale_b": "*fp32", "offsets": "*i32", "zero": "i32", "least": "i32"}
+        every |= {} if call.args["bias"] is None else {"bias": "*fp32"}
+    absent = ("scale_a", "scale_b", "offsets", "bias", "zero", "least")
+    constants |= {name: None for name in absent if name not in every}
     launch = Launch(
         call.device,
         int_matmul,
@@ -155,8 +180,9 @@ def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
     numbers = tuple(
         {**sizes, **values}[name] for name in int_matmul.arg_names if name in sizes or name in values
     )
-    return lambda *addresses: launch(grid, *addresses, *numbers)
+    return lambda *given: launch(grid, *given, *numbers)
 
 
 register_stub("_int_mm_stub", "cuda", int_mm)
 register_stub("_scaled_int_mm_stub", "cuda", int_mm)
+register_stub("_requantized_int_mm_stub", "cuda", int_mm)

@@ -33533,6 +33533,17 @@ def _quantize_rows(input: Tensor, low: int, divisor: float) -> tuple[Tensor, Ten
 def _scaled_int_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, out_dtype: dtype) -> Tensor:
     """_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor"""
 
+def _requantized_int_mm(
+    input: Tensor,
+    mat2: Tensor,
+    offsets: Tensor,
+    bias: Tensor | None,
+    multiplier: Tensor,
+    zero_point: int,
+    least: int,
+) -> Tensor:
+    """_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor"""
+
 __all__ = [
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward",
@@ -33637,6 +33648,7 @@ __all__ = [
     "_quantize_affine",
     "_quantize_rows",
     "_requantize",
+    "_requantized_int_mm",
     "_restride",
     "_sample_dirichlet",
     "_sampled_mm",

@@ -20,6 +20,7 @@ __all__ = [
     "_convert_weight_to_int4pack",
     "_convert_weight_to_int4pack_for_cpu",
     "_quantize_rows",
+    "_requantized_int_mm",
     "_scaled_int_mm",
     "_weight_int4pack_mm",
     "_weight_int4pack_mm_for_cpu",
@@ -105,6 +106,21 @@ _scaled_int_mm_packet = packet(
     False,
 )
 _scaled_int_mm_plans = _scaled_int_mm_packet.plans
+_requantized_int_mm_packet = packet(
+    "_requantized_int_mm",
+    ("_requantized_int_mm",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("offsets", "tensor", NOT_GIVEN, False),
+        ("bias", "optional", NOT_GIVEN, False),
+        ("multiplier", "tensor", NOT_GIVEN, False),
+        ("zero_point", "static", NOT_GIVEN, False),
+        ("least", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_requantized_int_mm_plans = _requantized_int_mm_packet.plans
 
 
 def _weight_int8pack_mm(
@@ -398,3 +414,47 @@ def _scaled_int_mm(
     except (KeyError, AttributeError, TypeError):
         plan = _scaled_int_mm_packet.miss(input, mat2, scale_a, scale_b, out_dtype)
     return plan(input, mat2, scale_a, scale_b)
+
+
+def _requantized_int_mm(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    offsets: Tensor = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    multiplier: Tensor = REQUIRED,
+    zero_point: int = REQUIRED,
+    least: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _requantized_int_mm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                mat2,
+                offsets,
+                bias,
+                multiplier,
+                zero_point,
+                least,
+            )
+        return _requantized_int_mm_packet.call_parameters(
+            input, mat2, offsets, bias, multiplier, zero_point, least
+        )
+    try:
+        plan = _requantized_int_mm_plans[input._spec][
+            mat2._spec,
+            offsets._spec,
+            (None if bias is None else bias._spec),
+            multiplier._spec,
+            zero_point,
+            least,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _requantized_int_mm_packet.miss(input, mat2, offsets, bias, multiplier, zero_point, least)
+    return plan(input, mat2, offsets, bias, multiplier)

@@ -2201,5 +2201,6 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_weight_int4pack_mm_for_cpu",
         "aten::_quantize_rows",
         "aten::_scaled_int_mm",
+        "aten::_requantized_int_mm",
     ),
 }

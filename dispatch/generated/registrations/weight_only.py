@@ -70,3 +70,11 @@ def register() -> None:
     )
     structured("_scaled_int_mm", meta._scaled_int_mm, "_scaled_int_mm_stub", "functional")
     autograd("_scaled_int_mm", never_differentiable)
+    define(
+        "_requantized_int_mm",
+        "_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor",
+        "native_functions/weight_only.yaml: _requantized_int_mm",
+        ("nondifferentiable",),
+    )
+    structured("_requantized_int_mm", meta._requantized_int_mm, "_requantized_int_mm_stub", "functional")
+    autograd("_requantized_int_mm", never_differentiable)

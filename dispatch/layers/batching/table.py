@@ -109,6 +109,7 @@ LOOPED = {
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
     "aten::_scaled_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    "aten::_requantized_int_mm": "takes two matrices, whose products no batched operator has in int32",
     "aten::_quantize_rows": "takes a matrix",
     **dict.fromkeys(
         (

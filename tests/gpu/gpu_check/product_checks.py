@@ -162,8 +162,12 @@ def scaled_products_of_integers() -> str:
                 rows, by_row = tt._quantize_rows(a.to(device), -127, 127.0)
                 columns, by_column = tt._quantize_rows(b.to(device), -128, 127.5)
                 made = tt._scaled_int_mm(rows, columns.t(), by_row, by_column, dtype)
-                results.append((rows.cpu(), by_row.cpu(), made.cpu()))
-            for what, ours, theirs in zip(("integers", "scales", "products"), *results, strict=True):
+                offsets = tt.arange(n, dtype=tt.int32, device=device)
+                on_grid = tt._requantized_int_mm(rows, columns.t(), offsets, by_column, by_column, 97, 3)
+                results.append((rows.cpu(), by_row.cpu(), made.cpu(), on_grid.cpu()))
+            for what, ours, theirs in zip(
+                ("integers", "scales", "products", "products on a grid"), *results, strict=True
+            ):
                 require(bool(ours.equal(theirs)), f"{dtype} {m}x{k}x{n}: {what} differ from the CPU's")
                 checked += 1
     return f"{checked} tensors"

@@ -157,6 +157,7 @@ WITHOUT_SAMPLE = {
     "_scaled_grouped_mm": "takes 8-bit floats alone, which samples do not draw",
     "_int_mm": "takes 8-bit integers alone: the checks of products have it",
     "_scaled_int_mm": "is _int_mm with scales: its tests hold it beside the composition",
+    "_requantized_int_mm": "is _int_mm with scales: its tests hold it beside the composition",
     "_quantize_rows": "is made for _scaled_int_mm: its tests hold it beside the composition",
     **dict.fromkeys(
         (

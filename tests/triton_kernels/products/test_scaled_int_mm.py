@@ -73,6 +73,23 @@ def test_a_dynamic_layer_is_two_launches(rng, launches):
     assert launches.count - before == 2
 
 
+@pytest.mark.parametrize("by_rows", [False, True], ids=["one scale", "channels"])
+def test_a_quantized_layer_is_two_launches(launches, by_rows):
+    """Its input becomes signed, and the product is stored on the output's grid; its parts take eight and fourteen."""
+    numbers = tt.linspace(-1, 1, 128).reshape(8, 16).cuda()
+    if by_rows:
+        scales, zeros = tt.full((8,), 0.01).cuda(), tt.zeros(8, dtype=tt.int64, device="cuda")
+        weight = tt.quantize_per_channel(numbers, scales, zeros, 0, tt.qint8)
+    else:
+        weight = tt.quantize_per_tensor(numbers, 0.01, 0, tt.qint8)
+    packed = tt.ops.quantized.linear_prepack(weight, tt.ones(8, device="cuda"))
+    x = tt.quantize_per_tensor(tt.ones(4, 16, device="cuda"), 0.02, 100, tt.quint8)
+    tt.ops.quantized.linear(x, packed, 0.05, 30)
+    before = launches.count
+    tt.ops.quantized.linear(x, packed, 0.05, 30)
+    assert launches.count - before == 2
+
+
 REFUSED = {
     "no matrix": (lambda: tt._quantize_rows(tt.ones(3), -127, 127.0), "2"),
     "float64": (lambda: tt._quantize_rows(tt.ones(3, 4, dtype=tt.float64), -127, 127.0), "self"),
