@@ -6,11 +6,8 @@ from typing import Self
 
 from ..dispatch.generated import functions as ops
 from ..dispatch.tensor import Tensor
-from ..runtime.scalar_type import float32, int8
+from ..runtime.scalar_type import bfloat16, float16, float32, int8
 from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
-
-LEAST_SCALE = 2.0**-23
-"""What a row of zeros has for a scale: float32's distance between 1 and the next number."""
 
 
 def quantize_rows(x: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]:
@@ -18,11 +15,7 @@ def quantize_rows(x: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]:
 
     A row with an infinity or a NaN has no integers that stand for it: they are 0, and its scale is not finite.
     """
-    wide = x.to(float32)
-    scale = (wide.abs().amax(1) if wide.shape[1] else wide.new_zeros(wide.shape[0])) / divisor
-    scale = ops.clamp(scale, min=LEAST_SCALE)
-    steps = ops.round(wide / scale[:, None])
-    return ops.nan_to_num(steps, 0.0, 0.0, 0.0).clamp(low, 127).to(int8), scale
+    return ops._quantize_rows(x if x.dtype in (float16, bfloat16) else x.to(float32), low, divisor)
 
 
 @savable
@@ -83,9 +76,8 @@ class Int8Tensor(QuantizedTensor):
         return (self.int_data.to(float32) * self.scale[:, None]).to(self.dtype)
 
     def product(self, x: Tensor) -> Tensor:
-        """In float32 by integers, or in int32 by both."""
+        """In float32 by integers, or in int32 by both, times both scales in the same pass."""
         if not self.dynamic:
             return ops._weight_int8pack_mm(x.contiguous(), self.int_data, self.scale)
         integers, scale = quantize_rows(x, -127, 127.0)
-        sums = ops._int_mm(integers, self.int_data.t())
-        return (sums.to(float32) * scale[:, None] * self.scale).to(x.dtype)
+        return ops._scaled_int_mm(integers, self.int_data.t(), scale, self.scale.contiguous(), x.dtype)

@@ -37,6 +37,9 @@ LIMITS: Final = {
 }
 """The least and the greatest integer of each quantized dtype."""
 
+LEAST_ROW_SCALE: Final = 2.0**-23
+"""What a row of zeros has for a scale: float32's distance between 1 and the next number."""
+
 
 class PerTensorAffine(Record):
     """One scale and zero point: an integer q stands for (q - zero_point) * scale."""

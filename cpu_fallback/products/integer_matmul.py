@@ -6,10 +6,12 @@ every sum of products stays below 2^53; larger integers are cut into limbs whose
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
 from ..plain_numpy import np
 
 EXACT = 1 << 53
@@ -42,12 +44,64 @@ SHARED_FROM = 1 << 20
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
     """8-bit integers multiplied in int32: by float32 BLAS, as many inner elements at a time as keep sums exact."""
+    product = blocked_product(call)
+
+    def into(out: Any, x: Any, y: Any) -> None:
+        def store(part: slice, total: Any) -> None:
+            out[:, part] = total
+
+        product(x, y, store)
+
+    return PlannedKernel(into)
+
+
+def scaled_int_mm(call: StructuredCall) -> PlannedKernel:
+    """The same, times a scale for each row and for each column, in float32."""
+    product = blocked_product(call)
+
+    @quietly
+    def into(out: Any, x: Any, y: Any, scale_a: Any, scale_b: Any) -> None:
+        def store(part: slice, total: Any) -> None:
+            made = total.astype(np.float32)
+            made *= scale_a[:, None]
+            made *= scale_b[part]
+            np.copyto(out[:, part], made, casting="unsafe")
+
+        product(x, y, store)
+
+    return PlannedKernel(into)
+
+
+def requantized_int_mm(call: StructuredCall) -> PlannedKernel:
+    """The same less an offset for each column, as the nearest integers of another grid."""
+    product = blocked_product(call)
+    zero, least = np.float32(call.args["zero_point"]), np.float32(call.args["least"])
+
+    @quietly
+    def into(out: Any, x: Any, y: Any, offsets: Any, bias: Any, multiplier: Any) -> None:
+        def store(part: slice, total: Any) -> None:
+            total -= offsets[part]
+            steps = total.astype(np.float32)
+            if bias is not None:
+                steps += bias[part]
+            steps *= multiplier[part]
+            np.rint(steps, out=steps)
+            steps += zero
+            np.copyto(out[:, part], np.fmax(np.fmin(steps, np.float32(255)), least), casting="unsafe")
+
+        product(x, y, store)
+
+    return PlannedKernel(into)
+
+
+def blocked_product(call: StructuredCall) -> Callable[[Any, Any, Callable[[slice, Any], None]], None]:
+    """``product(x, y, store)``, which calls ``store(columns, sums)`` for blocks of columns, on several threads."""
     left, right = call.args["self"], call.args["mat2"]
     (m, k), n = left.sizes, right.sizes[1]
     inner = EXACT_FLOAT32 // ((128 if left.dtype.is_signed else 255) * 128)
     columns = max(WIDENED // max(min(k, inner), 1), 16)
 
-    def into(out: Any, x: Any, y: Any) -> None:
+    def product(x: Any, y: Any, store: Callable[[slice, Any], None]) -> None:
         x = x.astype(np.float32)
 
         def work(first: int, last: int) -> None:
@@ -57,15 +111,17 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
                 for done in range(inner, k, inner):
                     wide = y[done : done + inner, part].astype(np.float32)
                     total += np.dot(x[:, done : done + inner], wide).astype(np.int32)
-                out[:, part] = total
+                store(part, total)
 
         blocks = -(-n // columns)
         parallel_for(0, blocks, 1 if m * n * k >= SHARED_FROM else blocks, work)
 
-    return PlannedKernel(into)
+    return product
 
 
 register_stub("_int_mm_stub", "cpu", int_mm)
+register_stub("_scaled_int_mm_stub", "cpu", scaled_int_mm)
+register_stub("_requantized_int_mm_stub", "cpu", requantized_int_mm)
 
 
 def _largest(a: Any) -> int:

@@ -19,6 +19,8 @@ FEW_ROWS = 16
 """Rows of activations up to which a group's sums take the scale, not its weights."""
 PACKED_ROWS = 64
 """Rows of a block of a packed weight."""
+PACKED_BLOCK = 1 << 19
+"""Elements of a packed weight that are widened at a time."""
 
 
 def over_blocks(blocks: int, elements: int, work: Callable[[int, int], None]) -> None:
@@ -71,52 +73,78 @@ class GroupedProduct:
         self.group = group
 
     def __call__(self, x: Any, weight: Any, scale: Any, zero: Any) -> Any:
-        """(m, n) of `x` (m, k), integers less 8 (k, n) in float32, which are overwritten, and (k / group, n) each."""
-        groups = len(scale)
+        """The product of `x` with several weights at once.
+
+        Args:
+            x: (m, k).
+            weight: Integers less 8 in float32, (2, blocks, k, n), which are overwritten.
+            scale: (2, blocks, k / group, n).
+            zero: Of the same shape.
+
+        Returns:
+            (2, blocks, m, n)
+        """
+        halves, blocks, groups, n = scale.shape
+        grouped = weight.reshape(halves, blocks, groups, self.group, n)
         if len(x) > FEW_ROWS:
-            weight = weight.reshape(groups, self.group, -1)
-            weight *= scale[:, None]
-            weight += zero[:, None]
-            return np.dot(x, weight.reshape(groups * self.group, -1))
+            grouped *= scale[..., None, :]
+            grouped += zero[..., None, :]
+            # One product with all of them, whose columns lie side by side.
+            flat = weight.transpose(2, 1, 0, 3).reshape(groups * self.group, blocks * halves * n)
+            return np.dot(x, flat).reshape(len(x), blocks, halves, n).transpose(2, 1, 0, 3)
         parts = x.reshape(len(x), groups, self.group).transpose(1, 0, 2)
-        sums = np.matmul(parts, weight.reshape(groups, self.group, -1))
-        sums *= scale[:, None]
-        sums += parts.sum(2)[:, :, None] * zero[:, None]
-        return sums.sum(0)
+        sums = np.matmul(parts, grouped)
+        sums *= scale[..., None, :]
+        sums += parts.sum(2)[:, :, None] * zero[..., None, :]
+        return sums.sum(2)
 
 
 def weight_int4pack_mm_for_cpu(call: StructuredCall) -> PlannedKernel:
-    """Blocks of 64 rows, whose bytes each hold two."""
+    """Blocks of 64 rows, whose bytes each hold two: row j and j + 32, or neighbours in a last, smaller block."""
     n, half = call.args["mat2"].sizes
     k = 2 * half
     product = GroupedProduct(call.args["qGroupSize"])
-    blocks = -(-n // PACKED_ROWS)
+    at_once = PACKED_ROWS * max(PACKED_BLOCK // max(PACKED_ROWS * k, 1), 1)
+    whole = n // PACKED_ROWS * PACKED_ROWS
+    parts = [slice(start, min(start + at_once, whole)) for start in range(0, whole, at_once)]
+    parts += [slice(whole, n)] if whole < n else []
 
     @quietly
     def into(out: Any, x: Any, w: Any, scale_and_zero: Any) -> None:
         x = x.astype(np.float32, copy=False)
-        packed = w.reshape(-1)
+        m = len(x)
 
         def work(first: int, last: int) -> None:
-            for start in range(first * PACKED_ROWS, min(last * PACKED_ROWS, n), PACKED_ROWS):
-                part = slice(start, min(start + PACKED_ROWS, n))
-                size = part.stop - start
-                pairs = packed[start * half : part.stop * half].reshape(k, size // 2)
-                integers = np.empty((k, 2, size // 2), np.int8)
-                np.bitwise_and(pairs, 15, out=integers[:, 0].view(np.uint8))
-                np.right_shift(pairs, 4, out=integers[:, 1].view(np.uint8))
-                integers -= 8
-                wide = integers.astype(np.float32).reshape(k, size)
+            room = borrow(5 * k * at_once)
+            for part in parts[first:last]:
+                rows = part.stop - part.start
+                blocks = max(rows // PACKED_ROWS, 1)
+                each = rows // blocks // 2
+                pairs = w[part].reshape(blocks, k, each)
                 numbers = scale_and_zero[:, part].astype(np.float32)
-                if size < PACKED_ROWS:  # neighbours share a byte: even rows, then odd ones
-                    numbers = np.concatenate([numbers[:, ::2], numbers[:, 1::2]], 1)
-                made = product(x, wide, numbers[..., 0], numbers[..., 1])
-                if size < PACKED_ROWS:
-                    halves = made.reshape(len(x), 2, size // 2).transpose(0, 2, 1)
-                    made = halves.reshape(len(x), size)
-                np.copyto(out[:, part], made, casting="unsafe")
+                wide = room[: 4 * k * rows].view(np.float32)
+                integers = room[4 * k * rows : 5 * k * rows].view(np.int8)
+                if m > FEW_ROWS:
+                    wide, integers = (
+                        a.reshape(k, blocks, 2, each).transpose(2, 1, 0, 3) for a in (wide, integers)
+                    )
+                else:
+                    # Bytes are written in long runs; products of few rows are the same in either order.
+                    wide, integers = (a.reshape(2, blocks, k, each) for a in (wide, integers))
+                np.bitwise_and(pairs, 15, out=integers[0].view(np.uint8))
+                np.right_shift(pairs, 4, out=integers[1].view(np.uint8))
+                np.subtract(integers, 8, out=integers)
+                np.copyto(wide, integers)
+                if rows < PACKED_ROWS:
+                    numbers = numbers.reshape(-1, 1, each, 2, 2).transpose(4, 3, 1, 0, 2)
+                    made = product(x, wide, *numbers).transpose(2, 1, 3, 0)
+                else:
+                    numbers = numbers.reshape(-1, blocks, 2, each, 2).transpose(4, 2, 1, 0, 3)
+                    made = product(x, wide, *numbers).transpose(2, 1, 0, 3)
+                np.copyto(out[:, part], made.reshape(m, rows), casting="unsafe")
+            give_back(room)
 
-        over_blocks(blocks, n * k * max(len(x), 1), work)
+        over_blocks(len(parts), n * k * max(m, 1), work)
 
     return PlannedKernel(into)
 
@@ -143,7 +171,9 @@ def weight_int4pack_mm(call: StructuredCall) -> PlannedKernel:
                 wide = np.subtract(lanes, 8, dtype=np.float32, casting="unsafe").reshape(k, 8 * count)
                 columns = slice(8 * start, 8 * (start + count))
                 numbers = scale_and_zero[:, columns].astype(np.float32)
-                made = product(x, wide, numbers[..., 0], numbers[..., 1])
+                made = product(x, wide[None, None], numbers[None, None, ..., 0], numbers[None, None, ..., 1])[
+                    0, 0
+                ]
                 np.copyto(out[:, columns], made, casting="unsafe")
 
         over_blocks(-(-tiles // at_once), 8 * tiles * k * max(len(x), 1), work)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -12,11 +14,15 @@ from ...runtime.scalar_type import float64, int32, qint32
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import Blocks
 from ..plain_numpy import np
+from ..workspace import borrow, give_back
 
-BLOCK = 1 << 15
-"""Elements of a block: numbers and temporaries of float32 stay in the second cache."""
+BLOCK = 1 << 17
+"""Elements of a block: in shorter ones, threads wait for each other's Python between two calls of NumPy."""
 
 single = np.float32
+
+SHIFT = single(3 << 22)
+"""A number between 2**23 and 2**24, where float32 has whole numbers alone."""
 
 
 def quantize(call: StructuredCall) -> PlannedKernel:
@@ -82,57 +88,97 @@ def as_single(parameter: Any) -> Any:
     return parameter.astype(single) if isinstance(parameter, np.ndarray) else single(parameter)
 
 
-def steps_rounded_once(x: Any, inverse: Any, zero: Any) -> Any:
-    """The nearest integers as float32: the products of float32 are exact in float64, and so are most sums."""
-    steps = np.asarray(np.multiply(x, inverse, dtype=np.float64))
-    np.add(steps, zero, out=steps)
-    steps = steps.astype(single)
-    return np.rint(steps, out=steps)
-
-
-def steps_rounded_twice(x: Any, inverse: Any, zero: Any) -> Any:
-    """The nearest integers as float32, of which product and sum round one after the other."""
-    steps = np.empty(np.shape(x), single)
+def rounded_twice(steps: Any, x: Any, inverse: Any, zero: Any) -> None:
+    """Write the sums to float32, product and sum rounded one after the other."""
     np.multiply(x, inverse, out=steps)
-    np.add(steps, zero, out=steps)
-    return np.rint(steps, out=steps)
+    if isinstance(zero, np.ndarray) or zero:
+        np.add(steps, zero, out=steps)
+
+
+def rounded_once(steps: Any, x: Any, inverse: Any, zero: Any, wide: Any) -> None:
+    """The same: products of float32 are exact in float64, and so are most sums.
+
+    Copied first: a product whose operands are converted on the way takes longer than both.
+    """
+    np.copyto(wide, x)
+    np.multiply(wide, np.float64(inverse), out=wide)
+    np.add(wide, np.float64(zero), out=wide)
+    np.copyto(steps, wide, casting="unsafe")
 
 
 def narrow(least: int, greatest: int) -> Callable[..., None]:
-    """To 8 bits; nan is passed over by fmin. It is fast with arrays alone, of which one has the limit everywhere."""
-    highest, lowest = np.full(BLOCK, greatest, single), np.full(BLOCK, least, single)
+    """To 8 bits, nan to the greatest integer: `fmin` passes it over."""
+    highest, lowest = limits_of(least, greatest)
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = steps_rounded_once(x, inverse, zero)
-        if steps.ndim == 1 and steps.size <= BLOCK:
-            np.fmin(steps, highest[: steps.size], out=steps)
-            np.fmax(steps, lowest[: steps.size], out=steps)
+        shape, size = np.shape(x), np.size(x)
+        room = borrow(12 * size)
+        steps = room[8 * size : 12 * size].view(single).reshape(shape)
+        if zero == 0 or math.frexp(inverse)[0] in (0.5, -0.5):
+            # Nothing is added, or a product with a power of two is exact.
+            rounded_twice(steps, x, inverse, zero)
         else:
-            np.fmin(steps, single(greatest), out=steps)
-            np.fmax(steps, single(least), out=steps)
-        np.copyto(out, steps, casting="unsafe")
+            rounded_once(steps, x, inverse, zero, room[: 8 * size].view(np.float64).reshape(shape))
+        line = steps.reshape(-1)
+        np.fmin(line, highest[:size], out=line)
+        np.fmax(line, lowest[:size], out=line)
+        nearest(out, steps)
+        give_back(room)
 
     return compute
 
 
 def narrow_by_channels(least: int, greatest: int) -> Callable[..., None]:
     """To 8 bits, nan to 0."""
+    highest, lowest = limits_of(least, greatest)
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = steps_rounded_twice(x, inverse, zero)
-        known = np.where(steps == steps, steps, single(0))
-        np.copyto(out, np.clip(known, least, greatest), casting="unsafe")
+        shape, size = np.shape(x), np.size(x)
+        room = borrow(4 * size)
+        steps = room[: 4 * size].view(single).reshape(shape)
+        rounded_twice(steps, x, inverse, zero)
+        line = steps.reshape(-1)
+        if line.min() != line.min():
+            np.copyto(line, 0, where=line != line)
+        np.minimum(line, highest[:size], out=line)
+        np.maximum(line, lowest[:size], out=line)
+        nearest(out, steps)
+        give_back(room)
 
     return compute
 
 
+@cache
+def limits_of(least: int, greatest: int, dtype: Any = single) -> tuple[Any, Any]:
+    """The greatest and the least integer for each element of a block: ufuncs are fast with arrays alone."""
+    return np.full(BLOCK, greatest, dtype), np.full(BLOCK, least, dtype)
+
+
+def nearest(out: Any, steps: Any) -> None:
+    """Write the nearest integers of 8 bits to numbers that lie between their limits, which are overwritten.
+
+    A sum with `SHIFT` rounds to a whole number, halves to even, and has it in the lowest bits.
+    """
+    np.add(steps, SHIFT, out=steps)
+    np.copyto(out.view(np.uint8), steps.view(np.int32), casting="unsafe")
+
+
 def wide(least: int, greatest: int) -> Callable[..., None]:
-    """To 32 bits, whose limits are no numbers of float32."""
+    """To 32 bits, whose limits are no numbers of float32; nan to the least integer."""
+    highest, lowest = limits_of(least, greatest, np.float64)
 
     def compute(out: Any, x: Any, inverse: Any, zero: Any) -> None:
-        steps = steps_rounded_twice(x, inverse, zero).astype(np.float64)
-        steps = np.where(steps == steps, np.clip(steps, least, greatest), np.float64(least))
-        np.copyto(out, steps, casting="unsafe")
+        shape, size = np.shape(x), np.size(x)
+        room = borrow(12 * size)
+        steps = room[8 * size : 12 * size].view(single).reshape(shape)
+        rounded_twice(steps, x, inverse, zero)
+        np.rint(steps, out=steps)
+        line = room[: 8 * size].view(np.float64)
+        np.copyto(line, steps.reshape(-1))
+        np.fmax(line, lowest[:size], out=line)
+        np.minimum(line, highest[:size], out=line)
+        np.copyto(out, line.reshape(shape), casting="unsafe")
+        give_back(room)
 
     return compute
 

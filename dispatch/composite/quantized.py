@@ -132,12 +132,16 @@ def numbers_of(self: Any) -> Any:
 def vector_numbers_of(self: Any) -> Any:
     """The same of a tensor with one scale, as PyTorch's vector kernels compute them.
 
-    The product with the scale and the sum with the product of scale and zero point, which is rounded, round once.
+    The integers round to float32. The product with the scale and the sum with the product of scale and zero point,
+    which is rounded, round once.
     """
     quantizer = self._data.quantizer
     scale = np.float32(quantizer.scale)
     offset = float(scale * np.float32(-quantizer.zero_point))
-    return (self._data.ints.to(float64) * float(scale) + offset).to(float32)
+    ints = self._data.ints
+    if self._spec.dtype is qint32:
+        ints = ints.to(float32)
+    return (ints.to(float64) * float(scale) + offset).to(float32)
 
 
 def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tensor, dtype: ScalarType) -> Any:

@@ -331,7 +331,7 @@ class OperatorEntry:
                 f"{self.name} has kernels for CompositeImplicitAutograd and for a backend under AutogradOther; "
                 "the choice between them is ambiguous: register a kernel for AutogradOther or CompositeExplicitAutograd"
             )
-        return True
+        return any(_counts(k, kernels) for k in kernels if k.functionality in _BACKEND_FUNCTIONALITIES)
 
     def missing_kernel(self, bits: int, key: DispatchKey) -> str:
         """The message of a call that no kernel serves: `key` is the one at which the search ended."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.storage import address_of, root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import MAX_SPECS, TensorSpec
@@ -74,7 +75,12 @@ def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
 
 
 def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
-    """A tensor of which `level` maps the dimension `dim`."""
+    """A tensor of which `level` maps the dimension `dim`. Raises RuntimeError for a quantized one."""
+    if value._spec.keys & QUANTIZED_BIT:
+        raise RuntimeError(
+            f"vmap: expected tensors that are not quantized, got one of dtype {value._spec.dtype}: dequantize() gives "
+            "its numbers"
+        )
     made = BatchedTensor._blank()
     made._data = BatchedValue(value, dim, level)
     made._spec = logical_spec(value._spec, dim)

@@ -192,6 +192,17 @@ def scaled_products(capability: int) -> Iterator[Sample]:
         a = empty(n, 4096, dtype="int8")
         yield Sample(f"_int_mm {n}", partial(tt._int_mm, a, a.t()), ("int_matmul",))
         yield Sample(f"_int_mm of rows {n}", partial(tt._int_mm, a[:, :n], a))
+        for out in (tt.float32, tt.bfloat16, tt.float16):
+            call = partial(tt._scaled_int_mm, a, a.t(), empty(n), empty(n), out)
+            yield Sample(f"_scaled_int_mm {n} to {out}", call, ("int_matmul",))
+        offsets = empty(n, dtype="int32")
+        for bias in (None, empty(n)):
+            call = partial(tt._requantized_int_mm, a, a.t(), offsets, bias, empty(n), 3, 0)
+            yield Sample(f"_requantized_int_mm {n}{'' if bias is None else ' with bias'}", call)
+    for dtype in ("float32", "bfloat16", "float16"):
+        for k in (1024, 4096):
+            call = partial(tt._quantize_rows, empty(256, k, dtype=dtype), -127, 127.0)
+            yield Sample(f"_quantize_rows {dtype} {k}", call, ("quantize_row",))
     a = empty(512, 4095, dtype="int8")
     yield Sample("_int_mm of odd lines", partial(tt._int_mm, a, a.t()))
     a = empty(4096, 4096, dtype="int8", offset=1)

@@ -190,15 +190,22 @@ class _Codes:
         self.statement = compile(statement, f"<{workload.name}>", "exec")
         self.timed = compile(f"{statement}\n{workload.reset}", f"<{workload.name}>", "exec")
         self._reset = compile(workload.reset, f"<reset of {workload.name}>", "exec")
+        self._setup = compile(workload.setup, f"<setup of {workload.name}>", "exec")
         shown = workload.result or statement
         self._shown: CodeType | None = None
         if workload.compared:
             self._shown = compile(shown, f"<result of {workload.name}>", "eval")
 
     def operands(self, library: Library) -> dict[str, Any]:
-        """Fresh tensors for the names that the statement has."""
-        used = names_in(self.timed) | (names_in(self._shown) if self._shown else set())
-        return {name: library.tensor(made) for name, made in self._workload.operands.items() if name in used}
+        """Fresh tensors for the names that the statement and its setup have, and what the setup makes of them."""
+        used = names_in(self.timed) | names_in(self._setup)
+        used |= names_in(self._shown) if self._shown else set()
+        made = {name: library.tensor(made) for name, made in self._workload.operands.items() if name in used}
+        if self._workload.setup:
+            namespace = library.names() | made
+            exec(self._setup, namespace)
+            made = {name: namespace[name] for name in namespace if name != "__builtins__"}
+        return made
 
     def value(self, namespace: dict[str, Any], library: Library) -> tuple[str, np.ndarray]:
         """What the statement leaves."""

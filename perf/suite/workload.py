@@ -62,6 +62,7 @@ class Workload:
     operands: Mapping[str, Operand] = field(default_factory=dict)
     direction: str = "forward"
     result: str = ""
+    setup: str = ""
     reset: str = ""
     bar: Bar | None = None
     threads: int | None = None

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.dispatch.layers.quantized.layers import output_of, product
+from triten.runtime.quantized_data import PerTensorAffine
 
 Q = tt.ops.quantized
 F = tt.nn.functional
@@ -30,6 +32,14 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "avg_pool2d": lambda q, *grid: F.avg_pool2d(q[None, None], 3, 2, 1),
     "adaptive_avg_pool2d": lambda q, *grid: F.adaptive_avg_pool2d(q[None, None], (2, 5)),
     "cat": lambda a, b, *grid: tt.cat([a, b], 1),
+    "bilinear": lambda q, *grid: F.interpolate(q[None, None], size=(11, 5), mode="bilinear"),
+    "bilinear of corners": lambda q, *grid: F.interpolate(
+        q[None, None], size=(3, 13), mode="bilinear", align_corners=True
+    ),
+    "quantized_max_pool1d": lambda q, *grid: tt.quantized_max_pool1d(q, 3, 2, 1),
+    "quantized_max_pool2d": lambda q, *grid: tt.quantized_max_pool2d(q[None], 2, 2, 0, 1, True),
+    "quantized_max_pool3d": lambda q, *grid: tt.quantized_max_pool3d(q.reshape(1, 1, 2, 4, 8), 2),
+    "quantized_batch_norm": lambda q, *grid: tt.quantized_batch_norm(q, *statistics(q), 1e-5, *grid),
     "quantized.hardswish": Q.hardswish,
     "quantized.sigmoid": Q.sigmoid,
     "quantized.elu": lambda q, *grid: Q.elu(q, *grid, 1.2),
@@ -44,6 +54,12 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "quantized.mul_relu": Q.mul_relu,
     "quantized.cat": lambda a, b, *grid: Q.cat([a, b], 0, *grid),
 }
+
+
+def statistics(q: tt.Tensor) -> list[tt.Tensor]:
+    """A weight, a bias, a mean and a variance of 8 channels."""
+    ends = ((0.5, 1.5), (-1.0, 1.0), (0.25, -0.5), (0.5, 2.0))
+    return [tt.linspace(first, last, 8).to(q.device) for first, last in ends]
 
 
 def quantized(row: dict[str, Any], dtype: str, device: str) -> tt.Tensor:
@@ -101,6 +117,12 @@ def test_elements_are_picked_and_moved(device: str) -> None:
     assert q.min(0).values.int_repr().tolist() == [0, 10, 15]
 
 
+def test_a_dense_call_is_decomposed_after_a_quantized_one() -> None:
+    """Layers above autograd see what the composite is made of: it is mapped over no example at all."""
+    F.max_pool2d(example("cpu")[None], 2)
+    assert tt.vmap(lambda x: F.max_pool2d(x, 2))(tt.ones(0, 1, 4, 4)).shape == (0, 1, 2, 2)
+
+
 def test_writes_in_place(device: str) -> None:
     q = example(device)
     q.relu_()
@@ -132,6 +154,36 @@ def test_dynamic_layers_are_close_to_floating_ones(device: str) -> None:
     )
     got = Q.conv2d_dynamic(image, packed, False)
     tt.testing.assert_close(got, F.conv2d(image, filters, padding=(1, 0)), atol=0.1, rtol=0.02)
+
+
+@pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
+@pytest.mark.parametrize("has_bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("by_rows", [False, True], ids=["", "channels"])
+def test_a_layer_in_one_kernel_has_the_bits_of_its_parts(
+    device: str, relu: bool, has_bias: bool, by_rows: bool, rng: np.random.Generator
+) -> None:
+    """Zero points of the weight that are 0 leave an epilogue of the product; others the sums themselves."""
+    x = tt.quantize_per_tensor(
+        tt.from_numpy(rng.standard_normal((2, 5, 70), np.float32)).to(device), 0.021, 131, tt.quint8
+    )
+    numbers = tt.from_numpy(rng.standard_normal((33, 70), np.float32)).to(device)
+    if by_rows:
+        scales = tt.from_numpy(0.01 + 0.02 * rng.random(33)).to(device)
+        weight = tt.quantize_per_channel(
+            numbers, scales, tt.zeros(33, dtype=tt.int64, device=device), 0, tt.qint8
+        )
+    else:
+        weight = tt.quantize_per_tensor(numbers, 0.017, 0, tt.qint8)
+    bias = tt.from_numpy(rng.standard_normal(33, np.float32)).to(device) if has_bias else None
+    packed = Q.linear_prepack(weight, bias)
+    layer = Q.linear_relu if relu else Q.linear
+    for scale, zero_point in ((0.09, 40), (0.2, 0), (0.09, 40)):
+        got = layer(x, packed, scale, zero_point)
+        sums = product(x.int_repr().reshape(-1, 70), 131, packed)
+        grid = PerTensorAffine(scale, zero_point)
+        wanted = output_of(sums, 0.021, packed, grid, 1, relu)
+        assert packed.is_symmetric
+        assert got.int_repr().reshape(-1, 33).equal(wanted.int_repr())
 
 
 def test_transposed_convolutions_are_those_of_the_numbers(device: str) -> None:

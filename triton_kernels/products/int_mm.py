@@ -1,13 +1,15 @@
-"""Products of 8-bit integers in int32, on tensor cores, over strides as they come."""
+"""Products of 8-bit integers in int32, on tensor cores, over strides as they come; with scales in floats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
-from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..budget import Configuration, declare
+from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
 from .mm import where_aligned
 from .problem import Matrices, multiprocessors
@@ -19,6 +21,12 @@ def int_matmul(
     a,
     b,
     out,
+    scale_a,
+    scale_b,
+    offsets,
+    bias,
+    zero,
+    least,
     m,
     n,
     k,
@@ -47,7 +55,25 @@ def int_matmul(
         a_tile += BLOCK_K * ak
         b_tile += BLOCK_K * bk
     to = out + rows[:, None] * om + columns[None, :] * on
-    tl.store(to, total, mask=(rows < m)[:, None] & (columns < n)[None, :])
+    within = (rows < m)[:, None] & (columns < n)[None, :]
+    if scale_b is None:
+        tl.store(to, total, mask=within)
+    elif scale_a is None:
+        total -= tl.load(offsets + columns, mask=columns < n, other=0)[None, :]
+        steps = total.to(tl.float32)
+        if bias is not None:
+            steps += tl.load(bias + columns, mask=columns < n, other=0)[None, :]
+        steps = libdevice.rint(steps * tl.load(scale_b + columns, mask=columns < n, other=0)[None, :])
+        steps += zero.to(tl.float32)
+        # Nan becomes the greatest integer.
+        steps = tl.where(steps < least, least.to(tl.float32), steps)
+        steps = tl.where(steps < 255.0, steps, 255.0)
+        tl.store(to, steps.to(tl.int32).to(tl.uint8), mask=within)
+    else:
+        by_row = tl.load(scale_a + rows, mask=rows < m, other=0)
+        by_column = tl.load(scale_b + columns, mask=columns < n, other=0)
+        value = total.to(tl.float32) * by_row[:, None] * by_column[None, :]
+        tl.store(to, convert(value, out.dtype.element_ty), mask=within)
 
 
 TILES = (
@@ -68,7 +94,8 @@ declare(
     dtypes={("i8",): (*TILES, BY_BYTES)},
     smaller=True,
     operations="2 m n k",
-    traffic="m k + k n + 4 m n, and each operand again for every tile that shares it and finds it not in L2",
+    traffic="m k + k n + 4 m n, or 2 m n of 16-bit results, and each operand again for every tile that shares it and "
+    "finds it not in L2",
     loads=("a", "b"),
     stores=("out",),
     tensor_cores=("i8",),
@@ -91,14 +118,26 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_int_mm``."""
+    """The kernel of ``_int_mm``, and of those whose sums are scaled before they are stored."""
     left, right = call.args["self"], call.args["mat2"]
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
     tile = tiling(call, left.sizes[0], right.sizes[1], left.sizes[1])
     small = tile if interpreted() else Tiling(*BY_BYTES.tile, BY_BYTES.warps, BY_BYTES.stages)
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
-    return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+    if "offsets" not in call.args:
+        return PlannedKernel(
+            lambda to, x, y, *scales: run(
+                x.address, y.address, to.address, *(each.address for each in scales)
+            )
+        )
+    grid = (call.args["zero_point"], call.args["least"])
+
+    def into(to: Any, x: Any, y: Any, offsets: Any, bias: Any, multiplier: Any) -> None:
+        numbers = (multiplier, offsets) if bias is None else (multiplier, offsets, bias)
+        run(x.address, y.address, to.address, *(each.address for each in numbers), *grid)
+
+    return PlannedKernel(into)
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
@@ -114,7 +153,20 @@ def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
     )
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
     sizes = {"m": m, "n": n, "k": k}
-    every = {"a": "*i8", "b": "*i8", "out": "*i32", **dict.fromkeys(sizes, "i32"), **signature}
+    every = {
+        "a": "*i8",
+        "b": "*i8",
+        "out": f"*{out.dtype.triton_name}",
+        **dict.fromkeys(sizes, "i32"),
+        **signature,
+    }
+    if "scale_a" in call.args:
+        every |= {"scale_a": "*fp32", "scale_b": "*fp32"}
+    if "offsets" in call.args:
+        every |= {"scale_b": "*fp32", "offsets": "*i32", "zero": "i32", "least": "i32"}
+        every |= {} if call.args["bias"] is None else {"bias": "*fp32"}
+    absent = ("scale_a", "scale_b", "offsets", "bias", "zero", "least")
+    constants |= {name: None for name in absent if name not in every}
     launch = Launch(
         call.device,
         int_matmul,
@@ -128,7 +180,9 @@ def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
     numbers = tuple(
         {**sizes, **values}[name] for name in int_matmul.arg_names if name in sizes or name in values
     )
-    return lambda *addresses: launch(grid, *addresses, *numbers)
+    return lambda *given: launch(grid, *given, *numbers)
 
 
 register_stub("_int_mm_stub", "cuda", int_mm)
+register_stub("_scaled_int_mm_stub", "cuda", int_mm)
+register_stub("_requantized_int_mm_stub", "cuda", int_mm)

@@ -23646,6 +23646,162 @@ def empty_quantized(
         empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
 
+def quantized_max_pool1d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor:
+    """The largest element of each window of lines, on the grid of `input` (`torch.quantized_max_pool1d`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, W) or (C, W).
+        kernel_size: The size k of the windows, a number or a tuple of 1.
+        stride: The step of the windows, a number or a tuple of 1; by default `kernel_size`.
+        padding: The number of elements at both ends that no window takes, a number or a tuple of 1.
+        dilation: The distance of a window's elements, a number or a tuple of 1.
+        ceil_mode: Whether the size of the result is rounded up.
+
+    Returns:
+        A quantized tensor of `input`'s dtype, scale and zero point.
+
+    Raises:
+        RuntimeError: `input` has channels, or windows do not fit, as with `tt.max_pool1d`.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.tensor([[1.0, 2.0, 4.0, 3.0]]), 0.5, 3, tt.quint8)
+        >>> tt.quantized_max_pool1d(x, 2).int_repr()
+        tensor([[ 7, 11]], dtype=triten.uint8)
+
+    Schema::
+
+        quantized_max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor
+    """
+
+def quantized_max_pool2d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor:
+    """The largest element of each window of images, on the grid of `input` (`torch.quantized_max_pool2d`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, H, W) or (C, H,
+            W).
+        kernel_size: The size k of the windows, a number or a tuple of 2.
+        stride: The step of the windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: The number of elements at both ends that no window takes, a number or a tuple of 2.
+        dilation: The distance of a window's elements, a number or a tuple of 2.
+        ceil_mode: Whether the size of the result is rounded up.
+
+    Returns:
+        A quantized tensor of `input`'s dtype, scale and zero point.
+
+    Raises:
+        RuntimeError: `input` has channels, or windows do not fit, as with `tt.max_pool2d`.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.arange(16.0).reshape(1, 4, 4), 1.0, 0, tt.quint8)
+        >>> tt.quantized_max_pool2d(x, 2).int_repr()
+        tensor([[[ 5,  7],
+                 [13, 15]]], dtype=triten.uint8)
+
+    Schema::
+
+        quantized_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor
+    """
+
+def quantized_max_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    ceil_mode: bool = ...,
+) -> Tensor:
+    """The largest element of each window of volumes, on the grid of `input` (`torch.quantized_max_pool3d`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, D, H, W).
+        kernel_size: The size k of the windows, a number or a tuple of 3.
+        stride: The step of the windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: The number of elements at both ends that no window takes, a number or a tuple of 3.
+        dilation: The distance of a window's elements, a number or a tuple of 3.
+        ceil_mode: Whether the size of the result is rounded up.
+
+    Returns:
+        A quantized tensor of `input`'s dtype, scale and zero point.
+
+    Raises:
+        RuntimeError: `input` has channels, or windows do not fit, as with `tt.max_pool3d`.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.arange(8.0).reshape(1, 1, 2, 2, 2), 1.0, 0, tt.quint8)
+        >>> tt.quantized_max_pool3d(x, 2).int_repr().item()
+        7
+
+    Schema::
+
+        quantized_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor
+    """
+
+def quantized_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    eps: float,
+    output_scale: float,
+    output_zero_point: int,
+) -> Tensor:
+    """Each channel by a given mean and variance, on a grid of its own (`torch.quantized_batch_norm`).
+
+        (input - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, ...), of 2 to 5
+            dimensions.
+        weight: A float32 tensor of shape (C,).
+        bias: A float32 tensor of shape (C,).
+        mean: A float32 tensor of shape (C,).
+        var: A float32 tensor of shape (C,).
+        eps: A number that is added to the variance.
+        output_scale: The scale of the result.
+        output_zero_point: The zero point of the result.
+
+    Returns:
+        A quantized tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `weight` or `bias` is None or not as long as there are channels, or `input` has
+            channels of scales.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.5, 3, tt.quint8)
+        >>> one, zero = tt.ones(2), tt.zeros(2)
+        >>> tt.quantized_batch_norm(x, one, zero, tt.tensor([2.0, 3.0]), one, 0.0, 0.5, 10).int_repr()
+        tensor([[ 8,  8],
+                [12, 12]], dtype=triten.uint8)
+
+    Schema::
+
+        quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor
+    """
+
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor:
     """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
@@ -33938,6 +34094,23 @@ def _weight_int4pack_mm_for_cpu(
         _weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor
     """
 
+def _quantize_rows(input: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]:
+    """_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)"""
+
+def _scaled_int_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, out_dtype: dtype) -> Tensor:
+    """_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor"""
+
+def _requantized_int_mm(
+    input: Tensor,
+    mat2: Tensor,
+    offsets: Tensor,
+    bias: Tensor | None,
+    multiplier: Tensor,
+    zero_point: int,
+    least: int,
+) -> Tensor:
+    """_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor"""
+
 __all__ = [
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward",
@@ -34043,7 +34216,9 @@ __all__ = [
     "_pin_memory",
     "_prelu_kernel",
     "_quantize_affine",
+    "_quantize_rows",
     "_requantize",
+    "_requantized_int_mm",
     "_restride",
     "_sample_dirichlet",
     "_sampled_mm",
@@ -34053,6 +34228,7 @@ __all__ = [
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_grouped_mm",
+    "_scaled_int_mm",
     "_scaled_mm",
     "_scaled_mm_v2",
     "_segment_reduce_backward",
@@ -34737,6 +34913,10 @@ __all__ = [
     "quantize_per_channel",
     "quantize_per_tensor",
     "quantize_per_tensor_dynamic",
+    "quantized_batch_norm",
+    "quantized_max_pool1d",
+    "quantized_max_pool2d",
+    "quantized_max_pool3d",
     "rad2deg",
     "rad2deg_",
     "rand",

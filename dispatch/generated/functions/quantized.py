@@ -42,6 +42,10 @@ __all__ = [
     "quantize_per_channel",
     "quantize_per_tensor",
     "quantize_per_tensor_dynamic",
+    "quantized_batch_norm",
+    "quantized_max_pool1d",
+    "quantized_max_pool2d",
+    "quantized_max_pool3d",
 ]
 
 _quantize_affine_packet = packet(
@@ -219,6 +223,64 @@ empty_quantized_packet = packet(
     False,
 )
 empty_quantized_plans = empty_quantized_packet.plans
+quantized_max_pool1d_packet = packet(
+    "quantized_max_pool1d",
+    ("quantized_max_pool1d",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", (0,), False),
+        ("dilation", "static", (1,), False),
+        ("ceil_mode", "static", False, False),
+    ),
+    False,
+)
+quantized_max_pool1d_plans = quantized_max_pool1d_packet.plans
+quantized_max_pool2d_packet = packet(
+    "quantized_max_pool2d",
+    ("quantized_max_pool2d",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
+    ),
+    False,
+)
+quantized_max_pool2d_plans = quantized_max_pool2d_packet.plans
+quantized_max_pool3d_packet = packet(
+    "quantized_max_pool3d",
+    ("quantized_max_pool3d",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("kernel_size", "static", NOT_GIVEN, False),
+        ("stride", "static", (), False),
+        ("padding", "static", 0, False),
+        ("dilation", "static", 1, False),
+        ("ceil_mode", "static", False, False),
+    ),
+    False,
+)
+quantized_max_pool3d_plans = quantized_max_pool3d_packet.plans
+quantized_batch_norm_packet = packet(
+    "quantized_batch_norm",
+    ("quantized_batch_norm",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("weight", "optional", NOT_GIVEN, False),
+        ("bias", "optional", NOT_GIVEN, False),
+        ("mean", "tensor", NOT_GIVEN, False),
+        ("var", "tensor", NOT_GIVEN, False),
+        ("eps", "number", NOT_GIVEN, False),
+        ("output_scale", "number", NOT_GIVEN, False),
+        ("output_zero_point", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+quantized_batch_norm_plans = quantized_batch_norm_packet.plans
 
 
 def _quantize_affine(
@@ -884,3 +946,328 @@ def empty_quantized(
         if requires_grad:
             return plan(qtensor).requires_grad_()
     return plan(qtensor)
+
+
+def quantized_max_pool1d(
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """The largest element of each window of lines, on the grid of `input` (`torch.quantized_max_pool1d`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, W) or (C, W).
+        kernel_size: The size k of the windows, a number or a tuple of 1.
+        stride: The step of the windows, a number or a tuple of 1; by default `kernel_size`.
+        padding: The number of elements at both ends that no window takes, a number or a tuple of 1.
+        dilation: The distance of a window's elements, a number or a tuple of 1.
+        ceil_mode: Whether the size of the result is rounded up.
+
+    Returns:
+        A quantized tensor of `input`'s dtype, scale and zero point.
+
+    Raises:
+        RuntimeError: `input` has channels, or windows do not fit, as with `tt.max_pool1d`.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.tensor([[1.0, 2.0, 4.0, 3.0]]), 0.5, 3, tt.quint8)
+        >>> tt.quantized_max_pool1d(x, 2).int_repr()
+        tensor([[ 7, 11]], dtype=triten.uint8)
+
+    Schema::
+
+        quantized_max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return quantized_max_pool1d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
+        return quantized_max_pool1d_packet.call_parameters(
+            input, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    try:
+        plan = quantized_max_pool1d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
+    except (KeyError, AttributeError, TypeError):
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = quantized_max_pool1d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = quantized_max_pool1d_packet.miss(
+                    input, kernel_size, stride, padding, dilation, ceil_mode
+                )
+        else:
+            plan = quantized_max_pool1d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return plan(input)
+
+
+def quantized_max_pool2d(
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """The largest element of each window of images, on the grid of `input` (`torch.quantized_max_pool2d`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, H, W) or (C, H,
+            W).
+        kernel_size: The size k of the windows, a number or a tuple of 2.
+        stride: The step of the windows, a number or a tuple of 2; by default `kernel_size`.
+        padding: The number of elements at both ends that no window takes, a number or a tuple of 2.
+        dilation: The distance of a window's elements, a number or a tuple of 2.
+        ceil_mode: Whether the size of the result is rounded up.
+
+    Returns:
+        A quantized tensor of `input`'s dtype, scale and zero point.
+
+    Raises:
+        RuntimeError: `input` has channels, or windows do not fit, as with `tt.max_pool2d`.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.arange(16.0).reshape(1, 4, 4), 1.0, 0, tt.quint8)
+        >>> tt.quantized_max_pool2d(x, 2).int_repr()
+        tensor([[[ 5,  7],
+                 [13, 15]]], dtype=triten.uint8)
+
+    Schema::
+
+        quantized_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return quantized_max_pool2d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
+        return quantized_max_pool2d_packet.call_parameters(
+            input, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    try:
+        plan = quantized_max_pool2d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
+    except (KeyError, AttributeError, TypeError):
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = quantized_max_pool2d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = quantized_max_pool2d_packet.miss(
+                    input, kernel_size, stride, padding, dilation, ceil_mode
+                )
+        else:
+            plan = quantized_max_pool2d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return plan(input)
+
+
+def quantized_max_pool3d(
+    input: Tensor = REQUIRED,
+    kernel_size: int | Sequence[int] = REQUIRED,
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """The largest element of each window of volumes, on the grid of `input` (`torch.quantized_max_pool3d`).
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, D, H, W).
+        kernel_size: The size k of the windows, a number or a tuple of 3.
+        stride: The step of the windows, a number or a tuple of 3; by default `kernel_size`.
+        padding: The number of elements at both ends that no window takes, a number or a tuple of 3.
+        dilation: The distance of a window's elements, a number or a tuple of 3.
+        ceil_mode: Whether the size of the result is rounded up.
+
+    Returns:
+        A quantized tensor of `input`'s dtype, scale and zero point.
+
+    Raises:
+        RuntimeError: `input` has channels, or windows do not fit, as with `tt.max_pool3d`.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.arange(8.0).reshape(1, 1, 2, 2, 2), 1.0, 0, tt.quint8)
+        >>> tt.quantized_max_pool3d(x, 2).int_repr().item()
+        7
+
+    Schema::
+
+        quantized_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return quantized_max_pool3d_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+            )
+        return quantized_max_pool3d_packet.call_parameters(
+            input, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    try:
+        plan = quantized_max_pool3d_plans[input._spec][kernel_size, stride, padding, dilation, ceil_mode]
+    except (KeyError, AttributeError, TypeError):
+        if (
+            kernel_size.__class__ is list
+            or stride.__class__ is list
+            or padding.__class__ is list
+            or dilation.__class__ is list
+        ):
+            try:
+                plan = quantized_max_pool3d_plans[input._spec][
+                    (tuple(kernel_size) if kernel_size.__class__ is list else kernel_size),
+                    (tuple(stride) if stride.__class__ is list else stride),
+                    (tuple(padding) if padding.__class__ is list else padding),
+                    (tuple(dilation) if dilation.__class__ is list else dilation),
+                    ceil_mode,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = quantized_max_pool3d_packet.miss(
+                    input, kernel_size, stride, padding, dilation, ceil_mode
+                )
+        else:
+            plan = quantized_max_pool3d_packet.miss(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return plan(input)
+
+
+def quantized_batch_norm(
+    input: Tensor = REQUIRED,
+    weight: Tensor | None = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    mean: Tensor = REQUIRED,
+    var: Tensor = REQUIRED,
+    eps: float = REQUIRED,
+    output_scale: float = REQUIRED,
+    output_zero_point: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """Each channel by a given mean and variance, on a grid of its own (`torch.quantized_batch_norm`).
+
+        (input - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, ...), of 2 to 5
+            dimensions.
+        weight: A float32 tensor of shape (C,).
+        bias: A float32 tensor of shape (C,).
+        mean: A float32 tensor of shape (C,).
+        var: A float32 tensor of shape (C,).
+        eps: A number that is added to the variance.
+        output_scale: The scale of the result.
+        output_zero_point: The zero point of the result.
+
+    Returns:
+        A quantized tensor of `input`'s shape and dtype.
+
+    Raises:
+        RuntimeError: `weight` or `bias` is None or not as long as there are channels, or `input` has
+            channels of scales.
+        NotImplementedError: `input` is not quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> x = tt.quantize_per_tensor(tt.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.5, 3, tt.quint8)
+        >>> one, zero = tt.ones(2), tt.zeros(2)
+        >>> tt.quantized_batch_norm(x, one, zero, tt.tensor([2.0, 3.0]), one, 0.0, 0.5, 10).int_repr()
+        tensor([[ 8,  8],
+                [12, 12]], dtype=triten.uint8)
+
+    Schema::
+
+        quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return quantized_batch_norm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                weight,
+                bias,
+                mean,
+                var,
+                eps,
+                output_scale,
+                output_zero_point,
+            )
+        return quantized_batch_norm_packet.call_parameters(
+            input, weight, bias, mean, var, eps, output_scale, output_zero_point
+        )
+    try:
+        plan = quantized_batch_norm_plans[input._spec][
+            (None if weight is None else weight._spec),
+            (None if bias is None else bias._spec),
+            mean._spec,
+            var._spec,
+            eps.__class__,
+            output_scale.__class__,
+            output_zero_point,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = quantized_batch_norm_packet.miss(
+            input, weight, bias, mean, var, eps, output_scale, output_zero_point
+        )
+    return plan(input, weight, bias, mean, var, eps, output_scale)

@@ -13,11 +13,15 @@ from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
+    from ....runtime.scalar_type import dtype
     from ...tensor import Tensor
 
 __all__ = [
     "_convert_weight_to_int4pack",
     "_convert_weight_to_int4pack_for_cpu",
+    "_quantize_rows",
+    "_requantized_int_mm",
+    "_scaled_int_mm",
     "_weight_int4pack_mm",
     "_weight_int4pack_mm_for_cpu",
     "_weight_int8pack_mm",
@@ -78,6 +82,45 @@ _weight_int4pack_mm_for_cpu_packet = packet(
     False,
 )
 _weight_int4pack_mm_for_cpu_plans = _weight_int4pack_mm_for_cpu_packet.plans
+_quantize_rows_packet = packet(
+    "_quantize_rows",
+    ("_quantize_rows",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("low", "static", NOT_GIVEN, False),
+        ("divisor", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_quantize_rows_plans = _quantize_rows_packet.plans
+_scaled_int_mm_packet = packet(
+    "_scaled_int_mm",
+    ("_scaled_int_mm",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("scale_a", "tensor", NOT_GIVEN, False),
+        ("scale_b", "tensor", NOT_GIVEN, False),
+        ("out_dtype", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_scaled_int_mm_plans = _scaled_int_mm_packet.plans
+_requantized_int_mm_packet = packet(
+    "_requantized_int_mm",
+    ("_requantized_int_mm",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("mat2", "tensor", NOT_GIVEN, False),
+        ("offsets", "tensor", NOT_GIVEN, False),
+        ("bias", "optional", NOT_GIVEN, False),
+        ("multiplier", "tensor", NOT_GIVEN, False),
+        ("zero_point", "static", NOT_GIVEN, False),
+        ("least", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_requantized_int_mm_plans = _requantized_int_mm_packet.plans
 
 
 def _weight_int8pack_mm(
@@ -325,3 +368,93 @@ def _weight_int4pack_mm_for_cpu(
     except (KeyError, AttributeError, TypeError):
         plan = _weight_int4pack_mm_for_cpu_packet.miss(input, mat2, qGroupSize, qScaleAndZeros)
     return plan(input, mat2, qScaleAndZeros)
+
+
+def _quantize_rows(
+    input: Tensor = REQUIRED,
+    low: int = REQUIRED,
+    divisor: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _quantize_rows_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, low, divisor
+            )
+        return _quantize_rows_packet.call_parameters(input, low, divisor)
+    try:
+        plan = _quantize_rows_plans[input._spec][low, divisor.__class__]
+    except (KeyError, AttributeError, TypeError):
+        plan = _quantize_rows_packet.miss(input, low, divisor)
+    return plan(input, divisor)
+
+
+def _scaled_int_mm(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    scale_a: Tensor = REQUIRED,
+    scale_b: Tensor = REQUIRED,
+    out_dtype: dtype = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _scaled_int_mm_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, mat2, scale_a, scale_b, out_dtype
+            )
+        return _scaled_int_mm_packet.call_parameters(input, mat2, scale_a, scale_b, out_dtype)
+    try:
+        plan = _scaled_int_mm_plans[input._spec][mat2._spec, scale_a._spec, scale_b._spec, out_dtype]
+    except (KeyError, AttributeError, TypeError):
+        plan = _scaled_int_mm_packet.miss(input, mat2, scale_a, scale_b, out_dtype)
+    return plan(input, mat2, scale_a, scale_b)
+
+
+def _requantized_int_mm(
+    input: Tensor = REQUIRED,
+    mat2: Tensor = REQUIRED,
+    offsets: Tensor = REQUIRED,
+    bias: Tensor | None = REQUIRED,
+    multiplier: Tensor = REQUIRED,
+    zero_point: int = REQUIRED,
+    least: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> Tensor:
+    """_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _requantized_int_mm_packet.call_named(
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                mat2,
+                offsets,
+                bias,
+                multiplier,
+                zero_point,
+                least,
+            )
+        return _requantized_int_mm_packet.call_parameters(
+            input, mat2, offsets, bias, multiplier, zero_point, least
+        )
+    try:
+        plan = _requantized_int_mm_plans[input._spec][
+            mat2._spec,
+            offsets._spec,
+            (None if bias is None else bias._spec),
+            multiplier._spec,
+            zero_point,
+            least,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _requantized_int_mm_packet.miss(input, mat2, offsets, bias, multiplier, zero_point, least)
+    return plan(input, mat2, offsets, bias, multiplier)

@@ -1397,6 +1397,10 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_empty_affine_quantized",
         "aten::_empty_per_channel_affine_quantized",
         "aten::empty_quantized",
+        "aten::quantized_max_pool1d",
+        "aten::quantized_max_pool2d",
+        "aten::quantized_max_pool3d",
+        "aten::quantized_batch_norm",
     ),
     "random": (
         "aten::uniform_",
@@ -2220,5 +2224,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_weight_int4pack_mm",
         "aten::_convert_weight_to_int4pack_for_cpu",
         "aten::_weight_int4pack_mm_for_cpu",
+        "aten::_quantize_rows",
+        "aten::_scaled_int_mm",
+        "aten::_requantized_int_mm",
     ),
 }

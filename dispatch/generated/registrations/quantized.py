@@ -205,3 +205,31 @@ def register() -> None:
         "empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         "native_functions/quantized.yaml: empty_quantized",
     )
+    define(
+        "quantized_max_pool1d",
+        "quantized_max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor",
+        "native_functions/quantized.yaml: quantized_max_pool1d",
+        ("nondifferentiable",),
+    )
+    autograd("quantized_max_pool1d", never_differentiable)
+    define(
+        "quantized_max_pool2d",
+        "quantized_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
+        "native_functions/quantized.yaml: quantized_max_pool2d",
+        ("nondifferentiable",),
+    )
+    autograd("quantized_max_pool2d", never_differentiable)
+    define(
+        "quantized_max_pool3d",
+        "quantized_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
+        "native_functions/quantized.yaml: quantized_max_pool3d",
+        ("nondifferentiable",),
+    )
+    autograd("quantized_max_pool3d", never_differentiable)
+    define(
+        "quantized_batch_norm",
+        "quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor",
+        "native_functions/quantized.yaml: quantized_batch_norm",
+        ("nondifferentiable",),
+    )
+    autograd("quantized_batch_norm", never_differentiable)

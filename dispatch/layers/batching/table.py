@@ -108,6 +108,9 @@ LOOPED = {
     ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    "aten::_scaled_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    "aten::_requantized_int_mm": "takes two matrices, whose products no batched operator has in int32",
+    "aten::_quantize_rows": "takes a matrix",
     **dict.fromkeys(
         (
             "aten::fake_quantize_per_channel_affine_cachemask",
@@ -197,6 +200,10 @@ QUANTIZED = frozenset(
         "aten::quantize_per_tensor.tensor_qparams",
         "aten::quantize_per_tensor.tensors",
         "aten::quantize_per_tensor_dynamic",
+        "aten::quantized_batch_norm",
+        "aten::quantized_max_pool1d",
+        "aten::quantized_max_pool2d",
+        "aten::quantized_max_pool3d",
     }
 )
 """Operators of quantized tensors alone."""

@@ -53,6 +53,19 @@ def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
     return normalize
 
 
+def quantized_batch_norm(
+    qx: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: float, zero_point: int
+) -> Any:
+    """The same with a weight and a bias, which the operator of `tt` does not leave out."""
+    for name, each in (("Weight", weight), ("Bias", bias)):
+        if each is None:
+            raise RuntimeError(f"{name} must be provided")
+    return batch_norm(None, False)(qx, weight, bias, mean, var, eps, scale, zero_point)
+
+
+KERNELS = {"quantized_batch_norm": quantized_batch_norm}
+
+
 def _on(numbers: Any, qx: Any, scale: float, zero_point: int) -> Any:
     return requantized(numbers, PerTensorAffine(float(scale), zero_point), qx._spec.dtype)
 

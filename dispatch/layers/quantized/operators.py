@@ -15,7 +15,7 @@ from . import arithmetic, layers, normalization
 from .packed import ConvPackedParams, LinearPackedParams
 from .pointwise import leaky_relu
 from .pooling import KERNELS as POOLING
-from .schemas import SCHEMAS
+from .schemas import ALL
 
 
 def _pairs() -> dict[str, Callable[..., Any]]:
@@ -119,9 +119,11 @@ def register() -> None:
         name = f"__torch__.torch.classes.quantized.{kind}PackedParamsBase"
         register_type_check(name, partial(_is_instance, cls), exact_types=(cls,))
     explicit = BY_NAME["CompositeExplicitAutograd"]
-    for schema in SCHEMAS:
-        name = schema.partition("(")[0]
-        dispatcher.install(f"quantized::{name}", f"quantized::{schema}", __name__, frozenset())
-        function = KERNELS[name]
+    for name, schema in ALL.items():
+        dispatcher.install(name, schema, __name__, frozenset())
+        namespace, _, short = name.partition("::")
+        if namespace == "_quantized" and f"{short}.new" in KERNELS:
+            short = f"{short}.new"
+        function = KERNELS[short]
         kernel = KernelFunction(function, source=function.__module__)
-        dispatcher.install_kernel(f"quantized::{name}", (explicit,), kernel)
+        dispatcher.install_kernel(name, (explicit,), kernel)

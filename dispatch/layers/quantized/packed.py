@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ....runtime.quantized_data import PerTensorAffine
 from ....runtime.scalar_type import float32, float64, int32, qint8
 from ...composite.quantized import along
 from ...generated import functions as ops
 from .pointwise import require_quantized
+
+single = np.float32
 
 
 class PackedWeight:
@@ -66,6 +70,14 @@ class PackedWeight:
             else quantizer.zero_points.to(int32)
         )
 
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether all zero points are known to be 0; whoever asks first waits for those of channels on a GPU."""
+        zero_points = self.zero_points
+        if isinstance(zero_points, int):
+            return zero_points == 0
+        return not zero_points._spec.is_meta and not bool(zero_points.any())
+
     def unpack(self) -> tuple[Any, Any]:
         """The weight and the bias."""
         return self.weight, self.bias
@@ -80,6 +92,7 @@ class LinearPackedParams(PackedWeight):
                 "The weight tensor for quantized::linear_prepack (fbgemm) should be 2-dimensional."
             )
         super().__init__("quantized::linear_prepack", weight, bias, 0, weight._spec.sizes[0])
+        self._epilogue: tuple[tuple[int, float, float], tuple[Any, Any, Any]] | None = None
 
     @cached_property
     def transposed(self) -> Any:
@@ -90,6 +103,26 @@ class LinearPackedParams(PackedWeight):
     def sums(self) -> Any:
         """The sum of each output's integers, in int32."""
         return ops.sum(self.weight._data.ints, 1, dtype=int32)
+
+    def epilogue(self, zero_point: int, scale: float, out_scale: float) -> tuple[Any, Any, Any]:
+        """What the sums of products of an input lose, gain and are multiplied by, for each output.
+
+        The last ones are kept: a layer's input and output have the same grids in every call.
+        """
+        kept = self._epilogue
+        if kept is None or kept[0] != (zero_point, scale, out_scale):
+            step = self.scales
+            if isinstance(step, float):
+                weighted: Any = float(single(scale) * single(step))
+                number = float(single(weighted) / single(out_scale))
+                multiplier = ops.full_like(self.sums, number, dtype=float32)
+            else:
+                weighted = step * float(single(scale))
+                multiplier = weighted / float(single(out_scale))
+            bias = None if self.bias is None else self.bias / weighted
+            kept = (zero_point, scale, out_scale), (self.sums * zero_point, bias, multiplier)
+            self._epilogue = kept
+        return kept[1]
 
 
 class ConvPackedParams(PackedWeight):

@@ -112,14 +112,53 @@ def upsample_bilinear2d(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """Elements between four others, on the same grid."""
+    """Elements between four others, on the same grid; each product and sum rounds to float32, columns first."""
     quantizer = check_uniform("upsample_bilinear2d", self)
-    found = ops.upsample_bilinear2d(
-        self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w
-    )
+    if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
+        # The floating operator names what is wrong.
+        ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
+    numbers = self._data.ints.to(float32)
+    height, width = self._spec.sizes[-2:]
+    rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h)
+    columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w)
+    above, below = (_between(ops.index_select(numbers, 2, each), 3, columns) for each in rows[:2])
+    found = _weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
     zero_point = quantizer.zero_point
     ints = ops._quantize_affine(found - zero_point, 1.0, zero_point, self._spec.dtype)
     return rewrapped(self, ints)
+
+
+Neighbours = tuple[Any, Any, Any, Any]
+"""For each element of the output: two places in the input, and the weights of both."""
+
+
+def _neighbours(like: Any, size: int, wanted: int, align_corners: bool, scale: float | None) -> Neighbours:
+    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h)."""
+    from ...tensor_data import tensor
+
+    places = np.arange(wanted, dtype=np.float32)
+    if align_corners:
+        step = np.float32(size - 1) / np.float32(wanted - 1) if wanted > 1 else np.float32(0)
+        places = places * step
+    else:
+        step = np.float32(1 / scale) if scale else np.float32(size) / np.float32(wanted)
+        places = np.maximum(step * (places + np.float32(0.5)) - np.float32(0.5), np.float32(0))
+    first = np.minimum(places.astype(np.int64), size - 1)
+    second = np.minimum(first + 1, size - 1)
+    weight = places - first.astype(np.float32)
+    made = (first, second, np.float32(1) - weight, weight)
+    first, second, weight, other = (tensor(each, device=like.device) for each in made)
+    return first, second, weight, other
+
+
+def _between(numbers: Any, dim: int, neighbours: Neighbours) -> Any:
+    first, second, *weights = neighbours
+    pair = (ops.index_select(numbers, dim, each) for each in (first, second))
+    return _weighted(*pair, *weights)
+
+
+def _weighted(first: Any, second: Any, weight: Any, other: Any) -> Any:
+    return first * weight + second * other
 
 
 PICKED = (
@@ -130,6 +169,7 @@ PICKED = (
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **{name: through_integers(name) for name in PICKED},
+    **{f"quantized_max_pool{n}d": through_integers(f"max_pool{n}d") for n in (1, 2, 3)},
     "avg_pool2d": avg_pool("avg_pool2d"),
     "avg_pool3d": avg_pool("avg_pool3d"),
     "_adaptive_avg_pool2d": adaptive_avg_pool("_adaptive_avg_pool2d"),

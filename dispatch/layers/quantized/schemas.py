@@ -245,4 +245,28 @@ SCHEMAS = (
     "threshold(Tensor qx, Scalar threshold, Scalar value) -> Tensor qy",
 )
 
-NAMES = tuple(f"quantized::{schema.partition('(')[0]}" for schema in SCHEMAS)
+PRIVATE = frozenset(
+    {
+        *("add", "linear", "linear_dynamic", "linear_prepack"),
+        *(
+            "conv2d.new",
+            "conv2d_relu.new",
+            "conv2d_prepack",
+            "conv3d.new",
+            "conv3d_relu.new",
+            "conv3d_prepack",
+        ),
+        *("conv_transpose1d", "conv_transpose1d_prepack", "conv_transpose2d", "conv_transpose2d_prepack"),
+        "conv_transpose3d_prepack",
+    }
+)
+"""Operators that are in `tt.ops._quantized` too, as their only overload."""
+
+ALL = {f"quantized::{schema.partition('(')[0]}": f"quantized::{schema}" for schema in SCHEMAS} | {
+    f"_quantized::{name.removesuffix('.new')}": f"_quantized::{name.removesuffix('.new')}{schema[len(name) :]}"
+    for schema in SCHEMAS
+    if (name := schema.partition("(")[0]) in PRIVATE
+}
+"""All of them: full names, to schemas with these."""
+
+NAMES = tuple(ALL)

@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 
 find = Dispatcher.singleton().find_schema_or_throw
 
-MODULES = ("structure", "pointwise", "selection", "reduction", "pooling")
+MODULES = ("structure", "pointwise", "selection", "reduction", "pooling", "normalization")
 """The modules; of two that list an operator, the one named first serves it."""
 
 COMPOSED = frozenset(

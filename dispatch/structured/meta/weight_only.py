@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ....runtime.memory_format import contiguous_strides
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import float32, int8, uint8
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .linalg import check_same_device
@@ -40,6 +43,82 @@ def _weight_int8pack_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, scal
         )
     check_same_device(name, self, mat2, scales)
     meta.set_output_raw_strided(0, (self.sizes[0], n), dtype=self.dtype)
+
+
+def _quantize_rows(meta: MetaBase, self: TensorSpec, low: int, divisor: type[float]) -> None:
+    """(m, k) as integers of 8 bits, and m scales."""
+    name = "_quantize_rows"
+    _check_matrix(name, "self", self)
+    _check_dtype(name, "self", self, *ACTIVATIONS)
+    if not -128 <= low <= 127:
+        raise RuntimeError(f"{name}: expected `low` to be an integer of 8 bits, got {low}")
+    meta.set_output_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=int8)
+    meta.set_output_strided(1, self.sizes[:1], (1,), dtype=float32)
+
+
+def _scaled_int_mm(
+    meta: MetaBase,
+    self: TensorSpec,
+    mat2: TensorSpec,
+    scale_a: TensorSpec,
+    scale_b: TensorSpec,
+    out_dtype: ScalarType,
+) -> None:
+    """(m, k) by (k, n) of 8-bit integers, times a scale for each row and for each column."""
+    name = "_scaled_int_mm"
+    m, n = _product_of_integers(name, self, mat2)
+    _check_numbers(name, "scale_a", scale_a, m)
+    _check_numbers(name, "scale_b", scale_b, n)
+    if out_dtype.name not in ACTIVATIONS:
+        raise RuntimeError(
+            f"{name}: expected `out_dtype` to be one of {', '.join(ACTIVATIONS)}, got {out_dtype}"
+        )
+    check_same_device(name, self, mat2, scale_a, scale_b)
+    meta.set_output_raw_strided(0, (m, n), dtype=out_dtype)
+
+
+def _requantized_int_mm(
+    meta: MetaBase,
+    self: TensorSpec,
+    mat2: TensorSpec,
+    offsets: TensorSpec,
+    bias: TensorSpec | None,
+    multiplier: TensorSpec,
+    zero_point: int,
+    least: int,
+) -> None:
+    """(m, k) by (k, n) of 8-bit integers, as integers from `least` to 255 on a grid of their own."""
+    name = "_requantized_int_mm"
+    m, n = _product_of_integers(name, self, mat2)
+    _check_numbers(name, "offsets", offsets, n, "int32")
+    _check_numbers(name, "multiplier", multiplier, n)
+    given = [self, mat2, offsets, multiplier]
+    if bias is not None:
+        _check_numbers(name, "bias", bias, n)
+        given.append(bias)
+    for what, number in (("zero_point", zero_point), ("least", least)):
+        if not 0 <= number <= 255:
+            raise RuntimeError(f"{name}: expected `{what}` to be an integer of 8 bits, got {number}")
+    check_same_device(name, *given)
+    meta.set_output_raw_strided(0, (m, n), dtype=uint8)
+
+
+def _product_of_integers(name: str, self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
+    """The sizes of a product of matrices of int8."""
+    for what, spec in (("self", self), ("mat2", mat2)):
+        _check_matrix(name, what, spec)
+        _check_dtype(name, what, spec, "int8")
+    (m, k), n = self.sizes, mat2.sizes[1]
+    if mat2.sizes[0] != k:
+        raise RuntimeError(f"{name}: expected `mat2` to have {k} rows, got sizes {list(mat2.sizes)}")
+    return m, n
+
+
+def _check_numbers(name: str, what: str, spec: TensorSpec, size: int, dtype: str = "float32") -> None:
+    _check_dtype(name, what, spec, dtype)
+    if spec.sizes != (size,):
+        raise RuntimeError(f"{name}: expected `{what}` to have sizes [{size}], got {list(spec.sizes)}")
+    _check_contiguous(name, what, spec)
 
 
 def _weight_int4pack_mm(

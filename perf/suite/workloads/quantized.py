@@ -1,4 +1,4 @@
-"""Products with weights of 8 and 4 bits, of one row of activations and of many."""
+"""Tensors on grids and back; products with weights of 8 and 4 bits, of one row of activations and of many."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..workload import Array, Operand, Scale, Workload, normal
+from ..workload import Array, Operand, Scale, Workload, bar, normal
 
 GROUP = 128
+STEP, ZERO = 0.037, 3
+"""The grid of numbers that are drawn from the normal distribution: few of them pass its ends."""
 
 
 def integers(*shape: int, dtype: str = "int8") -> Callable[[], Array]:
@@ -17,7 +19,52 @@ def integers(*shape: int, dtype: str = "int8") -> Callable[[], Array]:
     return lambda: np.random.default_rng(len(shape)).integers(limits.min, limits.max + 1, shape, dtype)
 
 
+def steps(count: int) -> Callable[[], Array]:
+    """A maker of scales of channels, between half and one and a half of `STEP`."""
+    return lambda: STEP * (0.5 + np.random.default_rng(count).random(count))
+
+
+def zeros(count: int) -> Callable[[], Array]:
+    """A maker of zero points of channels."""
+    return lambda: np.random.default_rng(count).integers(0, 8, count)
+
+
 def workloads(scale: Scale) -> Iterator[Workload]:
+    """Grids, then products: rows by the weight."""
+    yield from grids(scale)
+    yield from products(scale)
+
+
+def grids(scale: Scale) -> Iterator[Workload]:
+    """Floating numbers to integers, by one scale and by channels along both sides, and integers to numbers."""
+    side = scale.side(4096, 1024, 16)
+    size = f"{side}x{side}"
+    x = Operand(normal(side, side))
+    channels = {"s": Operand(steps(side)), "z": Operand(zeros(side))}
+    for dtype in ("qint8", "quint8", "qint32"):
+        one = f"tt.quantize_per_tensor(x, {STEP}, {ZERO}, tt.{dtype})"
+        yield Workload(
+            "quantized", "quantize_per_tensor", "to one grid", size, dtype, f"q = {one}", operands={"x": x},
+            result="q.int_repr()", bar=bar(1.2), counted=False,
+        )  # fmt: skip
+        yield Workload(
+            "quantized", "dequantize", "from one grid", size, dtype, "q.dequantize()", operands={"x": x},
+            setup=f"q = {one}", bar=bar(1.2), counted=False,
+        )  # fmt: skip
+    for dtype, axis in (("qint8", 0), ("qint8", 1), ("quint8", 0)):
+        many = f"tt.quantize_per_channel(x, s, z, {axis}, tt.{dtype})"
+        name = "row" if axis == 0 else "column"
+        yield Workload(
+            "quantized", "quantize_per_channel", f"a grid for each {name}", size, dtype, f"q = {many}",
+            operands={"x": x, **channels}, result="q.int_repr()", bar=bar(1.2), counted=False,
+        )  # fmt: skip
+        yield Workload(
+            "quantized", "dequantize", f"from a grid for each {name}", size, dtype, "q.dequantize()",
+            operands={"x": x, **channels}, setup=f"q = {many}", bar=bar(1.2), counted=False,
+        )  # fmt: skip
+
+
+def products(scale: Scale) -> Iterator[Workload]:
     """Rows by the weight. Integers by integers are VNNI's instructions in PyTorch, where a CPU has them."""
     side = scale.side(4096, 1024, 128)
     for rows in (1, scale.side(512, 64, 4)):
@@ -38,4 +85,12 @@ def workloads(scale: Scale) -> Iterator[Workload]:
         yield Workload(
             "quantized", "_int_mm", "int8 by int8", size, "int8", "tt._int_mm(a, b.t())",
             operands={"a": Operand(integers(rows, side)), "b": Operand(integers(side, side))},
+        )  # fmt: skip
+        # PyTorch has the operator on the CPU alone.
+        yield Workload(
+            "quantized", "linear", "int8 layer", size, "quint8", "y = tt.ops.quantized.linear(q, p, 0.5, 128)",
+            operands={"x": Operand(normal(rows, side)), "w": Operand(normal(side, side)), "b": Operand(normal(side))},
+            setup=f"q = tt.quantize_per_tensor(x, {STEP}, 128, tt.quint8)\n"
+            "p = tt.ops.quantized.linear_prepack(tt.quantize_per_tensor(w, 0.03, 0, tt.qint8), b)",
+            result="y.int_repr()", counted=False,
         )  # fmt: skip

@@ -147,6 +147,32 @@ def products_of_integers() -> str:
     return f"{checked} products"
 
 
+@check("products: rows of 8-bit integers and their scales are those of the CPU")
+def scaled_products_of_integers() -> str:
+    rng, checked = fresh_numbers(), 0
+    sizes = (
+        [(40, 96, 72), (3, 33, 5)] if is_rehearsal() else [(1024, 4096, 2048), (333, 1135, 271), (1, 8192, 7)]
+    )
+    for dtype in (tt.bfloat16, tt.float16, tt.float32):
+        for m, k, n in sizes:
+            a, _ = drawn(rng, dtype, m, k)
+            b, _ = drawn(rng, dtype, n, k)
+            results = []
+            for device in ("cuda", "cpu"):
+                rows, by_row = tt._quantize_rows(a.to(device), -127, 127.0)
+                columns, by_column = tt._quantize_rows(b.to(device), -128, 127.5)
+                made = tt._scaled_int_mm(rows, columns.t(), by_row, by_column, dtype)
+                offsets = tt.arange(n, dtype=tt.int32, device=device)
+                on_grid = tt._requantized_int_mm(rows, columns.t(), offsets, by_column, by_column, 97, 3)
+                results.append((rows.cpu(), by_row.cpu(), made.cpu(), on_grid.cpu()))
+            for what, ours, theirs in zip(
+                ("integers", "scales", "products", "products on a grid"), *results, strict=True
+            ):
+                require(bool(ours.equal(theirs)), f"{dtype} {m}x{k}x{n}: {what} differ from the CPU's")
+                checked += 1
+    return f"{checked} tensors"
+
+
 @check("products: weights of 8 and 4 bits agree with float64")
 def products_with_narrow_weights() -> str:
     rng, checked = fresh_numbers(), 0

@@ -167,6 +167,9 @@ WITHOUT_SAMPLE = {
     "_scaled_mm_v2": "calls _scaled_mm",
     "_scaled_grouped_mm": "takes 8-bit floats alone, which samples do not draw",
     "_int_mm": "takes 8-bit integers alone: the checks of products have it",
+    "_scaled_int_mm": "is _int_mm with scales: its tests hold it beside the composition",
+    "_requantized_int_mm": "is _int_mm with scales: its tests hold it beside the composition",
+    "_quantize_rows": "is made for _scaled_int_mm: its tests hold it beside the composition",
     **dict.fromkeys(
         (
             "_fake_quantize_learnable_per_tensor_affine_backward",
@@ -200,7 +203,8 @@ WITHOUT_SAMPLE = {
             *("quantize_per_tensor_dynamic", "dequantize", "int_repr", "q_scale", "q_zero_point", "qscheme"),
             *("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis", "empty_quantized"),
             *("_make_per_tensor_quantized_tensor", "_make_per_channel_quantized_tensor"),
-            *("_empty_affine_quantized", "_empty_per_channel_affine_quantized"),
+            *("_empty_affine_quantized", "_empty_per_channel_affine_quantized", "quantized_batch_norm"),
+            *("quantized_max_pool1d", "quantized_max_pool2d", "quantized_max_pool3d"),
         ),
         "takes or gives quantized tensors, or a quantized dtype: their tests hold it beside the CPU",
     ),

@@ -119,6 +119,16 @@ def test_a_gradient_is_compared_and_cleared() -> None:
     assert set(seen) == {None}
 
 
+def test_what_is_set_up_is_made_once_and_is_there_for_the_statement() -> None:
+    seen: list[bool] = []
+    row = an_add(statement="c + c", arrays="", setup="seen(a is not b)\nc = a + b", counted=False)
+    library = Library(OURS, "cpu")
+    names = library.names()
+    library.names = lambda: names | {"seen": seen.append}  # type: ignore[method-assign]
+    found = Measurement([library], Effort(rounds=2, row_seconds=0), 1).row(row)
+    assert found.note == "" and seen == [True]
+
+
 def test_there_are_forty_small_calls_and_shapes_enough_for_all_rounds() -> None:
     assert len(SMALL_CALLS) == 40
     assert most_rounds() >= Effort().rounds
