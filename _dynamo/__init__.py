@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 from ..compiler import allow_in_graph as allow_in_graph
 from ..compiler import assume_constant_result as assume_constant_result
 from ..compiler import disable as disable
-from ..compiler import is_compiling as is_compiling
-from ..compiler import list_backends as list_backends
-from ..compiler import reset as reset
+
+
+
 from ..nn.modules.module import Module
 
 

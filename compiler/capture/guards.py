@@ -1,0 +1,135 @@
+"""Guards: a check that what a captured function read is still what it was.
+
+The check is written out as one function, since it stands before every call of the graph.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
+from .reachable import MISSING, NUMBERS, Location
+
+Guard = Callable[[], tuple[Any, ...] | None]
+
+class Guards:
+    """The places that a captured function read, with their values, and the tensors that it holds.
+
+    `hold()` gives those tensors as they are now, or None if a place has another value or a tensor another spec.
+
+    Args:
+        places: the places, each with its value.
+        held: the places of tensors, each with the spec of its tensor.
+
+    Example:
+        >>> from triten.compiler.capture.guards import Guards
+        >>> from triten.compiler.capture.reachable import Location
+        >>> settings = {"scale": 2}
+        >>> guards = Guards([(Location("entry", settings, "scale", "settings['scale']"), 2)])
+        >>> guards.hold(), settings.update(scale=3), guards.hold(), guards.broken()
+        ((), None, None, "settings['scale'] was 2, is 3")
+    """
+
+    def __init__(
+        self, places: Sequence[tuple[Location, Any]], held: Sequence[tuple[Location, TensorSpec]] = ()
+    ) -> None:
+        self.held = tuple(held)
+        kept: dict[tuple[str, int, Any], tuple[Location, Any]] = {}
+        for location, value in places:
+            kept.setdefault((location.kind, id(location.holder), location.key), (location, value))
+        self.places = list(kept.values())
+        self.hold: Guard = self._written()
+
+    def broken(self) -> str | None:
+        """The first place that is not what it was, in words; None if all are."""
+        for location, value in self.places:
+            now = location.read()
+            if not same(value, now):
+                return f"{location.name} was {shown(value)}, is {shown(now)}"
+        for location, spec in self.held:
+            now = location.read()
+            found = now._spec if isinstance(now, TensorImpl) else None
+            if found is not spec:
+                return f"{location.name} was {spec!r}, is {shown(now) if found is None else found!r}"
+        return None
+
+    def _written(self) -> Guard:
+        names: dict[str, Any] = {"MISSING": MISSING, "same_elements": same_elements}
+        lines = ["def hold():", "    try:"]
+        for i, (location, value) in enumerate(self.places):
+            names[f"h{i}"], names[f"v{i}"] = location.holder, value
+            if location.kind == "entry":
+                names[f"k{i}"] = location.key
+                get = f"h{i}.get(k{i}, MISSING)"
+            elif location.kind == "cell":
+                get = f"h{i}.cell_contents"
+            elif location.kind == "attribute":
+                names[f"g{i}"] = location.read
+                get = f"g{i}()"
+            else:
+                lines.append(
+                    f"        if len(h{i}) != {len(value)} or not same_elements(v{i}, tuple(h{i})): return None"
+                )
+                continue
+            if isinstance(value, NUMBERS) and value is not None:
+                names[f"c{i}"] = value.__class__
+                lines += [
+                    f"        x = {get}",
+                    f"        if x is not v{i} and (x.__class__ is not c{i} or x != v{i}): return None",
+                ]
+            elif isinstance(value, TensorImpl):
+                names[f"c{i}"] = value.__class__
+                lines.append(f"        if {get}.__class__ is not c{i}: return None")
+                del names[f"v{i}"]  # a guard does not keep a tensor alive
+            elif isinstance(value, types.MethodType):
+                lines.append(f"        if {get} != v{i}: return None")
+            else:
+                lines.append(f"        if {get} is not v{i}: return None")
+        for i, (location, spec) in enumerate(self.held):
+            names[f"H{i}"], names[f"K{i}"], names[f"S{i}"] = location.holder, location.key, spec
+            get = f"H{i}[K{i}]"
+            if location.kind in ("attribute", "cell"):
+                names[f"G{i}"] = location.read
+                get = f"G{i}()"
+            lines += [f"        t{i} = {get}", f"        if t{i}._spec is not S{i}: return None"]
+        found = "".join(f"t{i}, " for i in range(len(self.held)))
+        lines += [
+            "    except (ValueError, LookupError, AttributeError): return None",
+            f"    return ({found})",
+            "",
+        ]
+        guard: Guard = defined("hold", "\n".join(lines), "guards", names)
+        return guard
+
+
+def same(value: Any, now: Any) -> bool:
+    """Whether a place has what it had: the same object; an equal number of the same class; a tensor of the class."""
+    if value is now:
+        return True
+    if isinstance(value, NUMBERS):
+        return now.__class__ is value.__class__ and bool(now == value)
+    if isinstance(value, TensorImpl):
+        return now.__class__ is value.__class__
+    if isinstance(value, types.MethodType):
+        return bool(value == now)
+    if value.__class__ is tuple and now.__class__ is tuple:
+        return len(value) == len(now) and same_elements(value, now)
+    return False
+
+
+def same_elements(values: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
+    """`same` of two tuples of one length."""
+    return all(a is b or same(a, b) for a, b in zip(values, now, strict=True))
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    if value is MISSING:
+        return "absent"
+    if isinstance(value, NUMBERS) or value.__class__ in (tuple, list, dict):
+        return f"{value!r:.60}"
+    return f"a {type(value).__name__}"

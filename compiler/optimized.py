@@ -1,0 +1,362 @@
+"""A compiled function: its graphs by the look of the arguments, and the function itself for what no graph serves."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dispatch.autograd.function import Function
+from ..dispatch.core.dispatcher import Dispatcher
+from ..dispatch.layers.autocast.state import state as autocast
+from ..dispatch.layers.graph.graph import Graph, Node
+from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
+from ..dispatch.tensor import Tensor, blank_tensor
+from ..nn.modules.parameter import Parameter
+from ..runtime.device import get_default_device
+from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
+from ..runtime.local_dispatch_key_set import local, modes
+from ..runtime.scalar_type import get_default_dtype
+from ..runtime.storage import root_of
+from ..runtime.tensor_impl import TensorImpl
+from ..runtime.traceback_filter import hide_inner_frames
+from .backends import Backend, compile_graph, interpreted
+from .capture.recording import Recording, record
+from .capture.unsupported import Unsupported
+from .schedule import Schedule
+from .stances import state as stance
+from .training import split
+
+LIMIT = 8
+"""Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
+ATTEMPTS = 3
+"""How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
+PLAIN = frozenset({Tensor, Parameter})
+
+every: list[OptimizedFunction] = []
+"""All compiled functions, for `reset`."""
+_counting = threading.local()
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A graph that serves calls, ready to run.
+
+    Attributes:
+        recording: the graph and its guards.
+        schedules: of the graph, or of forward and backward.
+        run: from the graph's inputs to the leaves of the result.
+    """
+
+    recording: Recording
+    schedules: tuple[Schedule | None, ...]
+    run: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass
+class Attempt:
+    """A call that could not be captured: why, and how often it was tried."""
+
+    reason: Unsupported
+    count: int = 1
+
+
+class OptimizedFunction:
+    """A function that runs as a graph wherever one serves the call, and otherwise as it is.
+
+    Args:
+        function: what is compiled.
+        backend: a built-in one's name, or a function.
+        fullgraph: raise `Unsupported` for a call that cannot be captured.
+        limit: the most graphs; None for `LIMIT`.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], backend: str | Backend, fullgraph: bool, limit: int | None = None
+    ) -> None:
+        self.function = function
+        self.backend = backend
+        self.fullgraph = fullgraph
+        self.limit = LIMIT if limit is None else limit
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._lock = threading.RLock()
+        self.forget()
+        every.append(self)
+
+    def forget(self) -> None:
+        """Drop all graphs."""
+        self.compilations: dict[Any, list[Compilation]] = {}
+        self.failures: dict[Any, Attempt] = {}
+        self.count = 0
+        self.recompilations: list[str] = []
+        self._is_told = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a graph, captured now if there is none for such arguments, or the function."""
+        if self.backend == "eager" or stance.stance == "force_eager" or not_for_graphs():
+            return self.function(*args, **kwargs)
+        try:
+            leaves, spec = tree_flatten((args, kwargs))
+            tensors, key = signature(leaves, spec)
+            if tensors is None:
+                return self.function(*args, **kwargs)
+            for each in self.compilations.get(key, ()):
+                held = each.recording.guards.hold()
+                if held is not None:
+                    inputs = [*tensors, *held]
+                    if not each.recording.written or not overlapping(inputs, each.recording.written):
+                        results = each.run(inputs)
+                        return tree_unflatten(list(results), each.recording.structure)
+                    return self.function(*args, **kwargs)
+            return self._miss(args, kwargs, leaves, spec, tensors, key)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def _miss(self, args: Any, kwargs: Any, leaves: Any, spec: Any, tensors: Any, key: Any) -> Any:
+        failed = self.failures.get(key)
+        if failed is not None and failed.count >= ATTEMPTS:
+            return self.function(*args, **kwargs)
+        if self._may_compile(key):
+            with self._lock:
+                made = self._capture(leaves, spec, tensors, key)
+            if made is not None:
+                return self(*args, **kwargs)
+        return self.function(*args, **kwargs)
+
+    def _may_compile(self, key: Any) -> bool:
+        if self.count and stance.stance == "fail_on_recompile":
+            raise RuntimeError(f"{self.name}: {self._why(key)}, and the stance is 'fail_on_recompile'")
+        if self.count and stance.stance == "eager_on_recompile":
+            return False
+        if self.count >= self.limit:
+            if not self._is_told:
+                self._is_told = True
+                warnings.warn(
+                    f"compile: {self.name} has {self.count} graphs, which is recompile_limit; calls that none of them "
+                    f"serves run eagerly. The last one was made because {self._why(key)}",
+                    stacklevel=4,
+                )
+            return False
+        return True
+
+    def _why(self, key: Any) -> str:
+        """Why a call needs another graph."""
+        known = self.compilations.get(key)
+        if not known:
+            return "arguments of another look came"
+        return known[-1].recording.guards.broken() or "its inputs share memory"
+
+    def _capture(self, leaves: Any, spec: Any, tensors: Any, key: Any) -> Compilation | None:
+        if self.count:
+            self.recompilations.append(self._why(key))
+        try:
+            made = compiled(record(self.function, leaves, spec), stance.backend or self.backend, tensors)
+        except Unsupported as error:
+            failed = self.failures.get(key)
+            if failed is None:
+                self.failures[key] = Attempt(error)
+            else:
+                failed.reason, failed.count = error, failed.count + 1
+            if self.fullgraph:
+                raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
+            return None
+        self.failures.pop(key, None)
+        self.compilations.setdefault(key, []).insert(0, made)
+        self.count += 1
+        return made
+
+
+def not_for_graphs() -> bool:
+    """Whether this thread's operators go through keys that a graph passes by: modes, tracers, vmap, the profiler."""
+    return bool(modes) and bool(local.included or local.excluded)
+
+
+def signature(leaves: Sequence[Any], spec: Any) -> tuple[list[Any] | None, Any]:
+    """The tensors among the leaves, and the key of calls that look like this one; None for subclasses of tensors."""
+    tensors = []
+    looks: list[Any] = [spec, is_grad_enabled(), is_inference_mode_enabled(), get_default_dtype()]
+    if modes:
+        looks.append((local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled))
+    if get_default_device().type != "cpu":
+        looks.append(get_default_device())
+    for leaf in leaves:
+        kind = leaf.__class__
+        if kind in PLAIN:
+            tensors.append(leaf)
+            looks.append(leaf._spec)
+        elif isinstance(leaf, TensorImpl):
+            return None, None
+        elif kind is float:
+            looks.append(leaf.hex())
+        elif kind in HASHED:
+            looks.append((kind, leaf))
+        else:
+            # An object is known by its identity; the key holds it, so that no other one takes its place.
+            looks.append(Identity(leaf))
+    return tensors, tuple(looks)
+
+
+HASHED = frozenset({bool, int, complex, str, bytes, type(None)})
+
+
+class Identity:
+    """An object as a part of a key: equal to itself alone."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+
+def overlapping(inputs: Sequence[Any], written: Sequence[int]) -> bool:
+    """Whether a tensor that is written to shares memory with another input."""
+    roots = [id(root_of(tensor._data)) for tensor in inputs]
+    return any(roots.count(roots[i]) > 1 for i in written)
+
+
+def bare(tensor: Any) -> Any:
+    """A tensor's bytes without its history, under the same count of writes."""
+    if not tensor._spec.requires_grad:
+        return tensor
+    made = blank_tensor()
+    made._data, made._spec = tensor._data, tensor._spec.detached
+    made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
+    made._autograd = made._view_base = None
+    return made
+
+
+def compiled(recording: Recording, backend: str | Backend, tensors: Sequence[Any]) -> Compilation:
+    """A recording ready to run."""
+    held = recording.guards.hold()
+    examples = [*tensors, *(held or ())]
+    if recording.gradients is None:
+        return _without_gradients(recording, backend, examples)
+    return _with_gradients(recording, backend, examples)
+
+
+def _passed_through(graph: Graph) -> dict[int, int]:
+    """Which results are inputs as they are."""
+    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    results = graph.output_node.args[0]
+    return {i: places[r] for i, r in enumerate(results) if isinstance(r, Node) and r in places}
+
+
+def _without_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
+    graph = recording.graph
+    program, schedule = compile_graph(graph, backend, examples)
+    same = _passed_through(graph)
+    makes_inference = is_inference_mode_enabled()
+
+    def run(inputs: Sequence[Any]) -> Sequence[Any]:
+        before = set_grad_enabled(False)
+        try:
+            results = program(*[bare(t) if t._spec.requires_grad else t for t in inputs])
+        finally:
+            set_grad_enabled(before)
+        if same:
+            results = list(results)
+            for place, source in same.items():
+                results[place] = inputs[source]
+        return as_inference_results(results, inputs) if makes_inference else results
+
+    return Compilation(recording, (schedule,), run)
+
+
+def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+    """Results as inference tensors, but for inputs and views of them."""
+    roots = {id(root_of(t._data)) for t in inputs}
+    for tensor in results:
+        if isinstance(tensor, TensorImpl) and id(root_of(tensor._data)) not in roots:
+            tensor._spec = tensor._spec.replace(is_inference=True)
+            tensor._version_cell = None
+    return results
+
+
+def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
+    parts = split(recording)
+    wanted = recording.gradients
+    assert wanted is not None
+    if any(i in wanted for i in recording.written):
+        raise Unsupported("the function writes to a tensor that requires grad")
+    joint = recording.graph
+    draws = any(
+        "nondeterministic_seeded" in n.target._entry.tags
+        for n in joint.find_nodes(op="call_function")
+        if hasattr(n.target, "_entry")
+    )
+    forward, forward_schedule = compile_graph(parts.forward, backend, examples)
+    backward, backward_schedule = compile_graph(parts.backward, backend, ())
+    same = _passed_through(parts.forward)
+    results, differentiable, kept_inputs = recording.results, set(recording.differentiable), parts.kept_inputs
+    constants = {
+        i: r for i, r in enumerate(parts.forward.output_node.args[0][:results]) if not isinstance(r, Node)
+    }
+    tensor_results = [i for i in range(results) if i not in constants and i not in same]
+    again = interpreted(joint)
+    own_results = [i for i in tensor_results]
+
+    class Compiled(Function):
+        """One call of the graph, as autograd sees it."""
+
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            made = forward(*[bare(t) if t._spec.requires_grad else t for t in inputs])
+            ctx.save_for_backward(*inputs)
+            ctx.kept = made[results:]
+            ctx.set_materialize_grads(True)
+            plain = [made[i] for i in own_results if i not in differentiable]
+            ctx.mark_non_differentiable(*plain)
+            return tuple([made[i] for i in own_results])
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            inputs = ctx.saved_tensors
+            coming = [g for i, g in zip(own_results, grads, strict=True) if i in differentiable]
+            found: list[Any] = [None] * len(inputs)
+            if is_grad_enabled():
+                if draws:
+                    raise RuntimeError(
+                        "compile: a graph that draws random numbers cannot be differentiated twice; run the function "
+                        "eagerly"
+                    )
+                made = again(*inputs, *coming)[results:]
+            else:
+                given = [bare(inputs[i]) if inputs[i]._spec.requires_grad else inputs[i] for i in kept_inputs]
+                made = backward(*given, *ctx.kept, *[bare(g) for g in coming])
+            for place, grad in zip(wanted, made, strict=True):
+                found[place] = grad
+            return tuple(found)
+
+    def run(inputs: Sequence[Any]) -> Sequence[Any]:
+        made = Compiled.apply(*inputs)
+        if len(own_results) == 1 and not isinstance(made, tuple):
+            made = (made,)
+        filled: list[Any] = [None] * results
+        for i, value in zip(own_results, made, strict=True):
+            filled[i] = value
+        for i, source in same.items():
+            if i < results:
+                filled[i] = inputs[source]
+        for i, value in constants.items():
+            filled[i] = value
+        return filled
+
+    return Compilation(recording, (forward_schedule, backward_schedule), run)
+
+
+def forget_all() -> None:
+    """Drop every graph of every compiled function."""
+    for each in every:
+        each.forget()
+
+
+Dispatcher.singleton().on_change.append(forget_all)
