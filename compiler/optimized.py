@@ -10,6 +10,7 @@ from typing import Any
 
 from ..dispatch.autograd.function import Function
 from ..dispatch.core.dispatcher import Dispatcher
+from ..dispatch.generated import functions as ops
 from ..dispatch.layers.autocast.state import state as autocast
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
@@ -234,6 +235,15 @@ def bare(tensor: Any) -> Any:
     return made
 
 
+def laid_out(gradient: Any, spec: Any) -> Any:
+    """A gradient in the strides for which backward was captured: eager ones may be expanded numbers."""
+    found = gradient._spec
+    if (found.sizes, found.strides) == (spec.sizes, spec.strides):
+        return bare(gradient)
+    made = ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
+    return made.copy_(gradient.detach())
+
+
 def compiled(recording: Recording, backend: str | Backend, tensors: Sequence[Any]) -> Compilation:
     """A recording ready to run."""
     held = recording.guards.hold()
@@ -300,9 +310,12 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
     constants = {
         i: r for i, r in enumerate(parts.forward.output_node.args[0][:results]) if not isinstance(r, Node)
     }
-    tensor_results = [i for i in range(results) if i not in constants and i not in same]
+    tangent_specs = [
+        n.val for n in parts.backward.find_nodes(op="placeholder")[len(kept_inputs) + parts.kept :]
+    ]
+    repeated = recording.repeated
+    own_results = [i for i in range(results) if i not in constants and i not in same and i not in repeated]
     again = interpreted(joint)
-    own_results = [i for i in tensor_results]
 
     class Compiled(Function):
         """One call of the graph, as autograd sees it."""
@@ -331,7 +344,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
                 made = again(*inputs, *coming)[results:]
             else:
                 given = [bare(inputs[i]) if inputs[i]._spec.requires_grad else inputs[i] for i in kept_inputs]
-                made = backward(*given, *ctx.kept, *[bare(g) for g in coming])
+                made = backward(*given, *ctx.kept, *map(laid_out, coming, tangent_specs))
             for place, grad in zip(wanted, made, strict=True):
                 found[place] = grad
             return tuple(found)
@@ -348,6 +361,8 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
                 filled[i] = inputs[source]
         for i, value in constants.items():
             filled[i] = value
+        for i, first in repeated.items():
+            filled[i] = filled[first]
         return filled
 
     return Compilation(recording, (forward_schedule, backward_schedule), run)

@@ -1,7 +1,7 @@
 """Which steps of a graph are pointwise, and the kernels that compute them on a piece of their operands.
 
 A pointwise step is a call of a structured operator with the tag `pointwise`, one output, and an element of the result
-for each element of the broadcast operands. Its kernel is the eager one: the operator's factory is asked for a piece's
+for each element of the broadcast operands; or a copy to another dtype or order in memory. Its kernel is the eager one: the operator's factory is asked for a piece's
 specs as it is asked for a tensor's, so that a fused kernel has eager's bits.
 """
 
@@ -13,10 +13,29 @@ from typing import Any, NamedTuple
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node, map_nodes
 from ..dispatch.plans.structured_kernel import StructuredKernel
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..dispatch.core.operator_entry import OperatorEntry
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..dispatch.tensor import blank_tensor
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
+
+
+COPIES = frozenset({"aten::_to_copy", "aten::clone"})
+"""Operators that copy their first argument."""
+
+
+class CopyKernel:
+    """What plans a copy: from a source of any strides to a contiguous output."""
+
+    def __init__(self, out: TensorSpec) -> None:
+        self.dtype = out.dtype
+
+    def planned_kernel(self, op: OperatorEntry, values: Sequence[Any]) -> tuple[StructuredCall, PlannedKernel]:
+        """The kernel of a copy, as `StructuredKernel.planned_kernel`."""
+        source: TensorSpec = values[0]
+        out = TensorSpec.contiguous(source.sizes, self.dtype, source.device)
+        call = StructuredCall("copy", {"self": source}, ("self",), (out,), None, out.device, {})
+        return call, find_kernel("copy_stub", out.device.type, "copy_")(call)
 
 
 class PointwiseCall(NamedTuple):
@@ -26,13 +45,13 @@ class PointwiseCall(NamedTuple):
         node: the step.
         values: the operator's arguments in schema order, with nodes in the place of tensors.
         runtime: the positions of those that its kernel is called with.
-        kernel: the operator's structured kernel.
+        kernel: what plans the operator's kernels.
     """
 
     node: Node
     values: tuple[Any, ...]
     runtime: tuple[int, ...]
-    kernel: StructuredKernel
+    kernel: StructuredKernel | CopyKernel
 
     @property
     def operands(self) -> list[Any]:
@@ -52,7 +71,11 @@ def pointwise_call(node: Node) -> PointwiseCall | None:
     if not isinstance(node.val, TensorSpec) or not node.val.ndim or node.val.numel < 2:
         return None
     entry = node.target._entry
-    if "pointwise" not in entry.tags or node.is_impure or not node.val.is_contiguous:
+    if node.is_impure or not node.val.is_contiguous:
+        return None
+    if entry.name in COPIES:
+        return _copy_call(node)
+    if "pointwise" not in entry.tags:
         return None
     device = node.val.device.type
     if device not in ("cpu", "cuda"):
@@ -68,7 +91,21 @@ def pointwise_call(node: Node) -> PointwiseCall | None:
     if any(not isinstance(v.val, TensorSpec) or v.val.device is not node.val.device for v in given):
         return None
     runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
-    return PointwiseCall(node, tuple(values), tuple(runtime), planner)
+    made = PointwiseCall(node, tuple(values), tuple(runtime), planner)
+    if device == "cuda" and made.planned({v: v.val for v in given})[1].element is None:
+        return None
+    return made
+
+
+def _copy_call(node: Node) -> PointwiseCall | None:
+    source = node.args[0]
+    if not isinstance(source, Node) or source.val.device is not node.val.device:
+        return None
+    values = tuple(bound_arguments(node))
+    made = PointwiseCall(node, (source, *values[1:]), (0,), CopyKernel(node.val))
+    if node.val.device.type == "cuda" and made.planned({source: source.val})[1].element is None:
+        return None
+    return made
 
 
 def bound_arguments(node: Node) -> Sequence[Any]:

@@ -1,6 +1,6 @@
 """A graph with its derivative as two: forward, which keeps what backward needs, and backward.
 
-A step belongs to forward if a result or a write needs it. Of what backward reads of forward, views are taken again from
+A step belongs to forward if a result, a write or a draw of random numbers needs it. Of what backward reads of forward, views are taken again from
 what they view, and steps in `CHEAP` computed again where all of their operands are kept anyway: that saves memory, and
 their operands are read once for all such steps by one kernel.
 """
@@ -49,8 +49,9 @@ def split(recording: Recording) -> SplitGraph:
     own = inputs[: len(inputs) - len(tangents)]
     every: Sequence[Any] = graph.output_node.args[0]
     results, gradients = every[: recording.results], every[recording.results :]
-    writes = [n for n in graph.find_nodes(op="call_function") if _is_write(n)]
-    forward = _needed([*_nodes_in(results), *writes])
+    # Draws whose results nobody reads move the generator on all the same.
+    effects = [n for n in graph.find_nodes(op="call_function") if n.is_impure]
+    forward = _needed([*_nodes_in(results), *effects])
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0] in forward:
             forward.add(node)
@@ -82,11 +83,6 @@ def split(recording: Recording) -> SplitGraph:
             copies[node] = back.node_copy(node, copies.__getitem__)
     back.output(map_nodes(tuple(gradients), copies.__getitem__))
     return SplitGraph(made, back, len(kept), tuple(kept_inputs))
-
-
-def _is_write(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
 
 
 def _nodes_in(values: Sequence[Any]) -> list[Node]:

@@ -16,6 +16,7 @@ from ...dispatch.layers.graph.make_graph import innermost_tracer, make_graph
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_unflatten
 from ...dispatch.tensor import Tensor
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames
 from .guards import Guards
@@ -49,6 +50,7 @@ class Recording:
         guards: the check that the graph still holds.
         written: the inputs that the graph writes to.
         differentiable: the leaves of the result that have a gradient.
+        repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
     """
 
@@ -61,6 +63,7 @@ class Recording:
     written: tuple[int, ...]
     differentiable: tuple[int, ...]
     gradients: tuple[int, ...] | None
+    repeated: dict[int, int]
 
 
 def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) -> Recording:
@@ -95,12 +98,11 @@ def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) 
     walk = walk_after(function, others, frames, before)
     graph = traced.graph
     results = len(body.structure_leaves)
-    every = graph.output_node.args[0]
-    tangents = list(every[len(every) - len(body.differentiable) :]) if body.differentiable else []
-    kept = every[: len(every) - len(tangents)]
     held = _lift(graph, walk.tensors)
-    _make_inputs(graph, tangents)
-    graph.output_node.args = (tuple(kept),)
+    count = len(body.differentiable)
+    if count:
+        _make_inputs(graph, graph.output_node.args[0][-count:])
+        graph.output_node.args = (graph.output_node.args[0][:-count],)
     inputs = graph.find_nodes(op="placeholder")
     return Recording(
         graph,
@@ -112,6 +114,7 @@ def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) 
         _written_inputs(graph, inputs),
         tuple(body.differentiable),
         _gradient_inputs(body, len(tensors), held) if body.differentiable else None,
+        body.repeated,
     )
 
 
@@ -123,6 +126,7 @@ class _Body:
         self.structure: TreeSpec
         self.structure_leaves: list[Any] = []
         self.differentiable: list[int] = []
+        self.repeated: dict[int, int] = {}
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
         self.__name__ = getattr(function, "__name__", "function")
@@ -149,8 +153,16 @@ class _Body:
         return self._with_gradients(found, handles, tracer)
 
     def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: Any) -> Any:
+        first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
+        self.repeated = {
+            i: first[id(leaf)]
+            for i, leaf in enumerate(found)
+            if isinstance(leaf, TensorImpl) and first[id(leaf)] != i
+        }
         self.differentiable = [
-            i for i, leaf in enumerate(found) if isinstance(leaf, TensorImpl) and leaf.requires_grad
+            i
+            for i, leaf in enumerate(found)
+            if isinstance(leaf, TensorImpl) and leaf.requires_grad and i not in self.repeated
         ]
         if not self.differentiable:
             return tuple(found)
@@ -165,12 +177,39 @@ class _Body:
             if tensor._autograd is not None and getattr(tensor._autograd, "hooks", None):
                 raise Unsupported("a tensor that requires grad has hooks")
         outputs = [found[i] for i in self.differentiable]
-        if any(output is each for output in outputs for each in wanted):
-            raise Unsupported("the function returns a tensor that requires grad as it is")
-        tangents = [ops.empty_strided(o.shape, o.stride(), dtype=o.dtype, device=o.device) for o in outputs]
+        _refuse_shared_memory(found, handles)
+        tangents = [
+            ops.empty_strided(
+                o.shape,
+                o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes),
+                dtype=o.dtype,
+                device=o.device,
+            )
+            for o in outputs
+        ]
         grads = gradients(outputs, wanted, tangents, allow_unused=True)
-        plain = [leaf.detach() if i in self.differentiable else leaf for i, leaf in enumerate(found)]
+        plain = [
+            leaf.detach() if isinstance(leaf, TensorImpl) and leaf.requires_grad else leaf for leaf in found
+        ]
         return (*plain, *grads, *tangents)
+
+
+def _refuse_shared_memory(results: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Raise Unsupported where a result with a gradient shares memory with another result or an argument.
+
+    One call of autograd's would have to give them as views of each other.
+    """
+    given = {id(handle._data.storage) for handle in inputs}
+    seen: dict[int, Any] = {}
+    for leaf in results:
+        if not isinstance(leaf, TensorImpl):
+            continue
+        storage = getattr(leaf._data, "storage", None)
+        if storage is None or id(storage) in given:
+            if leaf.requires_grad:
+                raise Unsupported("a result with a gradient is, or views, a tensor that the function was given")
+        elif seen.setdefault(id(storage), leaf) is not leaf:
+            raise Unsupported("two results with gradients share memory")
 
 
 def _lift(graph: Graph, found: dict[int, tuple[Any, Location]]) -> list[tuple[Location, Any]]:
@@ -202,6 +241,7 @@ def _placeholder(graph: Graph, name: str, val: Any) -> Node:
 
 
 def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:
+    """Make inputs of the nodes that stand for gradients to come."""
     for i, node in enumerate(nodes):
         made = _placeholder(graph, f"tangent_{i}", node.val)
         node.replace_all_uses_with(made)

@@ -15,8 +15,8 @@ After::
         %add : float32[3, 2] = aten.add.Tensor(%t, %t)
         return [%add]
 
-Steps that write, draw random numbers or read what is written to later are left as they are, and so are results of the
-program, each of which has memory of its own.
+Steps that write or draw random numbers are left as they are, and so are results of the program, each of which has
+memory of its own.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def share_common_subexpressions(graph: Graph) -> bool:
     known: dict[Any, Node] = {}
     changed = False
     for node in graph.nodes:
-        if node.op != "call_function" or node.is_impure or node in results:
+        if node.op != "call_function" or node.is_impure:
             continue
         key = (node.target, _key(node.args), _key(dict(node.kwargs)))
         try:
             first = known.setdefault(key, node)
         except TypeError:  # an argument that cannot be hashed
             continue
-        if first is not node:
+        if first is not node and node not in results:
             node.replace_all_uses_with(first)
             graph.erase_node(node)
             changed = True

@@ -389,7 +389,7 @@ class Layer:
         base = result._view_base
         if base is not None:
             made._view_base = source if source._view_base is None else source._view_base
-        if steps:
+        if steps and steps is not data.steps:
             # Taken now, as the program does: what is wrong with it is told where it is wrong.
             with self.below():
                 if data.generation == storage.generation or not data.steps:
