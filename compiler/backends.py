@@ -84,7 +84,9 @@ def find_backend(name: str | Backend) -> str | Backend:
     if found is not None:
         return found
     if name not in BUILT_IN:
-        raise RuntimeError(f"Invalid backend: {name!r}, see `tt.compiler.list_backends()` for available backends")
+        raise RuntimeError(
+            f"Invalid backend: {name!r}, see `tt.compiler.list_backends()` for available backends"
+        )
     return {"inductor": "triten", "aot_eager": "graph"}.get(name, name)
 
 
@@ -107,7 +109,9 @@ def kernel_for(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
     return device_kernel(kernel)
 
 
-def compile_graph(graph: Graph, backend: str | Backend, examples: Sequence[Any]) -> tuple[Compiled, Schedule | None]:
+def compile_graph(
+    graph: Graph, backend: str | Backend, examples: Sequence[Any]
+) -> tuple[Compiled, Schedule | None]:
     """A function of a graph's inputs, and the schedule that it follows where this package made it."""
     if callable(backend):
         return backend(graph, examples), None

@@ -66,7 +66,6 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
         >>> tt.compiler.wrap_numpy(lambda x: x * 2)(tt.ones(2))
         tensor([2., 2.])
     """
-    import functools
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -94,5 +93,3 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _mapped(function, each) for name, each in value.items()}
     return function(value)
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from .capture.recording import Recording, record
 from .capture.unsupported import Unsupported
 from .schedule import Schedule
 from .stances import state as stance
-from .training import split
+from .training import needed_for, split
 
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
@@ -36,7 +37,7 @@ ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
 PLAIN = frozenset({Tensor, Parameter})
 
-every: list[OptimizedFunction] = []
+every: weakref.WeakSet[OptimizedFunction] = weakref.WeakSet()
 """All compiled functions, for `reset`."""
 _counting = threading.local()
 
@@ -84,7 +85,7 @@ class OptimizedFunction:
         self.name = getattr(function, "__name__", type(function).__name__)
         self._lock = threading.RLock()
         self.forget()
-        every.append(self)
+        every.add(self)
 
     def forget(self) -> None:
         """Drop all graphs."""
@@ -265,6 +266,7 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
     program, schedule = compile_graph(graph, backend, examples)
     same = _passed_through(graph)
     makes_inference = is_inference_mode_enabled()
+    views = interpreted(views_of(graph, recording.aliases)) if recording.aliases else None
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
         before = set_grad_enabled(False)
@@ -272,10 +274,13 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
             results = program(*[bare(t) if t._spec.requires_grad else t for t in inputs])
         finally:
             set_grad_enabled(before)
-        if same:
+        if same or views is not None:
             results = list(results)
             for place, source in same.items():
                 results[place] = inputs[source]
+            if views is not None:
+                for place, value in zip(recording.aliases, views(*inputs), strict=True):
+                    results[place] = value
         return as_inference_results(results, inputs) if makes_inference else results
 
     return Compilation(recording, (schedule,), run)
@@ -314,7 +319,9 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         n.val for n in parts.backward.find_nodes(op="placeholder")[len(kept_inputs) + parts.kept :]
     ]
     repeated = recording.repeated
-    own_results = [i for i in range(results) if i not in constants and i not in same and i not in repeated]
+    elsewhere = {*constants, *same, *repeated, *recording.aliases}
+    own_results = [i for i in range(results) if i not in elsewhere]
+    views = interpreted(views_of(joint, recording.aliases))
     again = interpreted(joint)
 
     class Compiled(Function):
@@ -359,6 +366,8 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         for i, source in same.items():
             if i < results:
                 filled[i] = inputs[source]
+        for i, value in zip(recording.aliases, views(*inputs) if recording.aliases else (), strict=True):
+            filled[i] = value
         for i, value in constants.items():
             filled[i] = value
         for i, first in repeated.items():
@@ -368,9 +377,23 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
     return Compilation(recording, (forward_schedule, backward_schedule), run)
 
 
+def views_of(graph: Graph, places: Sequence[int]) -> Graph:
+    """The part of a graph that takes the results at these places, which are views of inputs."""
+    made = Graph()
+    results = [graph.output_node.args[0][i] for i in places]
+    needed = needed_for(results)
+    copies: dict[Node, Node] = {}
+    tangents = {n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangent_")}
+    for node in graph.nodes:
+        if node in needed or (node.op == "placeholder" and node not in tangents):
+            copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output(tuple([copies[r] for r in results]))
+    return made
+
+
 def forget_all() -> None:
     """Drop every graph of every compiled function."""
-    for each in every:
+    for each in list(every):
         each.forget()
 
 

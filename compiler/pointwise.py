@@ -1,8 +1,9 @@
 """Which steps of a graph are pointwise, and the kernels that compute them on a piece of their operands.
 
 A pointwise step is a call of a structured operator with the tag `pointwise`, one output, and an element of the result
-for each element of the broadcast operands; or a copy to another dtype or order in memory. Its kernel is the eager one: the operator's factory is asked for a piece's
-specs as it is asked for a tensor's, so that a fused kernel has eager's bits.
+for each element of the broadcast operands; or a copy to another dtype or order in memory. Its kernel is the eager one:
+the operator's factory is asked for a piece's specs as it is asked for a tensor's, so that a fused kernel has eager's
+bits.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.core.operator_entry import OperatorEntry
 from ..dispatch.layers.graph.graph import Node, map_nodes
 from ..dispatch.plans.structured_kernel import StructuredKernel
-from ..dispatch.core.operator_entry import OperatorEntry
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..dispatch.tensor import blank_tensor
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
-
 
 COPIES = frozenset({"aten::_to_copy", "aten::clone"})
 """Operators that copy their first argument."""
@@ -30,7 +30,9 @@ class CopyKernel:
     def __init__(self, out: TensorSpec) -> None:
         self.dtype = out.dtype
 
-    def planned_kernel(self, op: OperatorEntry, values: Sequence[Any]) -> tuple[StructuredCall, PlannedKernel]:
+    def planned_kernel(
+        self, op: OperatorEntry, values: Sequence[Any]
+    ) -> tuple[StructuredCall, PlannedKernel]:
         """The kernel of a copy, as `StructuredKernel.planned_kernel`."""
         source: TensorSpec = values[0]
         out = TensorSpec.contiguous(source.sizes, self.dtype, source.device)

@@ -1,8 +1,8 @@
 """A graph with its derivative as two: forward, which keeps what backward needs, and backward.
 
-A step belongs to forward if a result, a write or a draw of random numbers needs it. Of what backward reads of forward, views are taken again from
-what they view, and steps in `CHEAP` computed again where all of their operands are kept anyway: that saves memory, and
-their operands are read once for all such steps by one kernel.
+A step belongs to forward if a result, a write or a draw of random numbers needs it. Of what backward reads of forward,
+views are taken again from what they view, and steps in `CHEAP` computed again where all of their operands are kept
+anyway: that saves memory, and their operands are read once for all such steps by one kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,33 @@ from .capture.recording import Recording
 
 CHEAP = frozenset(
     {
-        *("add", "sub", "mul", "neg", "abs", "relu", "clamp", "clamp_min", "clamp_max", "where", "_to_copy", "rsub"),
-        *("gt", "ge", "lt", "le", "eq", "ne", "logical_not", "logical_and", "logical_or", "bitwise_not", "sign"),
+        *(
+            "add",
+            "sub",
+            "mul",
+            "neg",
+            "abs",
+            "relu",
+            "clamp",
+            "clamp_min",
+            "clamp_max",
+            "where",
+            "_to_copy",
+            "rsub",
+        ),
+        *(
+            "gt",
+            "ge",
+            "lt",
+            "le",
+            "eq",
+            "ne",
+            "logical_not",
+            "logical_and",
+            "logical_or",
+            "bitwise_not",
+            "sign",
+        ),
     }
 )
 """Pointwise operators that take no longer than to read their operands."""
@@ -51,11 +76,11 @@ def split(recording: Recording) -> SplitGraph:
     results, gradients = every[: recording.results], every[recording.results :]
     # Draws whose results nobody reads move the generator on all the same.
     effects = [n for n in graph.find_nodes(op="call_function") if n.is_impure]
-    forward = _needed([*_nodes_in(results), *effects])
+    forward = needed_for([*_nodes_in(results), *effects])
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0] in forward:
             forward.add(node)
-    wanted = [n for n in graph.nodes if n in _needed(_nodes_in(gradients)) and n.op == "call_function"]
+    wanted = [n for n in graph.nodes if n in needed_for(_nodes_in(gradients)) and n.op == "call_function"]
     backward = {n for n in wanted if n not in forward}
     crossing = dict.fromkeys(
         given
@@ -89,7 +114,7 @@ def _nodes_in(values: Sequence[Any]) -> list[Node]:
     return [v for v in values if isinstance(v, Node)]
 
 
-def _needed(targets: Sequence[Node]) -> set[Node]:
+def needed_for(targets: Sequence[Node]) -> set[Node]:
     """The targets and all that they are computed from."""
     found: set[Node] = set()
     pending = list(targets)
@@ -106,7 +131,12 @@ def _computed_again(graph: Graph, crossing: list[Node], inputs: set[Node]) -> se
     again: set[Node] = set()
     wanted = set(crossing)
     for node in graph.nodes:
-        if node not in wanted or node.op != "call_function" or node.is_impure or node.target is operator.getitem:
+        if (
+            node not in wanted
+            or node.op != "call_function"
+            or node.is_impure
+            or node.target is operator.getitem
+        ):
             continue
         schema = node.target._schema
         if any(r.alias_info is not None for r in schema.returns):

@@ -16,6 +16,7 @@ from .reachable import MISSING, NUMBERS, Location
 
 Guard = Callable[[], tuple[Any, ...] | None]
 
+
 class Guards:
     """The places that a captured function read, with their values, and the tensors that it holds.
 

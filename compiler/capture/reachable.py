@@ -148,7 +148,9 @@ class Walk:
         self.tensors.setdefault(id(tensor), (tensor, location))
         grad = None if tensor._autograd is None else tensor._autograd.grad
         if grad is not None:
-            self.tensors.setdefault(id(grad), (grad, Location("attribute", tensor, "grad", f"{location.name}.grad")))
+            self.tensors.setdefault(
+                id(grad), (grad, Location("attribute", tensor, "grad", f"{location.name}.grad"))
+            )
 
     def _open(self, value: Any, path: str) -> None:
         if isinstance(value, (TensorImpl, *NUMBERS, *CONSTANTS)):
@@ -200,7 +202,9 @@ class Walk:
             if name in ("_parameters", "_buffers", "_modules"):
                 for key in own[name]:
                     self._place(Location("entry", own[name], key, f"{path}.{key}"))
-                self.places.append((Location("elements", own[name], None, f"{path}.{name}"), tuple(own[name])))
+                self.places.append(
+                    (Location("elements", own[name], None, f"{path}.{name}"), tuple(own[name]))
+                )
             else:
                 self._place(Location("entry", own, name, f"{path}.{name}"))
         self._open_class(type(module), path)
@@ -245,7 +249,7 @@ def names_in(code: types.CodeType) -> set[str]:
 def walk_before(function: Any, leaves: Iterable[Any]) -> Walk:
     """All that a function can reach, before it has run: whatever it changes of that is a side effect."""
     walk = Walk(None)
-    walk.visit(function, getattr(function, "__name__", "function"))
+    walk.visit(function, getattr(function, "__name__", type(function).__name__))
     for leaf in leaves:
         walk.visit(leaf, "an argument")
     return walk
@@ -254,11 +258,13 @@ def walk_before(function: Any, leaves: Iterable[Any]) -> Walk:
 def walk_after(function: Any, leaves: Iterable[Any], frames: Frames, before: Walk) -> Walk:
     """What the code that ran can have read: variables that it made itself, which `before` has not seen, left out."""
     walk = Walk(frames.names)
-    walk.visit(function, getattr(function, "__name__", "function"))
+    walk.visit(function, getattr(function, "__name__", type(function).__name__))
     for leaf in leaves:
         walk.visit(leaf, "an argument")
     for module, names in frames.globals.values():
-        walk.visit_globals(names, module)
+        # What this package's own modules define does not change.
+        if not is_own(module.get("__file__") or ""):
+            walk.visit_globals(names, module)
     for value in frames.variables.values():
         if before.has_seen(value):
             walk.visit(value, type(value).__name__)

@@ -50,6 +50,7 @@ class Recording:
         guards: the check that the graph still holds.
         written: the inputs that the graph writes to.
         differentiable: the leaves of the result that have a gradient.
+        aliases: the leaves with a gradient that are, or view, an input.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
     """
@@ -63,6 +64,7 @@ class Recording:
     written: tuple[int, ...]
     differentiable: tuple[int, ...]
     gradients: tuple[int, ...] | None
+    aliases: tuple[int, ...]
     repeated: dict[int, int]
 
 
@@ -114,6 +116,7 @@ def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) 
         _written_inputs(graph, inputs),
         tuple(body.differentiable),
         _gradient_inputs(body, len(tensors), held) if body.differentiable else None,
+        tuple(body.aliases),
         body.repeated,
     )
 
@@ -127,6 +130,7 @@ class _Body:
         self.structure_leaves: list[Any] = []
         self.differentiable: list[int] = []
         self.repeated: dict[int, int] = {}
+        self.aliases: list[int] = []
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
         self.__name__ = getattr(function, "__name__", "function")
@@ -147,7 +151,9 @@ class _Body:
         tracer: Any = innermost_tracer()
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
-                raise Unsupported("the function sets the gradient of a tensor that it holds; call backward() outside")
+                raise Unsupported(
+                    "the function sets the gradient of a tensor that it holds; call backward() outside"
+                )
         if not is_grad_enabled():
             return tuple(found)
         return self._with_gradients(found, handles, tracer)
@@ -164,20 +170,20 @@ class _Body:
             for i, leaf in enumerate(found)
             if isinstance(leaf, TensorImpl) and leaf.requires_grad and i not in self.repeated
         ]
+        self.aliases = _aliases(found, handles)
+        self.differentiable = [i for i in self.differentiable if i not in self.aliases]
         if not self.differentiable:
             return tuple(found)
         self.wanted_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
         self.wanted_held = [
-            tensor
-            for tensor in {id(t): t for t in tracer._constants}.values()
-            if tensor._spec.requires_grad
+            tensor for tensor in {id(t): t for t in tracer._constants}.values() if tensor._spec.requires_grad
         ]
         wanted = [*(handles[i] for i in self.wanted_arguments), *self.wanted_held]
         for tensor in wanted:
             if tensor._autograd is not None and getattr(tensor._autograd, "hooks", None):
                 raise Unsupported("a tensor that requires grad has hooks")
         outputs = [found[i] for i in self.differentiable]
-        _refuse_shared_memory(found, handles)
+        _refuse_shared_memory([leaf for i, leaf in enumerate(found) if i not in self.aliases])
         tangents = [
             ops.empty_strided(
                 o.shape,
@@ -194,22 +200,32 @@ class _Body:
         return (*plain, *grads, *tangents)
 
 
-def _refuse_shared_memory(results: Sequence[Any], inputs: Sequence[Any]) -> None:
-    """Raise Unsupported where a result with a gradient shares memory with another result or an argument.
+def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
+    """The results with gradients that are, or view, a tensor that the function was given or holds.
 
-    One call of autograd's would have to give them as views of each other.
+    They are taken from that tensor anew, outside of the graph's one call of autograd's.
     """
     given = {id(handle._data.storage) for handle in inputs}
-    seen: dict[int, Any] = {}
-    for leaf in results:
-        if not isinstance(leaf, TensorImpl):
+    found = []
+    for i, leaf in enumerate(results):
+        if not isinstance(leaf, TensorImpl) or not leaf.requires_grad:
             continue
         storage = getattr(leaf._data, "storage", None)
-        if storage is None or id(storage) in given:
-            if leaf.requires_grad:
-                raise Unsupported("a result with a gradient is, or views, a tensor that the function was given")
-        elif seen.setdefault(id(storage), leaf) is not leaf:
-            raise Unsupported("two results with gradients share memory")
+        if storage is None or storage.origin is not None or id(storage) in given:
+            if storage is not None and storage.is_written:
+                raise Unsupported("a result with a gradient views a tensor that the function writes to")
+            found.append(i)
+    return found
+
+
+def _refuse_shared_memory(results: Sequence[Any]) -> None:
+    """Raise Unsupported where results share memory: one call of autograd's would have to give views of each other."""
+    seen: dict[int, Any] = {}
+    for leaf in results:
+        if isinstance(leaf, TensorImpl):
+            storage = getattr(leaf._data, "storage", leaf)
+            if seen.setdefault(id(storage), leaf) is not leaf:
+                raise Unsupported("two results with gradients share memory")
 
 
 def _lift(graph: Graph, found: dict[int, tuple[Any, Location]]) -> list[tuple[Location, Any]]:
@@ -265,4 +281,3 @@ def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:
 def _gradient_inputs(body: _Body, arguments: int, held: Sequence[tuple[Location, Any]]) -> tuple[int, ...]:
     places = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
     return (*body.wanted_arguments, *(places[id(tensor)] for tensor in body.wanted_held))
-

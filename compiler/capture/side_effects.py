@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,8 @@ def refuse_side_effects(before: Walk) -> None:
 def is_same_tuple(value: Any, now: Any) -> bool:
     """Whether a container has the elements that it had."""
     return len(value) == len(now) and all(
-        a is b or (isinstance(a, NUMBERS) and same_elements((a,), (b,))) for a, b in zip(value, now, strict=True)
+        a is b or (isinstance(a, NUMBERS) and same_elements((a,), (b,)))
+        for a, b in zip(value, now, strict=True)
     )
 
 
@@ -50,7 +51,7 @@ def refusing_output() -> Iterator[None]:
     thread, print_before = threading.get_ident(), builtins.print
     state, numpy_state = random.getstate(), np.random.get_state(legacy=False)
 
-    def refused(*args: Any, **kwargs: Any) -> NoReturn | None:
+    def refused(*args: Any, **kwargs: Any) -> None:
         if threading.get_ident() != thread:
             print_before(*args, **kwargs)
             return None

@@ -66,14 +66,22 @@ def _whole(kernel: FusedKernel) -> Kernel:
         else:
             globals_[f"new{i}"] = allocator_of(call.node.val)
             into = planned.unshared or planned.into
-            lines += [f"    t{i} = new{i}()", f"    {_call(into, f't{i}', i, call.operands, names, globals_)}"]
+            lines += [
+                f"    t{i} = new{i}()",
+                f"    {_call(into, f't{i}', i, call.operands, names, globals_)}",
+            ]
     lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
     made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return made
 
 
 def _call(
-    function: Any, out: str | None, i: int, operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]
+    function: Any,
+    out: str | None,
+    i: int,
+    operands: Sequence[Any],
+    names: dict[Node, str],
+    globals_: dict[str, Any],
 ) -> str:
     """A kernel's call as source; it runs where floating-point errors are ignored already.
 
@@ -152,9 +160,7 @@ def _shape_of(index: tuple[slice, ...], sizes: Sequence[int]) -> tuple[int, ...]
     return tuple([min(s.stop, n) - s.start for s, n in zip(index, sizes, strict=True)])
 
 
-def _block_program(
-    kernel: FusedKernel, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool
-) -> Kernel:
+def _block_program(kernel: FusedKernel, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> Kernel:
     """A function of a block's output arrays and input arrays.
 
     Results that no other step needs any more leave their arrays to later ones.

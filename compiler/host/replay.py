@@ -28,7 +28,9 @@ class Planned:
 
     __slots__ = ("bound", "globals", "name", "node", "positions")
 
-    def __init__(self, node: Node, bound: Sequence[Any], positions: Sequence[int], name: str, globals_: Any) -> None:
+    def __init__(
+        self, node: Node, bound: Sequence[Any], positions: Sequence[int], name: str, globals_: Any
+    ) -> None:
         self.node, self.bound, self.positions = node, bound, positions
         self.name, self.globals = name, globals_
 
