@@ -7,6 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..dispatch.autograd.function import Function
@@ -18,8 +19,15 @@ from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import Tensor, blank_tensor
 from ..nn.modules.parameter import Parameter
 from ..runtime.device import get_default_device
-from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
+from ..runtime.grad_mode import (
+    grad_disabled,
+    inference_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    set_grad_enabled,
+)
 from ..runtime.local_dispatch_key_set import local, modes
+from ..runtime.scalar_type import _default as default_dtype
 from ..runtime.scalar_type import get_default_dtype
 from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
@@ -36,6 +44,8 @@ LIMIT = 8
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
 PLAIN = frozenset({Tensor, Parameter})
+SPEC = attrgetter("_spec")
+FIRST = itemgetter(0)
 
 every: weakref.WeakSet[OptimizedFunction] = weakref.WeakSet()
 """All compiled functions, for `reset`."""
@@ -50,11 +60,32 @@ class Compilation:
         recording: the graph and its guards.
         schedules: of the graph, or of forward and backward.
         run: from the graph's inputs to the leaves of the result.
+        hold: the guards' check, which gives the tensors that the function holds.
+        written: the inputs that the graph writes to.
+        finish: from the leaves of the result to the result.
     """
 
     recording: Recording
     schedules: tuple[Schedule | None, ...]
     run: Callable[[Sequence[Any]], Sequence[Any]]
+    hold: Callable[[], tuple[Any, ...] | None]
+    written: tuple[int, ...]
+    finish: Callable[[Sequence[Any]], Any]
+
+    @staticmethod
+    def of(
+        recording: Recording,
+        schedules: tuple[Schedule | None, ...],
+        run: Callable[[Sequence[Any]], Sequence[Any]],
+    ) -> Compilation:
+        """What serves calls by a recording."""
+        structure = recording.structure
+        finish: Callable[[Sequence[Any]], Any] = lambda leaves: tree_unflatten(list(leaves), structure)  # noqa: E731
+        if structure.is_leaf():
+            finish = FIRST
+        elif structure == tree_flatten((0,) * recording.results)[1]:
+            finish = tuple
+        return Compilation(recording, schedules, run, recording.guards.hold, recording.written, finish)
 
 
 @dataclass
@@ -90,6 +121,7 @@ class OptimizedFunction:
     def forget(self) -> None:
         """Drop all graphs."""
         self.compilations: dict[Any, list[Compilation]] = {}
+        self.quick: dict[Any, list[Compilation]] = {}
         self.failures: dict[Any, Attempt] = {}
         self.count = 0
         self.recompilations: list[str] = []
@@ -97,6 +129,24 @@ class OptimizedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a graph, captured now if there is none for such arguments, or the function."""
+        if not kwargs and not modes and not inference_enabled:
+            # Tensors alone, in a thread without modes, as in most calls: they are not walked through.
+            try:
+                key = (not grad_disabled or is_grad_enabled(), default_dtype[0], *map(SPEC, args))
+                known = self.quick.get(key)
+            except AttributeError:
+                known = None
+            if known is not None and stance.stance == "default":
+                for each in known:
+                    held = each.hold()
+                    if held is not None and not each.written:
+                        try: return each.finish(each.run((*args, *held)))  # fmt: skip
+                        except BaseException:
+                            hide_inner_frames()
+                            raise
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.backend == "eager" or stance.stance == "force_eager" or not_for_graphs():
             return self.function(*args, **kwargs)
         try:
@@ -105,12 +155,11 @@ class OptimizedFunction:
             if tensors is None:
                 return self.function(*args, **kwargs)
             for each in self.compilations.get(key, ()):
-                held = each.recording.guards.hold()
+                held = each.hold()
                 if held is not None:
                     inputs = [*tensors, *held]
-                    if not each.recording.written or not overlapping(inputs, each.recording.written):
-                        results = each.run(inputs)
-                        return tree_unflatten(list(results), each.recording.structure)
+                    if not each.written or not overlapping(inputs, each.written):
+                        return each.finish(each.run(inputs))
                     return self.function(*args, **kwargs)
             return self._miss(args, kwargs, leaves, spec, tensors, key)
         except BaseException:
@@ -166,7 +215,11 @@ class OptimizedFunction:
                 raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
             return None
         self.failures.pop(key, None)
-        self.compilations.setdefault(key, []).insert(0, made)
+        same_look = self.compilations.setdefault(key, [])
+        same_look.insert(0, made)
+        plain = not modes and not is_inference_mode_enabled() and get_default_device().type == "cpu"
+        if plain and len(tensors) == len(leaves) and spec == tree_flatten((tuple(leaves), {}))[1]:
+            self.quick[(is_grad_enabled(), get_default_dtype(), *map(SPEC, leaves))] = same_look
         self.count += 1
         return made
 
@@ -236,6 +289,30 @@ def bare(tensor: Any) -> Any:
     return made
 
 
+def without_history(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that makes the inputs at these places bare; a tensor that comes again is made so once."""
+    if not places:
+        return lambda inputs: inputs
+    seen: list[Any] = [None] * (max(places) + 1)
+
+    def prepared(inputs: Sequence[Any]) -> Sequence[Any]:
+        filled = list(inputs)
+        for place in places:
+            tensor = filled[place]
+            known = seen[place]
+            if known is None or known[0]() is not tensor or known[1]._data is not tensor._data:
+                known = seen[place] = (weakref.ref(tensor), bare(tensor))
+            filled[place] = known[1]
+        return filled
+
+    return prepared
+
+
+def needing_gradients(recording: Recording, examples: Sequence[Any]) -> list[int]:
+    """The inputs that require grad, which all calls of a graph have in common."""
+    return [i for i, tensor in enumerate(examples) if tensor._spec.requires_grad]
+
+
 def laid_out(gradient: Any, spec: Any) -> Any:
     """A gradient in the strides for which backward was captured: eager ones may be expanded numbers."""
     found = gradient._spec
@@ -267,23 +344,35 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
     same = _passed_through(graph)
     makes_inference = is_inference_mode_enabled()
     views = interpreted(views_of(graph, recording.aliases)) if recording.aliases else None
+    prepared = without_history(needing_gradients(recording, examples))
+    is_simple = not same and views is None and not makes_inference
+
+    if is_simple and backend == "triten":
+        # Plans chosen below autograd record nothing, whatever the thread's mode is.
+        quick = (
+            (lambda inputs: program(*prepared(inputs)))
+            if needing_gradients(recording, examples)
+            else lambda inputs: program(*inputs)
+        )
+        return Compilation.of(recording, (schedule,), quick)
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
         before = set_grad_enabled(False)
         try:
-            results = program(*[bare(t) if t._spec.requires_grad else t for t in inputs])
+            results: Sequence[Any] = program(*prepared(inputs))
         finally:
             set_grad_enabled(before)
         if same or views is not None:
-            results = list(results)
+            filled = list(results)
             for place, source in same.items():
-                results[place] = inputs[source]
+                filled[place] = inputs[source]
             if views is not None:
                 for place, value in zip(recording.aliases, views(*inputs), strict=True):
-                    results[place] = value
+                    filled[place] = value
+            results = filled
         return as_inference_results(results, inputs) if makes_inference else results
 
-    return Compilation(recording, (schedule,), run)
+    return Compilation.of(recording, (schedule,), run)
 
 
 def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
@@ -319,6 +408,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         n.val for n in parts.backward.find_nodes(op="placeholder")[len(kept_inputs) + parts.kept :]
     ]
     repeated = recording.repeated
+    prepared = without_history(needing_gradients(recording, examples))
     elsewhere = {*constants, *same, *repeated, *recording.aliases}
     own_results = [i for i in range(results) if i not in elsewhere]
     views = interpreted(views_of(joint, recording.aliases))
@@ -329,9 +419,9 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            made = forward(*[bare(t) if t._spec.requires_grad else t for t in inputs])
-            ctx.save_for_backward(*inputs)
-            ctx.kept = made[results:]
+            made = forward(*prepared(inputs))
+            ctx.save_for_backward(*[inputs[i] for i in kept_inputs], *made[results:])
+            ctx.inputs = inputs
             ctx.set_materialize_grads(True)
             plain = [made[i] for i in own_results if i not in differentiable]
             ctx.mark_non_differentiable(*plain)
@@ -339,7 +429,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            inputs = ctx.saved_tensors
+            saved, inputs = ctx.saved_tensors, ctx.inputs
             coming = [g for i, g in zip(own_results, grads, strict=True) if i in differentiable]
             found: list[Any] = [None] * len(inputs)
             if is_grad_enabled():
@@ -350,9 +440,8 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
                     )
                 made = again(*inputs, *coming)[results:]
             else:
-                given = [bare(inputs[i]) if inputs[i]._spec.requires_grad else inputs[i] for i in kept_inputs]
-                made = backward(*given, *ctx.kept, *map(laid_out, coming, tangent_specs))
-            for place, grad in zip(wanted, made, strict=True):
+                made = backward(*map(bare, saved), *map(laid_out, coming, tangent_specs))
+            for place, grad in zip(recording.gradients or (), made, strict=True):
                 found[place] = grad
             return tuple(found)
 
@@ -374,7 +463,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
             filled[i] = filled[first]
         return filled
 
-    return Compilation(recording, (forward_schedule, backward_schedule), run)
+    return Compilation.of(recording, (forward_schedule, backward_schedule), run)
 
 
 def views_of(graph: Graph, places: Sequence[int]) -> Graph:

@@ -59,37 +59,12 @@ class Guards:
         return None
 
     def _written(self) -> Guard:
-        names: dict[str, Any] = {"MISSING": MISSING, "same_elements": same_elements}
+        """One condition of all places, and the held tensors behind it."""
+        names: dict[str, Any] = {"MISSING": MISSING, "same": same, "same_elements": same_elements}
+        broken = [self._broken(i, location, value, names) for i, (location, value) in enumerate(self.places)]
         lines = ["def hold():", "    try:"]
-        for i, (location, value) in enumerate(self.places):
-            names[f"h{i}"], names[f"v{i}"] = location.holder, value
-            if location.kind == "entry":
-                names[f"k{i}"] = location.key
-                get = f"h{i}.get(k{i}, MISSING)"
-            elif location.kind == "cell":
-                get = f"h{i}.cell_contents"
-            elif location.kind == "attribute":
-                names[f"g{i}"] = location.read
-                get = f"g{i}()"
-            else:
-                lines.append(
-                    f"        if len(h{i}) != {len(value)} or not same_elements(v{i}, tuple(h{i})): return None"
-                )
-                continue
-            if isinstance(value, NUMBERS) and value is not None:
-                names[f"c{i}"] = value.__class__
-                lines += [
-                    f"        x = {get}",
-                    f"        if x is not v{i} and (x.__class__ is not c{i} or x != v{i}): return None",
-                ]
-            elif isinstance(value, TensorImpl):
-                names[f"c{i}"] = value.__class__
-                lines.append(f"        if {get}.__class__ is not c{i}: return None")
-                del names[f"v{i}"]  # a guard does not keep a tensor alive
-            elif isinstance(value, types.MethodType):
-                lines.append(f"        if {get} != v{i}: return None")
-            else:
-                lines.append(f"        if {get} is not v{i}: return None")
+        if broken:
+            lines.append("        if (" + "\n            or ".join(broken) + "): return None")
         for i, (location, spec) in enumerate(self.held):
             names[f"H{i}"], names[f"K{i}"], names[f"S{i}"] = location.holder, location.key, spec
             get = f"H{i}[K{i}]"
@@ -99,12 +74,42 @@ class Guards:
             lines += [f"        t{i} = {get}", f"        if t{i}._spec is not S{i}: return None"]
         found = "".join(f"t{i}, " for i in range(len(self.held)))
         lines += [
+            f"        return ({found})",
             "    except (ValueError, LookupError, AttributeError): return None",
-            f"    return ({found})",
             "",
         ]
         guard: Guard = defined("hold", "\n".join(lines), "guards", names)
         return guard
+
+    def _broken(self, i: int, location: Location, value: Any, names: dict[str, Any]) -> str:
+        """A condition that holds where a place is not what it was; identity is looked at first."""
+        names[f"h{i}"] = location.holder
+        if location.kind == "elements":
+            if not value:
+                return f"h{i}"
+            names[f"v{i}"] = value
+            if all(isinstance(each, str | int) for each in value):
+                return f"tuple(h{i}) != v{i}"
+            return f"len(h{i}) != {len(value)} or not same_elements(v{i}, tuple(h{i}))"
+        if location.kind == "entry":
+            key = repr(location.key)
+            if not isinstance(location.key, str | int):
+                names[f"k{i}"], key = location.key, f"k{i}"
+            get = f"h{i}.get({key}, MISSING)" if value is MISSING else f"h{i}[{key}]"
+        elif location.kind == "cell":
+            get = f"h{i}.cell_contents"
+        else:
+            names[f"h{i}"] = location.read
+            get = f"h{i}()"
+        if value is None or value is True or value is False:
+            return f"{get} is not {value}"
+        if isinstance(value, TensorImpl):
+            names[f"c{i}"] = value.__class__  # a guard does not keep a tensor alive
+            return f"{get}.__class__ is not c{i}"
+        names[f"v{i}"] = value
+        if isinstance(value, (*NUMBERS, types.MethodType)):
+            return f"({get} is not v{i} and not same(v{i}, {get}))"
+        return f"{get} is not v{i}"
 
 
 def same(value: Any, now: Any) -> bool:

@@ -40,9 +40,9 @@ CONSTANTS = (ScalarType, Device, Layout, MemoryFormat, enum.Enum, type, frozense
 class Location:
     """A place that holds a value.
 
-    `kind` is ``entry`` (of a dict), ``attribute`` (of a class, or in a slot), ``cell`` (of a closure), ``element`` (one
-    of a list or tuple) or ``elements`` (all of them, or the keys of a dict). `holder` is what has the place; `key` names
-    it; `name` is for people.
+    `kind` is ``entry`` (of a dict), ``attribute`` (of a class, or in a slot), ``cell`` (of a closure), ``element``
+    (one of a list or tuple) or ``elements`` (all of them, or the keys of a dict). `holder` is what has the place, `key`
+    names it, and `name` is for people.
     """
 
     kind: str

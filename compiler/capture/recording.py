@@ -38,8 +38,8 @@ class Recording:
     """What a function computes, and when.
 
     The graph's inputs are the tensors among the arguments, then the tensors that the function holds, then, if
-    `gradients` is not None, a gradient for each of `differentiable`. Its output is the tuple of the leaves of the result
-    followed by the gradients of the inputs at `gradients`.
+    `gradients` is not None, a gradient for each of `differentiable`. Its output is the tuple of the leaves of the
+    result, followed by the gradients of the inputs at `gradients`.
 
     Attributes:
         graph: the program, functional but for writes to inputs (``copy_``) at its end.
@@ -168,7 +168,7 @@ class _Body:
         self.differentiable = [
             i
             for i, leaf in enumerate(found)
-            if isinstance(leaf, TensorImpl) and leaf.requires_grad and i not in self.repeated
+            if isinstance(leaf, TensorImpl) and leaf._spec.requires_grad and i not in self.repeated
         ]
         self.aliases = _aliases(found, handles)
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
@@ -194,9 +194,7 @@ class _Body:
             for o in outputs
         ]
         grads = gradients(outputs, wanted, tangents, allow_unused=True)
-        plain = [
-            leaf.detach() if isinstance(leaf, TensorImpl) and leaf.requires_grad else leaf for leaf in found
-        ]
+        plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads, *tangents)
 
 
@@ -208,7 +206,7 @@ def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
     given = {id(handle._data.storage) for handle in inputs}
     found = []
     for i, leaf in enumerate(results):
-        if not isinstance(leaf, TensorImpl) or not leaf.requires_grad:
+        if not isinstance(leaf, TensorImpl) or not leaf._spec.requires_grad:
             continue
         storage = getattr(leaf._data, "storage", None)
         if storage is None or storage.origin is not None or id(storage) in given:

@@ -39,4 +39,8 @@ def is_own(filename: str) -> bool:
         inside = Path(filename).resolve().relative_to(PACKAGE)
     except (ValueError, OSError):
         return False
-    return inside.parts[0] not in ("tests", "examples", "docs") and not inside.parts[0].startswith(".")
+    return (
+        bool(inside.parts)
+        and inside.parts[0] not in ("tests", "examples", "docs")
+        and not inside.parts[0].startswith(".")
+    )

@@ -28,7 +28,7 @@ BLOCK_BYTES = 1 << 16
 WHOLE_UP_TO = 1 << 15
 """Elements up to which steps are computed whole: they stay in the cache as they are."""
 SHARED_FROM = 1 << 17
-"""Elements from which blocks are shared among threads, for each step of the kernel's: it takes some 70 us to wake one."""
+"""Elements, times steps of the kernel, from which blocks are shared among threads: it takes some 70 us to wake one."""
 
 Kernel = Callable[..., tuple[Any, ...]]
 

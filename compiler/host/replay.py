@@ -93,7 +93,7 @@ class _Writer:
             read = step.node.all_input_nodes if isinstance(step, OperatorCall) else step.inputs
             made = [step.node] if isinstance(step, OperatorCall) else step.outputs
             where.update(dict.fromkeys((*read, *made), i))
-        keep = {n for n in self.schedule.graph.output_node.all_input_nodes}
+        keep = set(self.schedule.graph.output_node.all_input_nodes)
         found: dict[int, list[Node]] = {}
         for node, i in where.items():
             if node not in keep and node.op != "placeholder":

@@ -104,7 +104,7 @@ def block_of(kernel: FusedKernel, written: WrittenKernel) -> int:
     """The elements of a program: 128-bit accesses of four warps to the widest operand."""
     if interpreted():
         return min(max(next_power_of_2(written.numel), 16), INTERPRETED_BLOCK)
-    widest = max(node.val.itemsize for node in (*kernel.inputs, *kernel.outputs))
+    widest: int = max(node.val.itemsize for node in (*kernel.inputs, *kernel.outputs))
     return BYTES // max(widest, 2) // (2 if written.is_heavy else 1)
 
 
