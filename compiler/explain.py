@@ -15,6 +15,7 @@ from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
 from .schedule import FusedKernel, Schedule, fused_schedule
+from .sources import sources_of
 from .training import split
 
 
@@ -119,19 +120,6 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
     return Explanation(schedules, (), tuple(guards), sources_of(schedules))
-
-
-def sources_of(schedules: tuple[Schedule, ...]) -> dict[str, str]:
-    """The sources of kernels for CUDA, by name."""
-    found = {}
-    for schedule in schedules:
-        for kernel in schedule.kernels:
-            if kernel.domain.device.type == "cuda":
-                from .triton.pointwise import write_kernel
-
-                written = write_kernel(kernel)
-                found[written.name] = written.text
-    return found
 
 
 __all__ = ["Explanation", "explain"]

@@ -13,12 +13,40 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself: all of them run eagerly (`torch.compiler.disable`). Without one, a decorator."""
-    return (lambda function: function) if fn is None else fn
+    """A function that no graph holds: a compiled function that calls it runs eagerly (`torch.compiler.disable`).
+
+    Args:
+        fn: the function; without one, a decorator is returned.
+        recursive: has no effect: what the function calls is in no graph either.
+        reason: what `tt.compiler.explain` says of it.
+
+    Example:
+        >>> import triten as tt
+        >>> @tt.compiler.disable
+        ... def logged(x):
+        ...     return x + 1
+        >>> tt.compile(lambda x: logged(x) * 2)(tt.ones(2))
+        tensor([4., 4.])
+    """
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+
+    @functools.wraps(fn)
+    def outside_of_graphs(*args: Any, **kwargs: Any) -> Any:
+        from .frontend import is_compiling
+
+        if is_compiling():
+            from .capture.unsupported import Unsupported
+
+            name = getattr(fn, "__qualname__", type(fn).__name__)
+            raise Unsupported(reason or f"{name} is under tt.compiler.disable")
+        return fn(*args, **kwargs)
+
+    return outside_of_graphs
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """The function or functions themselves: there is no graph (`torch.compiler.allow_in_graph`).
+    """The function or functions themselves: all are captured as they run (`torch.compiler.allow_in_graph`).
 
     Raises:
         AssertionError: one cannot be called.
@@ -31,12 +59,16 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Function) -> Function:
-    """The function itself: it is called each time (`torch.compiler.assume_constant_result`)."""
+    """The function itself: it is called when a graph is captured, and its result is part of that if it is no tensor
+    (`torch.compiler.assume_constant_result`)."""
     return fn
 
 
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:
-    """The function itself: no region is compiled (`torch.compiler.nested_compile_region`). Without one, a decorator."""
+    """The function itself: a region is captured with what calls it (`torch.compiler.nested_compile_region`).
+
+    Without a function, a decorator.
+    """
     return (lambda function: function) if fn is None else fn
 
 
@@ -46,7 +78,8 @@ def substitute_in_graph(
     can_constant_fold_through: bool = False,
     skip_signature_check: bool = False,
 ) -> Callable[[Function], Function]:
-    """A decorator that leaves a function as it is: there is no graph (`torch.compiler.substitute_in_graph`).
+    """A decorator that leaves a function as it is: the original is captured as it runs
+    (`torch.compiler.substitute_in_graph`).
 
     Raises:
         TypeError: `original_fn` is not a function.

@@ -35,6 +35,7 @@ from ..runtime.traceback_filter import hide_inner_frames
 from .backends import Backend, compile_graph, interpreted
 from .capture.recording import Recording, record
 from .capture.unsupported import Unsupported
+from .debug_files import write_debug_files
 from .schedule import Schedule
 from .stances import state as stance
 from .training import needed_for, split
@@ -112,7 +113,7 @@ class OptimizedFunction:
         self.function = function
         self.backend = backend
         self.fullgraph = fullgraph
-        self.limit = LIMIT if limit is None else limit
+        self.own_limit = limit
         self.name = getattr(function, "__name__", type(function).__name__)
         self._lock = threading.RLock()
         self.forget()
@@ -182,7 +183,7 @@ class OptimizedFunction:
             raise RuntimeError(f"{self.name}: {self._why(key)}, and the stance is 'fail_on_recompile'")
         if self.count and stance.stance == "eager_on_recompile":
             return False
-        if self.count >= self.limit:
+        if self.count >= (LIMIT if self.own_limit is None else self.own_limit):
             if not self._is_told:
                 self._is_told = True
                 warnings.warn(
@@ -215,6 +216,7 @@ class OptimizedFunction:
                 raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
             return None
         self.failures.pop(key, None)
+        write_debug_files(self.name, self.count, made.recording, made.schedules)
         same_look = self.compilations.setdefault(key, [])
         same_look.insert(0, made)
         plain = not modes and not is_inference_mode_enabled() and get_default_device().type == "cpu"

@@ -56,4 +56,4 @@ class OptimizedModule(Module):
 
     def __reduce__(self) -> Any:
         compiled = self.__dict__["_compiled"]
-        return OptimizedModule, (self._orig_mod, compiled.backend, compiled.fullgraph, compiled.limit)
+        return OptimizedModule, (self._orig_mod, compiled.backend, compiled.fullgraph, compiled.own_limit)

@@ -101,10 +101,7 @@ def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) 
     graph = traced.graph
     results = len(body.structure_leaves)
     held = _lift(graph, walk.tensors)
-    count = len(body.differentiable)
-    if count:
-        _make_inputs(graph, graph.output_node.args[0][-count:])
-        graph.output_node.args = (graph.output_node.args[0][:-count],)
+    _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
     return Recording(
         graph,
@@ -131,6 +128,7 @@ class _Body:
         self.differentiable: list[int] = []
         self.repeated: dict[int, int] = {}
         self.aliases: list[int] = []
+        self.tangents: list[Node] = []
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
         self.__name__ = getattr(function, "__name__", "function")
@@ -184,18 +182,15 @@ class _Body:
                 raise Unsupported("a tensor that requires grad has hooks")
         outputs = [found[i] for i in self.differentiable]
         _refuse_shared_memory([leaf for i, leaf in enumerate(found) if i not in self.aliases])
-        tangents = [
-            ops.empty_strided(
-                o.shape,
-                o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes),
-                dtype=o.dtype,
-                device=o.device,
-            )
-            for o in outputs
-        ]
+        tangents = []
+        for o in outputs:
+            strides = o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes)
+            tangents.append(ops.empty_strided(o.shape, strides, dtype=o.dtype, device=o.device))
+            # The node itself: what later looks like the tensor, such as its transpose's transpose, has another one.
+            self.tangents.append(list(tracer.graph.nodes)[-1])
         grads = gradients(outputs, wanted, tangents, allow_unused=True)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
-        return (*plain, *grads, *tangents)
+        return (*plain, *grads)
 
 
 def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
