@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 import weakref
@@ -18,6 +19,8 @@ from ..dispatch.layers.graph.graph import Graph, Node
 from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import Tensor, blank_tensor
 from ..nn.modules.parameter import Parameter
+from ..runtime import determinism
+from ..runtime.determinism import are_deterministic_algorithms_enabled
 from ..runtime.device import get_default_device
 from ..runtime.grad_mode import (
     grad_disabled,
@@ -34,7 +37,7 @@ from ..runtime.tensor_impl import TensorImpl
 from ..runtime.traceback_filter import hide_inner_frames
 from .backends import Backend, compile_graph, interpreted
 from .capture.recording import Recording, record
-from .capture.unsupported import Unsupported
+from .capture.unsupported import Unsupported, is_own
 from .debug_files import write_debug_files
 from .schedule import Schedule
 from .stances import state as stance
@@ -134,7 +137,7 @@ class OptimizedFunction:
             # Tensors alone, in a thread without modes, as in most calls: they are not walked through.
             try:
                 key = (not grad_disabled or is_grad_enabled(), default_dtype[0], *map(SPEC, args))
-                known = self.quick.get(key)
+                known = self.quick.get(key) if len(args) == 1 or len({*map(id, args)}) == len(args) else None
             except AttributeError:
                 known = None
             if known is not None and stance.stance == "default":
@@ -189,7 +192,7 @@ class OptimizedFunction:
                 warnings.warn(
                     f"compile: {self.name} has {self.count} graphs, which is recompile_limit; calls that none of them "
                     f"serves run eagerly. The last one was made because {self._why(key)}",
-                    stacklevel=4,
+                    stacklevel=levels_to_the_user(),
                 )
             return False
         return True
@@ -219,11 +222,27 @@ class OptimizedFunction:
         write_debug_files(self.name, self.count, made.recording, made.schedules)
         same_look = self.compilations.setdefault(key, [])
         same_look.insert(0, made)
-        plain = not modes and not is_inference_mode_enabled() and get_default_device().type == "cpu"
-        if plain and len(tensors) == len(leaves) and spec == tree_flatten((tuple(leaves), {}))[1]:
+        if is_plain_call(leaves, spec, tensors):
             self.quick[(is_grad_enabled(), get_default_dtype(), *map(SPEC, leaves))] = same_look
         self.count += 1
         return made
+
+
+def is_plain_call(leaves: Sequence[Any], spec: Any, tensors: Sequence[Any]) -> bool:
+    """Whether a call is of tensors alone, none of them twice or with a history, in a thread without modes."""
+    if modes or is_inference_mode_enabled() or get_default_device().type != "cpu":
+        return False
+    if len(tensors) != len(leaves) or spec != tree_flatten((tuple(leaves), {}))[1]:
+        return False
+    return len({id(t) for t in tensors}) == len(tensors) and not any(t._spec.requires_grad for t in tensors)
+
+
+def levels_to_the_user() -> int:
+    """The `stacklevel` of a warning that its caller gives, such that it names the user's line."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and is_own(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def not_for_graphs() -> bool:
@@ -239,11 +258,14 @@ def signature(leaves: Sequence[Any], spec: Any) -> tuple[list[Any] | None, Any]:
         looks.append((local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled))
     if get_default_device().type != "cpu":
         looks.append(get_default_device())
+    looks.append(are_deterministic_algorithms_enabled())
     for leaf in leaves:
         kind = leaf.__class__
         if kind in PLAIN:
             tensors.append(leaf)
             looks.append(leaf._spec)
+            if leaf._spec.requires_grad:
+                looks.append((leaf.is_leaf, leaf.grad is not None if leaf.is_leaf else None))
         elif isinstance(leaf, TensorImpl):
             return None, None
         elif kind is float:
@@ -253,6 +275,9 @@ def signature(leaves: Sequence[Any], spec: Any) -> tuple[list[Any] | None, Any]:
         else:
             # An object is known by its identity; the key holds it, so that no other one takes its place.
             looks.append(Identity(leaf))
+    if len({id(t) for t in tensors}) < len(tensors):
+        first: dict[int, int] = {}
+        looks.append(tuple([first.setdefault(id(t), i) for i, t in enumerate(tensors)]))
     return tensors, tuple(looks)
 
 
@@ -260,18 +285,25 @@ HASHED = frozenset({bool, int, complex, str, bytes, type(None)})
 
 
 class Identity:
-    """An object as a part of a key: equal to itself alone."""
+    """An object as a part of a key: equal to itself alone. It is held weakly where that can be."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_hash", "_reference")
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self._hash = id(value)
+        try:
+            self._reference: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self._reference = lambda: value
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.value is self.value
+        if not isinstance(other, Identity):
+            return False
+        value = self._reference()
+        return value is not None and value is other._reference()
 
 
 def overlapping(inputs: Sequence[Any], written: Sequence[int]) -> bool:
@@ -340,6 +372,12 @@ def _passed_through(graph: Graph) -> dict[int, int]:
     return {i: places[r] for i, r in enumerate(results) if isinstance(r, Node) and r in places}
 
 
+def given_back(inputs: Sequence[Any], source: int, is_identical: bool) -> Any:
+    """An input as a result: itself, or where the program detached it, another tensor over its memory."""
+    tensor = inputs[source]
+    return tensor if is_identical else tensor.detach()
+
+
 def _without_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
     graph = recording.graph
     program, schedule = compile_graph(graph, backend, examples)
@@ -367,7 +405,7 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
         if same or views is not None:
             filled = list(results)
             for place, source in same.items():
-                filled[place] = inputs[source]
+                filled[place] = given_back(inputs, source, place in recording.identical)
             if views is not None:
                 for place, value in zip(recording.aliases, views(*inputs), strict=True):
                     filled[place] = value
@@ -456,7 +494,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
             filled[i] = value
         for i, source in same.items():
             if i < results:
-                filled[i] = inputs[source]
+                filled[i] = given_back(inputs, source, i in recording.identical)
         for i, value in zip(recording.aliases, views(*inputs) if recording.aliases else (), strict=True):
             filled[i] = value
         for i, value in constants.items():
@@ -489,3 +527,4 @@ def forget_all() -> None:
 
 
 Dispatcher.singleton().on_change.append(forget_all)
+determinism.on_change.append(forget_all)

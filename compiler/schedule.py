@@ -138,7 +138,7 @@ class _Grouping:
         self.members = [1 << i for i in range(len(nodes))]
         self.before = [0] * len(nodes)
         for i, node in enumerate(nodes):
-            for given in node.all_input_nodes:
+            for given in before_each(node, nodes, i):
                 j = self.place.get(given)
                 if j is not None:
                     self.before[i] |= self.before[j] | 1 << j
@@ -169,6 +169,19 @@ class _Grouping:
                 self.before[i] |= together | needed
 
 
+def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
+    """What has to run before a step of a graph, which is at a place among all of them.
+
+    That is what it reads; for a draw of random numbers the draw before it, too; for a write everything before it.
+    """
+    if not node.is_impure:
+        return node.all_input_nodes
+    if node.target._schema.is_mutable:
+        return nodes[:place]
+    draw = next((nodes[i] for i in range(place - 1, -1, -1) if nodes[i].is_impure), None)
+    return [*node.all_input_nodes, *([] if draw is None else [draw])]
+
+
 def bits_of(number: int) -> list[int]:
     """The places of the bits of a number.
 
@@ -195,16 +208,9 @@ def _ordered(
     place = grouping.place
     leader = {node: min(bits_of(grouping.members[place[node]])) for node in nodes}
     needs: dict[int, set[int]] = {leader[node]: set() for node in nodes}
-    last_impure: int | None = None
-    for node in nodes:
+    for i, node in enumerate(nodes):
         mine = leader[node]
-        needs[mine] |= {leader[n] for n in node.all_input_nodes if n in leader} - {mine}
-        if node.is_impure:
-            if last_impure is not None:
-                needs[mine].add(last_impure)
-            last_impure = mine
-            if node.target._schema.is_mutable:
-                needs[mine] |= {leader[n] for n in nodes if place[n] < place[node]} - {mine}
+        needs[mine] |= {leader[n] for n in before_each(node, nodes, i) if n in leader} - {mine}
     waiting = {group: len(before) for group, before in needs.items()}
     then: dict[int, list[int]] = {group: [] for group in needs}
     for group, before in needs.items():

@@ -23,6 +23,8 @@ OBSERVED_ROOMS = ("nn", "optim")
 """Folders of this package whose code reads what programs set."""
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 SITE_PACKAGES = sysconfig.get_path("purelib")
+BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
+"""What reads attributes by names that need not stand in the code."""
 PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy")
 """Installed packages whose code reads nothing of the program's."""
 
@@ -42,9 +44,18 @@ class Frames:
         self.variables: dict[int, Any] = {}
 
     @property
-    def names(self) -> set[str]:
-        """Every name of an attribute or a global in the code that ran."""
-        return {name for code in self.codes for name in code.co_names}
+    def names(self) -> set[str] | None:
+        """Every name of an attribute or a global in the code that ran; None where it makes names at run time.
+
+        Names in strings count, as `getattr` and `hasattr` take them.
+        """
+        found: set[str] = set()
+        for code in self.codes:
+            found.update(code.co_names)
+            found.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+            if BY_STRING & set(code.co_names) and not is_own(code.co_filename):
+                return None
+        return found
 
     def _enter(self, frame: FrameType) -> None:
         code = frame.f_code
@@ -91,11 +102,12 @@ def has_attributes(value: Any) -> bool:
 
 def is_observed(code: CodeType) -> bool:
     """Whether code may read what a program sets."""
-    return _is_observed_file(code.co_filename)
+    return is_observed_file(code.co_filename)
 
 
 @cache
-def _is_observed_file(filename: str) -> bool:
+def is_observed_file(filename: str) -> bool:
+    """Whether a file's code may read what a program sets."""
     if filename.startswith("<"):
         # Text that was executed is the user's, unless this package wrote it or the import system did.
         return not filename.startswith(("<triten", "<frozen"))

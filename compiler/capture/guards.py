@@ -68,7 +68,7 @@ class Guards:
         for i, (location, spec) in enumerate(self.held):
             names[f"H{i}"], names[f"K{i}"], names[f"S{i}"] = location.holder, location.key, spec
             get = f"H{i}[K{i}]"
-            if location.kind in ("attribute", "cell"):
+            if location.kind in ("attribute", "cell", "literal"):
                 names[f"G{i}"] = location.read
                 get = f"G{i}()"
             lines += [f"        t{i} = {get}", f"        if t{i}._spec is not S{i}: return None"]
@@ -84,6 +84,14 @@ class Guards:
     def _broken(self, i: int, location: Location, value: Any, names: dict[str, Any]) -> str:
         """A condition that holds where a place is not what it was; identity is looked at first."""
         names[f"h{i}"] = location.holder
+        if location.kind == "size":
+            return f"len(h{i}) != {value}"
+        if location.kind == "class":
+            names[f"v{i}"] = value
+            return f"h{i}.__class__ is not v{i}"
+        if location.kind in ("bytes", "items", "state"):
+            names[f"v{i}"], names[f"g{i}"] = value, location.read
+            return f"g{i}() != v{i}"
         if location.kind == "elements":
             if not value:
                 return f"h{i}"
@@ -98,6 +106,8 @@ class Guards:
             get = f"h{i}.get({key}, MISSING)" if value is MISSING else f"h{i}[{key}]"
         elif location.kind == "cell":
             get = f"h{i}.cell_contents"
+        elif location.kind == "attribute" and value is not MISSING and location.key.isidentifier():
+            get = f"h{i}.{location.key}"
         else:
             names[f"h{i}"] = location.read
             get = f"h{i}()"
@@ -116,6 +126,8 @@ def same(value: Any, now: Any) -> bool:
     """Whether a place has what it had: the same object; an equal number of the same class; a tensor of the class."""
     if value is now:
         return True
+    if isinstance(value, float):
+        return now.__class__ is float and now.hex() == value.hex()
     if isinstance(value, NUMBERS):
         return now.__class__ is value.__class__ and bool(now == value)
     if isinstance(value, TensorImpl):

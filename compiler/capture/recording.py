@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,19 +10,24 @@ from typing import Any
 
 from ...dispatch.autograd.gradients import grad as gradients
 from ...dispatch.generated import functions as ops
+from ...dispatch.layers.autocast.state import state as autocast
 from ...dispatch.layers.functionalization.functionalize import call_functionalized
 from ...dispatch.layers.functionalization.layer import Layer
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...dispatch.layers.graph.make_graph import innermost_tracer, make_graph
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_unflatten
 from ...dispatch.tensor import Tensor
-from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.determinism import are_deterministic_algorithms_enabled
+from ...runtime.device import get_default_device
+from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
+from ...runtime.local_dispatch_key_set import local
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import get_default_dtype
 from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames
 from .guards import Guards
 from .reachable import Location, walk_after, walk_before
-from .side_effects import refuse_side_effects, refusing_output
+from .side_effects import refuse_side_effects, refusing_effects
 from .unsupported import Unsupported, place_of
 
 
@@ -50,6 +56,7 @@ class Recording:
         guards: the check that the graph still holds.
         written: the inputs that the graph writes to.
         differentiable: the leaves of the result that have a gradient.
+        identical: the leaves that are inputs as they are.
         aliases: the leaves with a gradient that are, or view, an input.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
@@ -64,6 +71,7 @@ class Recording:
     written: tuple[int, ...]
     differentiable: tuple[int, ...]
     gradients: tuple[int, ...] | None
+    identical: frozenset[int]
     aliases: tuple[int, ...]
     repeated: dict[int, int]
 
@@ -79,28 +87,55 @@ def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) 
     Raises:
         Unsupported: the function does what no graph holds.
     """
+    with _one_at_a_time:
+        try:
+            return _recorded(function, leaves, spec, None)
+        except UnknownTensor:
+            # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
+            there = {id(each) for each in gc.get_objects() if isinstance(each, TensorImpl)}
+            return _recorded(function, leaves, spec, there)
+
+
+_one_at_a_time = threading.RLock()
+"""What a capture puts in the place of `print` and its kin is taken away by it, and not by another thread's."""
+
+
+class UnknownTensor(Unsupported):
+    """A tensor that the function uses, and whose place in the program is not found."""
+
+
+def _recorded(
+    function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, there: set[int] | None
+) -> Recording:
     others = [leaf for leaf in leaves if not isinstance(leaf, TensorImpl)]
     before = walk_before(function, others)
     frames = Frames()
     body = _Body(function, leaves, spec)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
+    tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
+    modes_before = modes_of_thread()
     capturing.depth += 1
     try:
         try:
-            with refusing_output(), frames.observed():
+            with refusing_effects() as refusals, frames.observed():
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1
+            set_grad_enabled(modes_before[0])
             refuse_side_effects(before)
+        if refusals.first is not None:
+            raise refusals.first
     except Unsupported as error:
-        raise Unsupported(error.reason, error.place or place_of(error.__traceback__)) from None
+        raise type(error)(error.reason, error.place or place_of(error.__traceback__)) from None
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise Unsupported(f"{type(error).__name__}: {reason}", place_of(error.__traceback__)) from error
     walk = walk_after(function, others, frames, before)
+    reads_grad = any("grad" in code.co_names for code in frames.codes)
+    if reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
+        raise Unsupported("the function reads or sets `grad`, and an argument has one")
     graph = traced.graph
     results = len(body.structure_leaves)
-    held = _lift(graph, walk.tensors)
+    held = _lift(graph, walk.tensors, there)
     _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
     return Recording(
@@ -113,6 +148,7 @@ def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) 
         _written_inputs(graph, inputs),
         tuple(body.differentiable),
         _gradient_inputs(body, len(tensors), held) if body.differentiable else None,
+        frozenset(body.identical),
         tuple(body.aliases),
         body.repeated,
     )
@@ -129,6 +165,7 @@ class _Body:
         self.repeated: dict[int, int] = {}
         self.aliases: list[int] = []
         self.tangents: list[Node] = []
+        self.identical: set[int] = set()
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
         self.__name__ = getattr(function, "__name__", "function")
@@ -138,15 +175,41 @@ class _Body:
 
     def _run(self, *handles: Any) -> Any:
         given = iter(handles)
-        filled = [next(given) if isinstance(leaf, TensorImpl) else leaf for leaf in self.leaves]
+        same: dict[int, Any] = {}
+        filled: list[Any] = []
+        for leaf in self.leaves:
+            if not isinstance(leaf, TensorImpl):
+                filled.append(leaf)
+                continue
+            handle = next(given)
+            if handle._spec.requires_grad and not leaf.is_leaf:  # type: ignore[attr-defined]
+                # A stand-in is a leaf; what stands for one that is none is made by an operator.
+                handle = ops.alias(handle)
+            # One tensor that is given twice is one object.
+            filled.append(same.setdefault(id(leaf), handle))
         args, kwargs = tree_unflatten(filled, self.spec)
+        looks = [(handle._spec.requires_grad, handle._data) for handle in handles]
+        before = modes_of_thread()
         result = self.function(*args, **kwargs)
+        if modes_of_thread() != before:
+            raise Unsupported("the function leaves a mode switched: gradients, autocast, dtypes or devices")
+        _refuse_changes(filled, self.spec, args, kwargs)
+        for handle, look in zip(handles, looks, strict=True):
+            if (handle._spec.requires_grad, handle._data) != look or vars(handle):
+                raise Unsupported("the function sets an attribute of an argument")
+            if handle._autograd is not None and handle._autograd.grad is not None:
+                raise Unsupported("the function sets the gradient of an argument; call backward() outside")
         found, self.structure = tree_flatten(result)
         self.structure_leaves = found
         for leaf in found:
             if not isinstance(leaf, TensorImpl | int | float | complex | str | None):
                 raise Unsupported(f"the result holds a {type(leaf).__name__}")
+            if isinstance(leaf, TensorImpl) and leaf._spec.is_inference and not is_inference_mode_enabled():
+                raise Unsupported("the function enters inference_mode; enter it outside")
         tracer: Any = innermost_tracer()
+        if tracer.has_refused:
+            raise Unsupported("the function reads a tensor's value")
+        self.identical = _identities(found, handles)
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
@@ -176,10 +239,12 @@ class _Body:
         self.wanted_held = [
             tensor for tensor in {id(t): t for t in tracer._constants}.values() if tensor._spec.requires_grad
         ]
+        self.wanted_held_set = Identities(self.wanted_held)
         wanted = [*(handles[i] for i in self.wanted_arguments), *self.wanted_held]
         for tensor in wanted:
-            if tensor._autograd is not None and getattr(tensor._autograd, "hooks", None):
-                raise Unsupported("a tensor that requires grad has hooks")
+            edge = None if tensor._autograd is None else tensor._autograd.edge
+            if edge is not None and edge[0].hooks is not None and tensor in self.wanted_held_set:
+                raise Unsupported("a tensor that the function holds has hooks")
         outputs = [found[i] for i in self.differentiable]
         _refuse_shared_memory([leaf for i, leaf in enumerate(found) if i not in self.aliases])
         tangents = []
@@ -191,6 +256,40 @@ class _Body:
         grads = gradients(outputs, wanted, tangents, allow_unused=True)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
+
+
+class Identities:
+    """A set of objects by identity."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._ids = {id(value) for value in values}
+
+    def __contains__(self, value: object) -> bool:
+        return id(value) in self._ids
+
+
+def _refuse_changes(leaves: Sequence[Any], spec: TreeSpec, args: Any, kwargs: Any) -> None:
+    """Raise Unsupported if a list or dict among the arguments has other elements than before."""
+    now, structure = tree_flatten((args, kwargs))
+    if structure != spec or any(a is not b for a, b in zip(now, leaves, strict=True)):
+        raise Unsupported("the function changes a list or dict that is an argument")
+
+
+def _identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
+    """The results that are arguments, or tensors that the function holds, as they are."""
+    given = Identities(handles)
+    return {
+        i
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl) and (leaf in given or getattr(leaf._data, "storage", None) is None)
+    }
+
+
+def modes_of_thread() -> tuple[Any, ...]:
+    """What a function may switch for its thread."""
+    casts = (local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled)
+    default = get_default_dtype(), get_default_device(), are_deterministic_algorithms_enabled()
+    return (is_grad_enabled(), is_inference_mode_enabled(), casts, *default)
 
 
 def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
@@ -221,21 +320,31 @@ def _refuse_shared_memory(results: Sequence[Any]) -> None:
                 raise Unsupported("two results with gradients share memory")
 
 
-def _lift(graph: Graph, found: dict[int, tuple[Any, Location]]) -> list[tuple[Location, Any]]:
-    """Make inputs of the graph's constants, in the order of their first use. Returns where they are held."""
+def _lift(
+    graph: Graph, found: dict[int, tuple[Any, Location]], there: set[int] | None
+) -> list[tuple[Location, Any]]:
+    """Make inputs of the graph's constants, in the order of their first use. Returns where they are held.
+
+    Those that were not there before the function ran are literals of its code.
+    """
     held: list[tuple[Location, Any]] = []
     made: dict[int, Node] = {}
+    for value in graph.constants.values():
+        if not isinstance(value, Tensor):
+            raise Unsupported(f"the function uses a {type(value).__name__}")
     for node in graph.find_nodes(op="get_attr"):
         tensor = graph.constants[node.target]
-        if not isinstance(tensor, Tensor):
-            raise Unsupported(f"the function uses a {type(tensor).__name__} that is no argument")
         if id(tensor) not in made:
-            if id(tensor) not in found:
-                raise Unsupported(
+            if id(tensor) in found:
+                location = found[id(tensor)][1]
+            elif there is not None and id(tensor) not in there and not tensor._spec.requires_grad:
+                location = Location("literal", tensor, None, "a tensor made of numbers")
+            else:
+                raise UnknownTensor(
                     f"the function uses a tensor {list(tensor.shape)} whose place in the program is not found; make it "
                     "an argument, an attribute or a global"
                 )
-            held.append((found[id(tensor)][1], tensor))
+            held.append((location, tensor))
             made[id(tensor)] = _placeholder(graph, f"held_{len(held) - 1}", node.val)
         node.replace_all_uses_with(made[id(tensor)])
         graph.erase_node(node)

@@ -24,8 +24,8 @@ from ...runtime.written_code import defined
 from ..schedule import FusedKernel
 
 BLOCK_BYTES = 1 << 18
-"""Bytes of the widest array of a block. Half a dozen of them stay in a core's own cache; of a fourth of it, threads wait
-for each other's Python between two passes for longer than the cache saves."""
+"""Bytes of the widest array of a block. Half a dozen of them stay in a core's own cache; at a fourth of it, threads
+wait for each other's Python between two passes for longer than the cache saves."""
 WHOLE_UP_TO = 1 << 15
 """Elements up to which steps are computed whole: they stay in the cache as they are."""
 SHARED_FROM = 1 << 17

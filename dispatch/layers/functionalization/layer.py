@@ -461,6 +461,8 @@ class Layer:
             origin = storage.origin
             handle_of_origin = self.handle_of(origin)
             handle_of_origin._autograd, handle_of_origin._view_base = origin._autograd, origin._view_base
+            spec = handle_of_origin._spec
+            handle_of_origin._spec = spec.replace(requires_grad=origin._spec.requires_grad)
             self._inputs.append((origin, handle_of_origin, _Saved(origin)))
         return handle
 
