@@ -90,7 +90,7 @@ lint: $(DEV_READY)
 # beside that name: it looks for modules in its own folder first, where the root's would be found under two names.
 TYPED := $(addprefix -p triten.,_C runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization serialization \
 	utils distributions \
-	autograd cuda amp backends) \
+	autograd cuda amp backends compiler) \
 	-m triten $(patsubst %.py,-m triten.%,$(filter-out __init__.py setup.py,$(wildcard *.py))) -m triten.tests.test_public_types
 
 type: $(DEV_READY)

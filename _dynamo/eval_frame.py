@@ -4,5 +4,5 @@ from . import OptimizedModule as OptimizedModule
 
 
 def is_dynamo_supported() -> bool:
-    """False: nothing is compiled."""
-    return False
+    """True: functions are captured on every platform."""
+    return True

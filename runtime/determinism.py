@@ -6,10 +6,22 @@ nothing is refused and nothing becomes slower; the answer is kept for the progra
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _MODES = ("default", "warn", "error")
 """The modes by number, as `get_deterministic_debug_mode` gives them."""
 
 _mode = [0]
+
+on_change: list[Callable[[], None]] = []
+"""Called when the answer is another: whoever keeps what a program did after it had asked forgets that."""
+
+
+def _set(mode: int) -> None:
+    if mode != _mode[0]:
+        _mode[0] = mode
+        for changed in on_change:
+            changed()
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -35,7 +47,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
             raise TypeError(
                 f"use_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
             )
-    _mode[0] = (1 if warn_only else 2) if mode else 0
+    _set((1 if warn_only else 2) if mode else 0)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -93,7 +105,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         debug_mode = _MODES.index(debug_mode)
     if debug_mode not in range(len(_MODES)):
         raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
-    _mode[0] = debug_mode
+    _set(debug_mode)
 
 
 def get_deterministic_debug_mode() -> int:

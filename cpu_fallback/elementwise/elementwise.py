@@ -512,6 +512,8 @@ def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
 
 
 def _with_constant_into(function: Any, constants: Constants) -> Callable[..., Any]:
+    """The same that writes to an array; marked alike, for callers that ignore floating-point errors already."""
+
     def binary(out: Any, a: Any, number: Any) -> None:
         value = constants[number]
         try:
@@ -519,6 +521,8 @@ def _with_constant_into(function: Any, constants: Constants) -> Callable[..., An
         except RuntimeError:
             run_quiet_copy(function, a, value, out=out)
 
+    if isinstance(function, np.ufunc):
+        binary.__dict__.update(ufunc=function, constants=constants)
     return binary
 
 

@@ -77,7 +77,7 @@ class FunctionalForm:
 
     def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
         """The plan of a call, from its kernel and its outputs' specs."""
-        into, compute, quiet, _, _, first, unshared, number = kernel
+        into, compute, quiet, _, _, first, unshared, number, _ = kernel
         if (
             compute is not None
             and self.gather is None

@@ -16,6 +16,8 @@ from ..core.bound_arguments import spec_of
 from ..core.call_kind import kind_of, leave_replanner
 from ..core.kernel_function import Plan
 from ..core.operator_entry import MAX_PLANS, OperatorEntry
+from ..structured.meta_base import MetaBase
+from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..tensor import Tensor
 from .structured import FormPlanner, Frame, MetaFunction, frame_of
 
@@ -84,6 +86,26 @@ class StructuredKernel:
         elif kind is not None and found is not None and len(known) < MAX_PLANS:
             known[kind] = found
         return plan if self.form == "out" else leave_replanner(plan, op, found or planner)
+
+    def planned_kernel(
+        self, op: OperatorEntry, values: Sequence[Any]
+    ) -> tuple[StructuredCall, PlannedKernel]:
+        """The kernel of a functional call, without a plan around it: `values` has specs in the place of tensors."""
+        frame = frame_of(op)
+        runtime = op.runtime_positions(values)
+        specs = list(values)
+        for position in runtime:
+            if isinstance(specs[position], int | float | complex):
+                specs[position] = specs[position].__class__
+        device = device_of(specs)
+        builder = MetaBase(frame.name, "functional", [], device)
+        self.meta(builder, *specs)
+        outputs = tuple([builder.outputs[i] for i in range(len(builder.outputs))])
+        args = dict(zip(frame.names, specs, strict=True))
+        passed = tuple([frame.names[i] for i in runtime])
+        where = outputs[0].device
+        call = StructuredCall(frame.name, args, passed, outputs, builder.iterator, where, builder.extra)
+        return call, find_kernel(self.stub, where.type, frame.name)(call)
 
 
 def device_of(specs: Sequence[Any]) -> Device:

@@ -61,6 +61,20 @@ class StructuredCall(NamedTuple):
         return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")
 
 
+class ElementFunction(NamedTuple):
+    """What a pointwise kernel of CUDA computes for one element, for whoever puts several into one kernel.
+
+    `function` is a `@triton.jit` function of the operands in these Triton `types`; its result is converted to the
+    output's dtype. `operands` are the positions, among the kernel's arguments after the output, of those that it takes;
+    `prepare` makes each of these what a launch is given: an address, or a number in range.
+    """
+
+    function: Any
+    types: tuple[Any, ...]
+    operands: tuple[int, ...]
+    prepare: tuple[Callable[[Any], Any], ...]
+
+
 class PlannedKernel(NamedTuple):
     """A kernel ready to run on bytes.
 
@@ -71,7 +85,7 @@ class PlannedKernel(NamedTuple):
     `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a new array of the first
     of several outputs, and is called as if `quiet`, where nobody asks for the others. `number` is `fresh` for one
     output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into` for one
-    output that overlaps no input, where that saves looking.
+    output that overlaps no input, where that saves looking. `element` is what a pointwise kernel of CUDA computes.
     """
 
     into: Callable[..., Any]
@@ -82,6 +96,7 @@ class PlannedKernel(NamedTuple):
     first: Callable[..., Any] | None = None
     unshared: Callable[..., Any] | None = None
     number: Callable[..., Any] | None = None
+    element: ElementFunction | None = None
 
 
 class HostKernel(NamedTuple):

@@ -74,8 +74,9 @@ class Module(ConversionMixin, StateDictMixin):
             or own["_forward_pre_hooks"]
             or own["_backward_hooks"]
             or own["_backward_pre_hooks"]
+            or "_compiled_call_impl" in own
         ):
-            try: return call_with_hooks(self, args, kwargs)  # fmt: skip
+            try: return own.get("_compiled_call_impl", self._call_impl)(*args, **kwargs)  # fmt: skip
             except BaseException:
                 hide_inner_frames()
                 raise
@@ -83,6 +84,10 @@ class Module(ConversionMixin, StateDictMixin):
         except BaseException:
             hide_inner_frames()
             raise
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """A call as it is, with hooks: what `compile` compiles."""
+        return call_with_hooks(self, args, kwargs)
 
     # Attributes
 
@@ -389,17 +394,28 @@ class Module(ConversionMixin, StateDictMixin):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Ask for the module to be compiled (`torch.nn.Module.compile`): it runs eagerly, as `tt.compile` says.
+        """Have the module's calls compiled from now on (`torch.nn.Module.compile`); see `tt.compile`.
 
         Args:
             args, kwargs: those of `tt.compile` behind the model.
 
         Raises:
             RuntimeError: a mode that there is none of.
+
+        Example:
+            >>> import triten as tt
+            >>> model = tt.nn.Linear(2, 3)
+            >>> model.compile()
+            >>> model(tt.ones(1, 2)).shape
+            triten.Size([1, 3])
         """
         from ...compiler import compile
 
-        compile(self, *args, **kwargs)
+        self.__dict__["_compiled_call_impl"] = compile(self._call_impl, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Graphs belong to the process and to this module, not to its copies.
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""

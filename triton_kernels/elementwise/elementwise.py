@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured import choices
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...dispatch.structured.stub import ElementFunction, PlannedKernel, StructuredCall
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.device import CPU
@@ -150,7 +150,9 @@ def elementwise(
     operands = [Operand(given, type_) for given, type_ in zip(inputs, types, strict=True)]
     specs = [operand.spec for operand in operands if operand.spec is not None]
     geometry = with_numbers(elementwise_geometry(out, specs), operands)
-    return over_geometry(call, function, operands, geometry)
+    places, prepares = tuple(range(len(operands))), tuple([operand.prepare for operand in operands])
+    element = ElementFunction(function, tuple(types), places, prepares)
+    return over_geometry(call, function, operands, geometry)._replace(element=element)
 
 
 def complex_elementwise(

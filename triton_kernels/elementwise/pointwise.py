@@ -4,13 +4,19 @@ A function gets its operands in the compute type of the call's common dtype (flo
 what it returns is converted to the output's dtype.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, fitting_number, readable
 from ...dispatch.structured.complex_half import SCALES
 from ...dispatch.structured.exponent_check import exponent_check
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub, with_defaults
+from ...dispatch.structured.stub import (
+    ElementFunction,
+    PlannedKernel,
+    StructuredCall,
+    register_stub,
+    with_defaults,
+)
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import EXPONENTS, bool_, complex32, finfo
@@ -209,7 +215,25 @@ def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: Scala
             given[place] = value.astype(narrow.np) if hasattr(value, "astype") else float(round_to(value))
         into(out, *given)
 
-    return kernel._replace(into=rounded)
+    rounds = dict.fromkeys(places, lambda value: float(round_to(value)))
+    return kernel._replace(into=rounded, element=prepared_first(kernel.element, rounds))
+
+
+def prepared_first(
+    element: ElementFunction | None, first: Mapping[int, Callable[[Any], Any]]
+) -> ElementFunction | None:
+    """An element's function, the arguments at some places of which another function prepares before."""
+    if element is None:
+        return None
+
+    def both(inner: Callable[[Any], Any], outer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda value: outer(inner(value))
+
+    prepares = [
+        both(first[place], prepare) if place in first else prepare
+        for place, prepare in zip(element.operands, element.prepare, strict=True)
+    ]
+    return element._replace(prepare=tuple(prepares))
 
 
 def rounding_to_complex_half(
@@ -311,7 +335,8 @@ def with_fitting(kernel: PlannedKernel, call: StructuredCall) -> PlannedKernel:
             fitting(values[place])
         into(out, *values)
 
-    return PlannedKernel(ranged, any_shape=kernel.any_shape)
+    element = prepared_first(kernel.element, dict.fromkeys(places, fitting))
+    return PlannedKernel(ranged, any_shape=kernel.any_shape, element=element)
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
@@ -331,8 +356,10 @@ def clamp(call: StructuredCall) -> PlannedKernel:
     if given == call.runtime:
         return kernel
     present = call.runtime.index("min" if low else "max")
-    into = kernel.into
-    return PlannedKernel(lambda out, *values: into(out, values[0], values[present]))
+    into, element = kernel.into, kernel.element
+    if element is not None:
+        element = element._replace(operands=(0, present))
+    return PlannedKernel(lambda out, *values: into(out, values[0], values[present]), element=element)
 
 
 def div_mode(call: StructuredCall) -> PlannedKernel:

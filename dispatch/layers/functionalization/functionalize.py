@@ -65,24 +65,30 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @api_boundary
     def functionalized(*args: Any, **kwargs: Any) -> Any:
-        layer = Layer(remove == "mutations_and_views")
-        leaves, spec = tree_flatten((args, kwargs))
-        # The larger first, of which the smaller may be views.
-        tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
-        handles = {id(t): layer.enter(t) for t in tensors}
-        given, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
-        try:
-            with layer.active():
-                result = func(*given, **named)
-        except BaseException:
-            layer.abandon()
-            raise
-        return layer.leave(result)
+        return call_functionalized(Layer(remove == "mutations_and_views"), func, args, kwargs)
 
     functionalized.__name__ = getattr(func, "__name__", "functionalized")
     functionalized.__doc__ = getattr(func, "__doc__", None)
     functionalized.__wrapped__ = func  # type: ignore[attr-defined]
     return functionalized
+
+
+def call_functionalized(
+    layer: Layer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What a function returns whose operators run in a layer; what it writes to is written at its end."""
+    leaves, spec = tree_flatten((args, kwargs))
+    # The larger first, of which the smaller may be views.
+    tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
+    handles = {id(t): layer.enter(t) for t in tensors}
+    given, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
+    try:
+        with layer.active():
+            result = func(*given, **named)
+    except BaseException:
+        layer.abandon()
+        raise
+    return layer.leave(result)
 
 
 def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:

@@ -85,10 +85,16 @@ plain_classes.add(FunctionalTensor)
 
 
 class Layer:
-    """One functionalized call: its handles, and how operators run on them."""
+    """One functionalized call: its handles, and how operators run on them.
 
-    def __init__(self, copies: bool) -> None:
+    Args:
+        copies: whether views are copied.
+        adopts: whether tensors that the function closes over may be written to, as arguments may.
+    """
+
+    def __init__(self, copies: bool, adopts: bool = False) -> None:
         self.copies = copies
+        self.adopts = adopts
         self.live: list[weakref.ref[Any]] = []
         self._storages: dict[int, list[FunctionalStorage]] = {}
         self._handles: dict[int, tuple[Any, Any]] = {}
@@ -383,7 +389,7 @@ class Layer:
         base = result._view_base
         if base is not None:
             made._view_base = source if source._view_base is None else source._view_base
-        if steps:
+        if steps and steps is not data.steps:
             # Taken now, as the program does: what is wrong with it is told where it is wrong.
             with self.below():
                 if data.generation == storage.generation or not data.steps:
@@ -437,12 +443,28 @@ class Layer:
         if not self.owns(tensor) or (
             tensor._data.storage.origin is not None and not tensor._data.storage.is_input
         ):
+            if self.adopts:
+                return self._adopted(tensor)
             raise RuntimeError(
                 f"functionalize: {op.name} writes to a tensor that the function closes over ({tensor._spec!r}): "
                 "mutating a non-functional tensor with a functional tensor is not allowed. Please ensure that all of "
                 "your inputs are wrapped inside of a functionalize() call."
             )
         return tensor
+
+    def _adopted(self, tensor: Any) -> Any:
+        """The handle of a tensor from outside that is written to: from now on it counts as an argument."""
+        handle = self.handle_of(tensor)
+        storage: FunctionalStorage = handle._data.storage
+        if not storage.is_input:
+            storage.is_input = True
+            origin = storage.origin
+            handle_of_origin = self.handle_of(origin)
+            handle_of_origin._autograd, handle_of_origin._view_base = origin._autograd, origin._view_base
+            spec = handle_of_origin._spec
+            handle_of_origin._spec = spec.replace(requires_grad=origin._spec.requires_grad)
+            self._inputs.append((origin, handle_of_origin, _Saved(origin)))
+        return handle
 
     def _assign(self, target: Tensor, new: Tensor) -> None:
         """Make `new`, cast to its dtype and device, the value of a handle."""

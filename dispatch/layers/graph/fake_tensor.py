@@ -25,7 +25,7 @@ from ...core.op_overload import OpOverload
 from ...structured.meta.copy import resolve_device
 from ...tensor import Tensor, blank_tensor
 from ..python_key import PYTHON_BIT, without_modes
-from .make_graph import TracedTensor, Tracer
+from .make_graph import TracedTensor, Tracer, tracers
 
 META = Device("meta")
 META_KEYS = BY_NAME["Meta"].bits
@@ -54,6 +54,8 @@ class FakeTensor(TracedTensor):
 
 
 def _no_elements(what: str) -> RuntimeError:
+    for tracer in tracers():
+        tracer.has_refused = True
     return RuntimeError(
         f"It appears that you're trying to get value out of a tracing tensor: {what}. Under "
         "make_graph(tracing_mode='fake') tensors hold no elements; keep the value a tensor, or record with "

@@ -227,6 +227,7 @@ def _reader_of(tensor: Tensor) -> Tracer | None:
 def _check_readable(tensor: Tensor, what: str) -> None:
     tracer = _reader_of(tensor)
     if tracer is not None:
+        tracer.has_refused = True
         node = tracer.find(tensor)
         name = "" if node is None else f" (%{node.name})"
         raise RuntimeError(
@@ -245,6 +246,7 @@ class Tracer(TensorDispatchMode):
     def __init__(self) -> None:
         self.graph = Graph()
         self.may_read = False
+        self.has_refused = False
         self.made: list[weakref.ref[Any]] = []
         self._nodes: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
         self._dependent: dict[int, weakref.ref[Any]] = {}

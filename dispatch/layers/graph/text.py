@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from keyword import iskeyword
 from typing import Any
 
 from ....runtime.device import device as Device
@@ -119,7 +120,10 @@ def python_code(graph: Graph) -> str:
 
 def _path(node: Node) -> str:
     target = node.target
-    return f"tt.ops.{target.namespace}.{target._opname}.{target._overloadname}"
+    packet = f"tt.ops.{target.namespace}.{target._opname}"
+    if iskeyword(target._overloadname):
+        return f"getattr({packet}, {target._overloadname!r})"
+    return f"{packet}.{target._overloadname}"
 
 
 def _arguments(node: Node) -> str:

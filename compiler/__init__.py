@@ -1,0 +1,82 @@
+"""`tt.compile` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
+
+In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
+`training` splits a graph with its derivative into forward and backward; `passes` make graphs better; `schedule` says
+which steps are one kernel; `host` and `triton` write code for the CPU and for CUDA. `optimized` puts them together, for
+each look of a function's arguments, and runs the function itself where there is no graph. `frontend` is `tt.compile`,
+`marks` and `stances` what programs say to a compiler, `backends` who may take its place.
+
+`import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .frontend import (
+    compile,
+    cudagraph_mark_step_begin,
+    get_default_backend,
+    is_compiling,
+    is_dynamo_compiling,
+    is_exporting,
+    reset,
+    set_default_backend,
+    set_enable_guard_collectives,
+)
+from .marks import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    nested_compile_region,
+    substitute_in_graph,
+    wrap_numpy,
+)
+from .stances import set_stance
+
+if TYPE_CHECKING:
+    from .backends import interpreted as interpreted
+    from .backends import list_backends as list_backends
+    from .backends import register_backend as register_backend
+    from .capture.unsupported import Unsupported as Unsupported
+    from .explain import explain as explain
+
+__all__ = [
+    "Unsupported",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "explain",
+    "get_default_backend",
+    "interpreted",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "nested_compile_region",
+    "register_backend",
+    "reset",
+    "set_default_backend",
+    "set_enable_guard_collectives",
+    "set_stance",
+    "substitute_in_graph",
+    "wrap_numpy",
+]
+
+_LATE = {
+    "Unsupported": "capture.unsupported",
+    "explain": "explain",
+    "interpreted": "backends",
+    "list_backends": "backends",
+    "register_backend": "backends",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f".{_LATE[name]}", __name__), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,118 @@
+"""Which Python code a call runs: its names, its globals and the objects in its variables.
+
+A tracing function is called for every Python function that starts. Code of the standard library, of NumPy and of this
+package is passed by, but for modules (`nn`) and optimizers, whose attributes programs set.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from .unsupported import PACKAGE, is_own
+
+OBSERVED_ROOMS = ("nn", "optim")
+"""Folders of this package whose code reads what programs set."""
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+SITE_PACKAGES = sysconfig.get_path("purelib")
+BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
+"""What reads attributes by names that need not stand in the code."""
+PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy")
+"""Installed packages whose code reads nothing of the program's."""
+
+
+class Frames:
+    """What ran while a function was observed.
+
+    Attributes:
+        codes: the code objects that started.
+        globals: of each code's module, by the id of the dict: the dict, and the names that code has.
+        variables: values of arguments and local variables, by id.
+    """
+
+    def __init__(self) -> None:
+        self.codes: set[CodeType] = set()
+        self.globals: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        self.variables: dict[int, Any] = {}
+
+    @property
+    def names(self) -> set[str] | None:
+        """Every name of an attribute or a global in the code that ran; None where it makes names at run time.
+
+        Names in strings count, as `getattr` and `hasattr` take them.
+        """
+        found: set[str] = set()
+        for code in self.codes:
+            found.update(code.co_names)
+            found.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+            if BY_STRING & set(code.co_names) and not is_own(code.co_filename):
+                return None
+        return found
+
+    def _enter(self, frame: FrameType) -> None:
+        code = frame.f_code
+        self.codes.add(code)
+        known = self.globals.setdefault(id(frame.f_globals), (frame.f_globals, set()))
+        known[1].update(code.co_names)
+        self._keep(frame)
+
+    def _keep(self, frame: FrameType) -> None:
+        for value in frame.f_locals.values():
+            if has_attributes(value):
+                self.variables[id(value)] = value
+
+    @contextmanager
+    def observed(self) -> Iterator[Frames]:
+        """See what runs in this thread while the block does."""
+
+        def at_return(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "return":
+                self._keep(frame)
+            return at_return
+
+        def at_call(frame: FrameType, event: str, _: Any) -> Any:
+            if event != "call" or not is_observed(frame.f_code):
+                return None
+            self._enter(frame)
+            frame.f_trace_lines = False
+            return at_return
+
+        before = sys.gettrace()
+        if before is not None and threading.current_thread() is not threading.main_thread():
+            before = None
+        sys.settrace(at_call)
+        try:
+            yield self
+        finally:
+            sys.settrace(before)
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether a value is an object whose attributes may be read."""
+    return not isinstance(value, TensorImpl) and (hasattr(value, "__dict__") or hasattr(value, "__slots__"))
+
+
+def is_observed(code: CodeType) -> bool:
+    """Whether code may read what a program sets."""
+    return is_observed_file(code.co_filename)
+
+
+@cache
+def is_observed_file(filename: str) -> bool:
+    """Whether a file's code may read what a program sets."""
+    if filename.startswith("<"):
+        # Text that was executed is the user's, unless this package wrote it or the import system did.
+        return not filename.startswith(("<triten", "<frozen"))
+    if is_own(filename):
+        return Path(filename).resolve().relative_to(PACKAGE).parts[0] in OBSERVED_ROOMS
+    if filename.startswith(SITE_PACKAGES):
+        return Path(filename).relative_to(SITE_PACKAGES).parts[0] not in PASSED_BY
+    return not filename.startswith(STANDARD_LIBRARY)

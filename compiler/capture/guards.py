@@ -1,0 +1,153 @@
+"""Guards: a check that what a captured function read is still what it was.
+
+The check is written out as one function, since it stands before every call of the graph.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
+from .reachable import MISSING, NUMBERS, Location
+
+Guard = Callable[[], tuple[Any, ...] | None]
+
+
+class Guards:
+    """The places that a captured function read, with their values, and the tensors that it holds.
+
+    `hold()` gives those tensors as they are now, or None if a place has another value or a tensor another spec.
+
+    Args:
+        places: the places, each with its value.
+        held: the places of tensors, each with the spec of its tensor.
+
+    Example:
+        >>> from triten.compiler.capture.guards import Guards
+        >>> from triten.compiler.capture.reachable import Location
+        >>> settings = {"scale": 2}
+        >>> guards = Guards([(Location("entry", settings, "scale", "settings['scale']"), 2)])
+        >>> guards.hold(), settings.update(scale=3), guards.hold(), guards.broken()
+        ((), None, None, "settings['scale'] was 2, is 3")
+    """
+
+    def __init__(
+        self, places: Sequence[tuple[Location, Any]], held: Sequence[tuple[Location, TensorSpec]] = ()
+    ) -> None:
+        self.held = tuple(held)
+        kept: dict[tuple[str, int, Any], tuple[Location, Any]] = {}
+        for location, value in places:
+            kept.setdefault((location.kind, id(location.holder), location.key), (location, value))
+        self.places = list(kept.values())
+        self.hold: Guard = self._written()
+
+    def broken(self) -> str | None:
+        """The first place that is not what it was, in words; None if all are."""
+        for location, value in self.places:
+            now = location.read()
+            if not same(value, now):
+                return f"{location.name} was {shown(value)}, is {shown(now)}"
+        for location, spec in self.held:
+            now = location.read()
+            found = now._spec if isinstance(now, TensorImpl) else None
+            if found is not spec:
+                return f"{location.name} was {spec!r}, is {shown(now) if found is None else found!r}"
+        return None
+
+    def _written(self) -> Guard:
+        """One condition of all places, and the held tensors behind it."""
+        names: dict[str, Any] = {"MISSING": MISSING, "same": same, "same_elements": same_elements}
+        broken = [self._broken(i, location, value, names) for i, (location, value) in enumerate(self.places)]
+        lines = ["def hold():", "    try:"]
+        if broken:
+            lines.append("        if (" + "\n            or ".join(broken) + "): return None")
+        for i, (location, spec) in enumerate(self.held):
+            names[f"H{i}"], names[f"K{i}"], names[f"S{i}"] = location.holder, location.key, spec
+            get = f"H{i}[K{i}]"
+            if location.kind in ("attribute", "cell", "literal"):
+                names[f"G{i}"] = location.read
+                get = f"G{i}()"
+            lines += [f"        t{i} = {get}", f"        if t{i}._spec is not S{i}: return None"]
+        found = "".join(f"t{i}, " for i in range(len(self.held)))
+        lines += [
+            f"        return ({found})",
+            "    except (ValueError, LookupError, AttributeError): return None",
+            "",
+        ]
+        guard: Guard = defined("hold", "\n".join(lines), "guards", names)
+        return guard
+
+    def _broken(self, i: int, location: Location, value: Any, names: dict[str, Any]) -> str:
+        """A condition that holds where a place is not what it was; identity is looked at first."""
+        names[f"h{i}"] = location.holder
+        if location.kind == "size":
+            return f"len(h{i}) != {value}"
+        if location.kind == "class":
+            names[f"v{i}"] = value
+            return f"h{i}.__class__ is not v{i}"
+        if location.kind in ("bytes", "items", "state"):
+            names[f"v{i}"], names[f"g{i}"] = value, location.read
+            return f"g{i}() != v{i}"
+        if location.kind == "elements":
+            if not value:
+                return f"h{i}"
+            names[f"v{i}"] = value
+            if all(isinstance(each, str | int) for each in value):
+                return f"tuple(h{i}) != v{i}"
+            return f"len(h{i}) != {len(value)} or not same_elements(v{i}, tuple(h{i}))"
+        if location.kind == "entry":
+            key = repr(location.key)
+            if not isinstance(location.key, str | int):
+                names[f"k{i}"], key = location.key, f"k{i}"
+            get = f"h{i}.get({key}, MISSING)" if value is MISSING else f"h{i}[{key}]"
+        elif location.kind == "cell":
+            get = f"h{i}.cell_contents"
+        elif location.kind == "attribute" and value is not MISSING and location.key.isidentifier():
+            get = f"h{i}.{location.key}"
+        else:
+            names[f"h{i}"] = location.read
+            get = f"h{i}()"
+        if value is None or value is True or value is False:
+            return f"{get} is not {value}"
+        if isinstance(value, TensorImpl):
+            names[f"c{i}"] = value.__class__  # a guard does not keep a tensor alive
+            return f"{get}.__class__ is not c{i}"
+        names[f"v{i}"] = value
+        if isinstance(value, (*NUMBERS, types.MethodType)):
+            return f"({get} is not v{i} and not same(v{i}, {get}))"
+        return f"{get} is not v{i}"
+
+
+def same(value: Any, now: Any) -> bool:
+    """Whether a place has what it had: the same object; an equal number of the same class; a tensor of the class."""
+    if value is now:
+        return True
+    if isinstance(value, float):
+        return now.__class__ is float and now.hex() == value.hex()
+    if isinstance(value, NUMBERS):
+        return now.__class__ is value.__class__ and bool(now == value)
+    if isinstance(value, TensorImpl):
+        return now.__class__ is value.__class__
+    if isinstance(value, types.MethodType):
+        return bool(value == now)
+    if value.__class__ is tuple and now.__class__ is tuple:
+        return len(value) == len(now) and same_elements(value, now)
+    return False
+
+
+def same_elements(values: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
+    """`same` of two tuples of one length."""
+    return all(a is b or same(a, b) for a, b in zip(values, now, strict=True))
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    if value is MISSING:
+        return "absent"
+    if isinstance(value, NUMBERS) or value.__class__ in (tuple, list, dict):
+        return f"{value!r:.60}"
+    return f"a {type(value).__name__}"

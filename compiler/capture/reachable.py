@@ -1,0 +1,412 @@
+"""The Python objects that code can have read: a walk from functions, modules and variables to what they hold.
+
+A walk gives `Location`s: a place that holds a value, such as an entry of a dict of attributes. Which attributes of an
+object count is told by the names in the code that ran. Guards and the search for side effects are both made of
+locations.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import io
+import os
+import pickle
+import random
+import types
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from ...nn.modules.module import Module
+from ...runtime.device import device as Device
+from ...runtime.layout import layout as Layout
+from ...runtime.memory_format import memory_format as MemoryFormat
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_impl import TensorImpl
+from .frames import Frames, is_observed, is_observed_file
+from .unsupported import Unsupported, is_own
+
+MOST_LOCATIONS = 50_000
+"""Places that a walk visits; a program that can read more is not captured."""
+MISSING: Final = object()
+MODULE_STATE = (
+    "_backward_hooks", "_backward_pre_hooks", "_buffers", "_forward_hooks", "_forward_pre_hooks", "_modules",
+    "_parameters", "training",
+)  # fmt: skip
+"""Attributes that every call of an `nn.Module` may read."""
+
+OBSERVED_MODULES = ("triten.nn", "triten.optim", "triten.tests", "triten.examples")
+RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
+NUMBERS = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType, range, slice)
+CONSTANTS = (ScalarType, Device, Layout, MemoryFormat, enum.Enum, type, frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place that holds a value.
+
+    `kind` is ``entry`` (of a dict), ``attribute`` (of a class or function, or in a slot), ``cell`` (of a closure),
+    ``element`` (one of a list or tuple), ``elements`` (all of them, or the keys of a dict), ``size`` (of a dict),
+    ``class`` (of an object), ``bytes`` (of an array), ``items`` (of the environment), ``state`` (of Python's or NumPy's
+    random numbers) or ``literal`` (a tensor that the function makes of numbers).
+    `holder` is what has the place, `key` names it, and `name` is for people.
+    """
+
+    kind: str
+    holder: Any
+    key: Any
+    name: str
+
+    def read(self) -> Any:
+        """The value now; `MISSING` where there is none."""
+        if self.kind == "entry":
+            return self.holder.get(self.key, MISSING)
+        if self.kind == "attribute":
+            return getattr(self.holder, self.key, MISSING)
+        if self.kind == "cell":
+            try:
+                return self.holder.cell_contents
+            except ValueError:
+                return MISSING
+        if self.kind == "element":
+            return self.holder[self.key] if self.key < len(self.holder) else MISSING
+        if self.kind == "size":
+            return len(self.holder)
+        if self.kind == "class":
+            return self.holder.__class__
+        if self.kind == "bytes":
+            return bytes_of(self.holder)
+        if self.kind == "literal":
+            return self.holder.clone()
+        if self.kind == "items":
+            return tuple(self.holder.items())
+        if self.kind == "state":
+            return state_of(self.holder)
+        return tuple(self.holder)
+
+    def write(self, value: Any) -> None:
+        """Put a value there, as `read` gave it."""
+        if self.kind == "entry":
+            if value is MISSING:
+                self.holder.pop(self.key, None)
+            else:
+                self.holder[self.key] = value
+        elif self.kind == "attribute" and value is MISSING:
+            delattr(self.holder, self.key)
+        elif self.kind == "attribute":
+            setattr(self.holder, self.key, value)
+        elif self.kind == "class":
+            self.holder.__class__ = value
+        elif self.kind == "bytes":
+            write_bytes(self.holder, value)
+        elif self.kind == "items":
+            self.holder.clear()
+            self.holder.update(value)
+        elif self.kind == "state":
+            restore_state(self.holder, value)
+        elif self.kind == "cell":
+            if value is MISSING:
+                del self.holder.cell_contents
+            else:
+                self.holder.cell_contents = value
+        elif isinstance(self.holder, list):
+            self.holder[:] = value
+        elif isinstance(self.holder, set):
+            self.holder.clear()
+            self.holder.update(value)
+        elif isinstance(self.holder, deque):
+            self.holder.clear()
+            self.holder.extend(value)
+        elif isinstance(self.holder, dict):
+            held = {key: self.holder.get(key) for key in value}
+            self.holder.clear()
+            self.holder.update(held)
+
+
+LARGEST_ARRAY = 1 << 14
+"""Bytes of the largest array of NumPy's, or bytearray, whose elements are looked at before every call."""
+
+
+def bytes_of(array: Any) -> bytes:
+    """The elements of a NumPy array or a bytearray."""
+    return array.tobytes() if isinstance(array, np.ndarray) else bytes(array)
+
+
+def write_bytes(array: Any, value: bytes) -> None:
+    """Put elements back, as `bytes_of` gave them."""
+    if isinstance(array, np.ndarray):
+        array[...] = np.frombuffer(value, array.dtype).reshape(array.shape)
+    else:
+        array[:] = value
+
+
+def state_of(generator: Any) -> bytes:
+    """The state of a generator of Python's or NumPy's random numbers, as bytes."""
+    if isinstance(generator, random.Random):
+        return pickle.dumps(generator.getstate())
+    if isinstance(generator, np.random.Generator):
+        return pickle.dumps(generator.bit_generator.state)
+    return pickle.dumps(generator.get_state(legacy=False))
+
+
+def restore_state(generator: Any, state: bytes) -> None:
+    """Put a state back, as `state_of` gave it."""
+    value = pickle.loads(state)
+    if isinstance(generator, random.Random):
+        generator.setstate(value)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = value
+    else:
+        generator.set_state(value)
+
+
+@dataclass
+class Walk:
+    """What a walk has found.
+
+    Attributes:
+        names: attributes that count; None for all.
+        is_first: whether the function has not run yet: code is followed that it may run.
+        codes: the code that ran, whose functions' closures and defaults are read.
+        places: the locations, with the value of each at its visit.
+        tensors: where each tensor was found first, by id.
+    """
+
+    names: set[str] | None
+    is_first: bool = True
+    codes: set[types.CodeType] = field(default_factory=set)
+    roots: set[int] = field(default_factory=set)
+    places: list[tuple[Location, Any]] = field(default_factory=list)
+    tensors: dict[int, tuple[Any, Location]] = field(default_factory=dict)
+    _seen: dict[int, Any] = field(default_factory=dict)
+    _pending: list[tuple[Any, str]] = field(default_factory=list)
+    _globals: set[tuple[int, str]] = field(default_factory=set)
+
+    def visit(self, value: Any, name: str) -> None:
+        """Go on to all that a value leads to."""
+        self._pending.append((value, name))
+        self._visit_pending()
+
+    def visit_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
+        """Go on from the globals that code names."""
+        self._place_globals(names, module)
+        self._visit_pending()
+
+    def has_seen(self, value: Any) -> bool:
+        """Whether the walk came by an object."""
+        return id(value) in self._seen
+
+    def _visit_pending(self) -> None:
+        while self._pending:
+            each, path = self._pending.pop()
+            if id(each) not in self._seen:
+                self._seen[id(each)] = each
+                self._open(each, path)
+
+    def _place_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
+        for name in sorted(names):
+            if name in module and (id(module), name) not in self._globals:
+                self._globals.add((id(module), name))
+                self._place(Location("entry", module, name, name))
+
+    def _place(self, location: Location) -> None:
+        if len(self.places) >= MOST_LOCATIONS:
+            raise Unsupported(f"the program can read more than {MOST_LOCATIONS} places")
+        value = location.read()
+        if isinstance(value, io.IOBase) and location.kind in ("cell", "entry") and "." not in location.name:
+            raise Unsupported(f"the function can write to {location.name}, a file")
+        self.places.append((location, value))
+        self._follow(location, value)
+
+    def _follow(self, location: Location, value: Any) -> None:
+        if isinstance(value, TensorImpl):
+            self._found(value, location)
+        elif value is not MISSING and not isinstance(value, NUMBERS):
+            self._pending.append((value, location.name))
+
+    def _found(self, tensor: Any, location: Location) -> None:
+        self.tensors.setdefault(id(tensor), (tensor, location))
+        grad = None if tensor._autograd is None else tensor._autograd.grad
+        if grad is not None:
+            self.tensors.setdefault(
+                id(grad), (grad, Location("attribute", tensor, "grad", f"{location.name}.grad"))
+            )
+
+    def _open(self, value: Any, path: str) -> None:
+        if isinstance(value, (TensorImpl, *NUMBERS, *CONSTANTS)):
+            return
+        if isinstance(value, list | tuple):
+            # One place for the whole; elements are followed with it as their holder.
+            self.places.append((Location("elements", value, None, path), tuple(value)))
+            for i, each in enumerate(value):
+                self._element(value, i, each, f"{path}[{i}]")
+        elif isinstance(value, dict):
+            self.places.append((Location("elements", value, None, path), tuple(value)))
+            for key in value:
+                if isinstance(key, (TensorImpl, *NUMBERS, *CONSTANTS)):
+                    self._place(Location("entry", value, key, f"{path}[{key!r}]"))
+        elif isinstance(value, set | deque):
+            self.places.append((Location("elements", value, None, path), tuple(value)))
+            self._pending += [(each, f"an element of {path}") for each in value]
+        elif isinstance(value, np.ndarray | bytearray):
+            self._open_array(value, path)
+        elif isinstance(value, functools.partial):
+            for part, name in (
+                (value.func, path),
+                (value.args, f"{path}.args"),
+                (value.keywords, f"{path}.keywords"),
+            ):
+                self._pending.append((part, name))
+        elif isinstance(value, types.FunctionType):
+            self._open_function(value, path)
+        elif isinstance(value, types.MethodType):
+            self._pending += [(value.__self__, f"{path}.__self__"), (value.__func__, path)]
+        elif isinstance(value, types.ModuleType):
+            self._open_python_module(value, path)
+        elif isinstance(value, Module):
+            self._open_module(value, path)
+        elif not isinstance(value, types.BuiltinFunctionType | types.CodeType | type):
+            self._open_object(value, path)
+
+    def _open_array(self, array: Any, path: str) -> None:
+        size = array.nbytes if isinstance(array, np.ndarray) else len(array)
+        if size <= LARGEST_ARRAY and not getattr(array, "dtype", np.dtype(int)).hasobject:
+            self.places.append((Location("bytes", array, None, path), bytes_of(array)))
+        elif not self.is_first:
+            raise Unsupported(
+                f"the function can read {path}, an array of {size} bytes; make a tensor of it outside"
+            )
+
+    def _open_python_module(self, module: types.ModuleType, path: str) -> None:
+        file = getattr(module, "__file__", None) or "<triten"
+        if self.is_first or not is_observed_file(file) or is_own(file):
+            return
+        self._place_globals({name for code in self.codes for name in code.co_names}, vars(module))
+
+    def _element(self, holder: Any, index: int, value: Any, name: str) -> None:
+        if isinstance(value, TensorImpl):
+            self._found(value, Location("element", holder, index, name))
+        elif not isinstance(value, NUMBERS):
+            self._pending.append((value, name))
+
+    def _open_function(self, function: types.FunctionType, path: str) -> None:
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self._pending.append((wrapped, path))
+        if not is_observed(function.__code__):
+            return
+        if self.is_first or function.__code__ in self.codes:
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+                self._place(Location("cell", cell, None, name))
+            if not is_own(function.__code__.co_filename):
+                for name in ("__defaults__", "__kwdefaults__", "__code__"):
+                    self._place(Location("attribute", function, name, f"{path}.{name}"))
+        if self.is_first:
+            self._place_globals(names_in(function.__code__), function.__globals__)
+
+    def _open_module(self, module: Module, path: str) -> None:
+        own = vars(module)
+        names = own.keys() if self.names is None else (self.names | set(MODULE_STATE)) & own.keys()
+        for name in sorted(names):
+            if name in ("_parameters", "_buffers", "_modules"):
+                for key in own[name]:
+                    self._place(Location("entry", own[name], key, f"{path}.{key}"))
+                self.places.append(
+                    (Location("elements", own[name], None, f"{path}.{name}"), tuple(own[name]))
+                )
+            else:
+                self._place(Location("entry", own, name, f"{path}.{name}"))
+        self._shape_of(module, path)
+
+    def _open_object(self, value: Any, path: str) -> None:
+        kind = type(value)
+        if kind.__module__.partition(".")[0] == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
+            return
+        if isinstance(value, RANDOM):
+            if not self.is_first:
+                raise Unsupported(f"the function can draw from {path}; draw from tt.rand and its kin")
+            self.places.append((Location("state", value, None, path), state_of(value)))
+            return
+        if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
+            # What it gave cannot be put back, so that the function is not even tried.
+            raise Unsupported(f"the function can read {path}, a {kind.__name__}, whose elements come once")
+        if isinstance(value, type(os.environ)):
+            self.places.append((Location("items", value, None, path), tuple(value.items())))
+            return
+        own = getattr(value, "__dict__", None)
+        if isinstance(own, dict):
+            names = own.keys() if self.names is None else self.names & own.keys()
+            for name in sorted(n for n in names if isinstance(n, str)):
+                self._place(Location("entry", own, name, f"{path}.{name}"))
+        for base in kind.__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if (self.names is None or name in self.names) and not name.startswith("__"):
+                    self._place(Location("attribute", value, name, f"{path}.{name}"))
+        self._shape_of(value, path)
+
+    def _shape_of(self, value: Any, path: str) -> None:
+        """That an object has no more attributes and no other class, and what its class holds."""
+        own = getattr(value, "__dict__", None)
+        if not self.is_first and isinstance(own, dict):
+            self.places.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
+        # A guard keeps what it looks at alive: arguments, which are known by identity anyway, are not to be.
+        if not self.is_first and id(value) not in self.roots:
+            self.places.append((Location("class", value, None, f"the class of {path}"), type(value)))
+        self._open_class(type(value))
+
+    def _open_class(self, cls: type) -> None:
+        """What a user's class holds for its objects: numbers, containers and methods."""
+        for kind in cls.__mro__:
+            if id(kind) in self._seen or kind.__module__.partition(".")[0] in ("builtins", "triten", "enum"):
+                continue
+            self._seen[id(kind)] = kind
+            names = set(vars(kind)) if self.names is None else self.names & vars(kind).keys()
+            for name in sorted(names):
+                held = vars(kind)[name]
+                if name.startswith("__") and name != "__call__":
+                    continue
+                if isinstance(held, (*NUMBERS, list, dict, tuple, types.FunctionType, TensorImpl)):
+                    self._place(Location("attribute", kind, name, f"{kind.__name__}.{name}"))
+                elif isinstance(held, property) and held.fget is not None:
+                    self._pending.append((held.fget, f"{kind.__name__}.{name}"))
+                elif isinstance(held, staticmethod | classmethod):
+                    self._pending.append((held.__func__, f"{kind.__name__}.{name}"))
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """The names of attributes and globals in code and in the functions that it defines."""
+    found = set(code.co_names)
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            found |= names_in(each)
+    return found
+
+
+def walk_before(function: Any, leaves: Sequence[Any]) -> Walk:
+    """All that a function can reach, before it has run: whatever it changes of that is a side effect."""
+    walk = Walk(None)
+    walk.visit(function, getattr(function, "__name__", type(function).__name__))
+    for leaf in leaves:
+        walk.visit(leaf, "an argument")
+    return walk
+
+
+def walk_after(function: Any, leaves: Sequence[Any], frames: Frames, before: Walk) -> Walk:
+    """What the code that ran can have read: variables that it made itself, which `before` has not seen, left out."""
+    walk = Walk(frames.names, False, frames.codes, {id(leaf) for leaf in leaves})
+    walk.visit(function, getattr(function, "__name__", type(function).__name__))
+    for leaf in leaves:
+        walk.visit(leaf, "an argument")
+    for module, names in frames.globals.values():
+        # What this package's own modules define does not change.
+        if not is_own(module.get("__file__") or ""):
+            walk.visit_globals(names, module)
+    for value in frames.variables.values():
+        if before.has_seen(value):
+            walk.visit(value, type(value).__name__)
+    return walk

@@ -1,0 +1,39 @@
+"""What was captured, as files: ``TRITEN_COMPILE_DEBUG=folder`` has every compilation write a folder of its own.
+
+`graph.txt` is the graph as it was recorded, `schedule.txt` what is computed in which order (two of each for forward and
+backward, the latter in one file), `guards.txt` what the function read, and ``<kernel>.py`` the source of a fused kernel
+for CUDA.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from .capture.guards import shown
+from .capture.recording import Recording
+from .schedule import Schedule
+from .sources import sources_of
+
+VARIABLE = "TRITEN_COMPILE_DEBUG"
+
+
+def write_debug_files(
+    name: str, number: int, recording: Recording, schedules: Sequence[Schedule | None]
+) -> None:
+    """Write a compilation's files, if the environment asks for them. Raises OSError where they cannot be written."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return
+    safe = "".join(c if c.isalnum() or c in "_-" else "_" for c in name)
+    folder = Path(named) / f"{safe}-{os.getpid()}-{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [schedule for schedule in schedules if schedule is not None]
+    (folder / "graph.txt").write_text(f"{recording.graph}\n", encoding="utf-8")
+    (folder / "schedule.txt").write_text("\n\n".join(map(str, made)) + "\n", encoding="utf-8")
+    guards = [f"{location.name} is {shown(value)}" for location, value in recording.guards.places]
+    guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
+    (folder / "guards.txt").write_text("\n".join(guards) + "\n", encoding="utf-8")
+    for kernel, text in sources_of(made).items():
+        (folder / f"{kernel}.py").write_text(text, encoding="utf-8")

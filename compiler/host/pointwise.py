@@ -1,0 +1,220 @@
+"""A fused kernel on the CPU: one function of arrays, which goes through all of its steps for a block at a time.
+
+Few elements are computed whole, each step by the kernel that an eager call would have. Many go in blocks of
+`BLOCK_BYTES`: what a step makes for the next is still in the cache when that reads it, and only inputs and outputs
+meet memory. Blocks are shared among the threads of the pool, and follow from the geometry alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.blocks import block_indices
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.float_errors import run_quiet, run_quiet_copy, unwrapped
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
+from ..schedule import FusedKernel
+
+BLOCK_BYTES = 1 << 18
+"""Bytes of the widest array of a block. Half a dozen of them stay in a core's own cache; at a fourth of it, threads
+wait for each other's Python between two passes for longer than the cache saves."""
+WHOLE_UP_TO = 1 << 15
+"""Elements up to which steps are computed whole: they stay in the cache as they are."""
+SHARED_FROM = 1 << 17
+"""Elements, times steps of the kernel, from which blocks are shared among threads: it takes some 70 us to wake one."""
+
+Kernel = Callable[..., tuple[Any, ...]]
+
+
+def host_kernel(kernel: FusedKernel) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    if kernel.domain.numel <= WHOLE_UP_TO:
+        return _quietly(_whole(kernel))
+    return _quietly(_in_blocks(kernel))
+
+
+def _quietly(compute: Kernel) -> Kernel:
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        try:
+            return run_quiet(compute, *inputs)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            if not str(error).startswith("cannot enter context"):
+                raise
+        return run_quiet_copy(compute, *inputs)  # type: ignore[no-any-return]
+
+    return run
+
+
+def _whole(kernel: FusedKernel) -> Kernel:
+    """Every step over all elements."""
+    specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
+    names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
+    globals_: dict[str, Any] = {}
+    lines = [f"def compute({', '.join(names.values())}):"]
+    for i, call in enumerate(kernel.calls):
+        _, planned = call.planned(specs)
+        names[call.node] = f"t{i}"
+        if planned.fresh is not None:
+            lines.append(f"    t{i} = {_call(planned.fresh, None, i, call.operands, names, globals_)}")
+        else:
+            globals_[f"new{i}"] = allocator_of(call.node.val)
+            into = planned.unshared or planned.into
+            lines += [
+                f"    t{i} = new{i}()",
+                f"    {_call(into, f't{i}', i, call.operands, names, globals_)}",
+            ]
+    lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
+    made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
+    return made
+
+
+def _call(
+    function: Any,
+    out: str | None,
+    i: int,
+    operands: Sequence[Any],
+    names: dict[Node, str],
+    globals_: dict[str, Any],
+) -> str:
+    """A kernel's call as source; it runs where floating-point errors are ignored already.
+
+    A ufunc beside a number is called itself, with the number as the array that the kernel would look up.
+    """
+    marks = getattr(function, "__dict__", {})
+    if "constants" in marks and len(operands) == 2:
+        globals_[f"k{i}"], globals_[f"n{i}"] = marks["ufunc"], marks["constants"][operands[1]]
+        given = f"{names[operands[0]]}, n{i}"
+        return f"k{i}({given})" if out is None else f"k{i}({given}, out={out})"
+    globals_[f"k{i}"] = unwrapped(function)
+    given = _arguments(operands, names, globals_)
+    return f"k{i}({given})" if out is None else f"k{i}({out}, {given})"
+
+
+def _arguments(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
+    """A kernel's arguments as source; numbers become globals."""
+    given = []
+    for operand in operands:
+        if isinstance(operand, Node):
+            given.append(names[operand])
+        else:
+            name = f"m{len(globals_)}"
+            globals_[name] = operand
+            given.append(name)
+    return ", ".join(given)
+
+
+def _in_blocks(kernel: FusedKernel) -> Kernel:
+    """Every step over a block, and then the next block."""
+    domain = kernel.domain
+    flat = all(_is_flat(node.val, domain) for node in kernel.inputs)
+    sizes = (domain.numel,) if flat else domain.sizes
+    widest = max(node.val.itemsize for node in (*kernel.inputs, *(c.node for c in kernel.calls)))
+    limit = max(BLOCK_BYTES // widest, 1)
+    indices = block_indices(sizes, None, limit)
+    programs: dict[tuple[int, ...], Kernel] = {}
+    for index in indices:
+        shape = tuple([min(s.stop, n) - s.start for s, n in zip(index, sizes, strict=True)])
+        if shape not in programs:
+            programs[shape] = _block_program(kernel, shape, domain.sizes, flat)
+    work = [(index, programs[_shape_of(index, sizes)]) for index in indices]
+    allocators = [allocator_of(node.val) for node in kernel.outputs]
+    single = [node.val.numel == 1 for node in kernel.inputs]
+    shares = domain.numel * len(kernel.calls) >= SHARED_FROM
+
+    def compute(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        views = [
+            x.reshape(()) if one else x.reshape(-1) if flat else np.broadcast_to(x, sizes)
+            for x, one in zip(inputs, single, strict=True)
+        ]
+        targets = [out.reshape(-1) for out in outs] if flat else outs
+
+        def part(first: int, last: int) -> None:
+            for index, program in work[first:last]:
+                program(
+                    *[out[index] for out in targets],
+                    *[view if one else view[index] for view, one in zip(views, single, strict=True)],
+                )
+
+        if shares:
+            parallel_for(0, len(work), 1, part)
+        else:
+            part(0, len(work))
+        return outs
+
+    return compute
+
+
+def _is_flat(spec: TensorSpec, domain: TensorSpec) -> bool:
+    return spec.numel == 1 or (spec.sizes == domain.sizes and spec.is_contiguous)
+
+
+def _shape_of(index: tuple[slice, ...], sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple([min(s.stop, n) - s.start for s, n in zip(index, sizes, strict=True)])
+
+
+def _block_program(kernel: FusedKernel, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> Kernel:
+    """A function of a block's output arrays and input arrays.
+
+    Results that no other step needs any more leave their arrays to later ones.
+    """
+    specs: dict[Node, TensorSpec] = {}
+    for node in kernel.inputs:
+        specs[node] = _block_spec(node.val, shape, sizes, flat)
+    lines: list[str] = []
+    globals_: dict[str, Any] = {"empty": np.empty, "shape": shape}
+    names = {node: f"o{i}" for i, node in enumerate(kernel.outputs)}
+    names |= {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
+    head = ", ".join(names.values())
+    last_use = {}
+    for i, call in enumerate(kernel.calls):
+        for operand in call.operands:
+            if isinstance(operand, Node):
+                last_use[operand] = i
+    free: dict[Any, list[str]] = {}
+    outputs = set(kernel.outputs)
+    for i, call in enumerate(kernel.calls):
+        node = call.node
+        specs[node] = node.val.replace(sizes=shape, strides=contiguous_strides(shape))
+        _, planned = call.planned(specs)
+        if node not in outputs:
+            dtype = node.val.np_dtype
+            spare = free.setdefault(dtype, [])
+            if spare:
+                names[node] = spare.pop()
+            else:
+                names[node] = f"t{i}"
+                globals_[f"d{i}"] = dtype
+                lines.append(f"    t{i} = empty(shape, d{i})")
+        into = planned.unshared or planned.into
+        lines.append(f"    {_call(into, names[node], i, call.operands, names, globals_)}")
+        inside = {o for o in call.operands if isinstance(o, Node) and o not in outputs}
+        for operand in inside - set(kernel.inputs):
+            if last_use[operand] == i:
+                free.setdefault(operand.val.np_dtype, []).append(names[operand])
+    text = "\n".join([f"def compute({head}):", *lines]) + "\n"
+    made: Kernel = defined("compute", text, f"block of {kernel.name}", globals_)
+    return made
+
+
+def _block_spec(spec: TensorSpec, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> TensorSpec:
+    """What a block of an input looks like."""
+    if spec.numel == 1:
+        return spec.replace(sizes=(), strides=())
+    if flat:
+        return spec.replace(sizes=shape, strides=contiguous_strides(shape))
+    lead = len(sizes) - spec.ndim
+    strides = [
+        0 if d < lead or spec.sizes[d - lead] == 1 else spec.strides[d - lead] for d in range(len(sizes))
+    ]
+    made = spec.replace(sizes=shape, strides=tuple(strides))
+    assert math.prod(made.sizes) == math.prod(shape)
+    return made

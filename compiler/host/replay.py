@@ -1,0 +1,153 @@
+"""A schedule as one function of tensors.
+
+The function is written out: it calls each operator's plan, which was chosen at its first run, without the dispatcher in
+front of it, and each fused kernel on the operands' bytes. Values are let go of after their last use.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.layers.graph.graph import Attribute, Node
+from ...dispatch.tensor import blank_tensor
+from ...runtime.dispatch_key import AUTOGRAD_BITS
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.written_code import defined
+from ..pointwise import bound_arguments
+from ..schedule import FusedKernel, OperatorCall, Schedule
+
+Replay = Callable[..., tuple[Any, ...]]
+KernelMaker = Callable[[FusedKernel], Callable[..., tuple[Any, ...]]]
+
+
+class Planned:
+    """An operator's call at its first run: it asks for the plan, and leaves that in its place."""
+
+    __slots__ = ("bound", "globals", "name", "node", "positions")
+
+    def __init__(
+        self, node: Node, bound: Sequence[Any], positions: Sequence[int], name: str, globals_: Any
+    ) -> None:
+        self.node, self.bound, self.positions = node, bound, positions
+        self.name, self.globals = name, globals_
+
+    def __call__(self, *runtime: Any) -> Any:
+        entry = self.node.target._entry
+        values = list(self.bound)
+        for position, value in zip(self.positions, runtime, strict=True):
+            values[position] = value
+        keys = entry.key_set_of(values) & ~AUTOGRAD_BITS
+        plan = entry.plan(keys, values)
+        result = plan(*runtime)
+        self.globals[self.name] = plan
+        return result
+
+
+def replay(schedule: Schedule, kernel_maker: KernelMaker) -> tuple[Replay, str]:
+    """A function from the graph's inputs to its results, and its source.
+
+    Tensors given must not require grad. `kernel_maker` makes a fused kernel a function of its inputs' bytes.
+    """
+    writer = _Writer(schedule, kernel_maker)
+    text = writer.text()
+    made: Replay = defined("replay", text, "compiled graph", writer.globals)
+    return made, text
+
+
+class _Writer:
+    def __init__(self, schedule: Schedule, kernel_maker: KernelMaker) -> None:
+        self.schedule = schedule
+        self.kernel_maker = kernel_maker
+        self.globals: dict[str, Any] = {"blank_tensor": blank_tensor}
+        self.names: dict[Node, str] = {}
+        self.bytes: dict[Node, str] = {}
+        self.lines: list[str] = []
+
+    def text(self) -> str:
+        """The source of ``def replay(...)``."""
+        graph = self.schedule.graph
+        inputs = graph.find_nodes(op="placeholder")
+        for i, node in enumerate(inputs):
+            self.names[node] = f"x{i}"
+        last = self._last_uses()
+        for i, step in enumerate(self.schedule.steps):
+            if isinstance(step, OperatorCall):
+                self._call(i, step.node)
+            else:
+                self._kernel(i, step)
+            for node in last.get(i, ()):
+                for known in (self.names, self.bytes):
+                    if node in known:
+                        self.lines.append(f"    {known[node]} = None")
+        result = self._argument(graph.output_node.args[0])
+        head = f"def replay({', '.join(f'x{i}' for i in range(len(inputs)))}):"
+        return "\n".join([head, *self.lines, f"    return {result}"]) + "\n"
+
+    def _last_uses(self) -> dict[int, list[Node]]:
+        """After which step each value is not read any more; results and inputs stay."""
+        where: dict[Node, int] = {}
+        for i, step in enumerate(self.schedule.steps):
+            read = step.node.all_input_nodes if isinstance(step, OperatorCall) else step.inputs
+            made = [step.node] if isinstance(step, OperatorCall) else step.outputs
+            where.update(dict.fromkeys((*read, *made), i))
+        keep = set(self.schedule.graph.output_node.all_input_nodes)
+        found: dict[int, list[Node]] = {}
+        for node, i in where.items():
+            if node not in keep and node.op != "placeholder":
+                found.setdefault(i, []).append(node)
+        return found
+
+    def _call(self, i: int, node: Node) -> None:
+        self.names[node] = f"v{i}"
+        if node.target is operator.getitem:
+            self.lines.append(f"    v{i} = {self._argument(node.args[0])}[{node.args[1]!r}]")
+            return
+        assert isinstance(node.target, OpOverload)
+        entry = node.target._entry
+        bound = bound_arguments(node)
+        like = [v.val if isinstance(v, Node) else v for v in bound]
+        positions = entry.runtime_positions(like)
+        self.globals[f"c{i}"] = Planned(node, bound, positions, f"c{i}", self.globals)
+        self.lines.append(f"    v{i} = c{i}({', '.join(self._argument(bound[p]) for p in positions)})")
+
+    def _kernel(self, i: int, kernel: FusedKernel) -> None:
+        self.globals[f"k{i}"] = self.kernel_maker(kernel)
+        given = ", ".join(self._bytes_of(node) for node in kernel.inputs)
+        made = []
+        for j, node in enumerate(kernel.outputs):
+            self.bytes[node] = f"b{i}_{j}"
+            made.append(f"b{i}_{j}")
+        self.lines.append(f"    {', '.join(made)}, = k{i}({given})")
+
+    def _bytes_of(self, node: Node) -> str:
+        return self.bytes[node] if node in self.bytes else f"{self._tensor(node)}._data"
+
+    def _tensor(self, node: Node) -> str:
+        """A node's tensor; what a kernel has made is wrapped when it is first wanted as one."""
+        if node not in self.names:
+            name = f"w{len(self.lines)}"
+            self.globals[f"s{len(self.lines)}"] = node.val
+            self.lines += [
+                f"    {name} = blank_tensor()",
+                f"    {name}._data = {self.bytes[node]}; {name}._spec = s{len(self.lines)}",
+                f"    {name}._version_cell = {name}._autograd = {name}._view_base = None",
+            ]
+            self.names[node] = name
+        return self.names[node]
+
+    def _argument(self, value: Any) -> str:
+        """An argument as source; what is no node is a global."""
+        if isinstance(value, Node):
+            return self._tensor(value)
+        if isinstance(value, list | tuple):
+            return f"({''.join(f'{self._argument(v)}, ' for v in value)})"
+        if value is None or value.__class__ in (bool, int):
+            return repr(value)
+        if isinstance(value, Attribute | TensorImpl):
+            raise RuntimeError(f"a graph that is compiled has no constants, got {value!r}")
+        name = f"n{len(self.globals)}"
+        self.globals[name] = value
+        return name

@@ -1,0 +1,27 @@
+"""Passes: a graph in, the same graph made better. A pass is a file; its docstring shows a graph before and after.
+
+`run_passes` runs them in order and checks the graph between any two (`Graph.lint`). Passes keep what a program computes
+to the bit: they take steps out and never change the order of floating-point operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dispatch.layers.graph.graph import Graph
+from .common_subexpressions import share_common_subexpressions
+from .dead_code import eliminate_dead_code
+
+PASSES: tuple[Callable[[Graph], bool], ...] = (share_common_subexpressions, eliminate_dead_code)
+
+
+def run_passes(graph: Graph) -> Graph:
+    """Run every pass on a graph, which is changed. Raises RuntimeError that names the pass after which it is not well
+    formed."""
+    for each in PASSES:
+        each(graph)
+        try:
+            graph.lint()
+        except RuntimeError as error:
+            raise RuntimeError(f"after the pass {each.__name__}: {error}") from error
+    return graph

@@ -1,0 +1,57 @@
+"""Steps that compute the same from the same.
+
+Before::
+
+    graph(%w : float32[2, 3]):
+        %t : float32[3, 2] = aten.t(%w)
+        %t_1 : float32[3, 2] = aten.t(%w)
+        %add : float32[3, 2] = aten.add.Tensor(%t, %t_1)
+        return [%add]
+
+After::
+
+    graph(%w : float32[2, 3]):
+        %t : float32[3, 2] = aten.t(%w)
+        %add : float32[3, 2] = aten.add.Tensor(%t, %t)
+        return [%add]
+
+Steps that write or draw random numbers are left as they are, and so are results of the program, each of which has
+memory of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.layers.graph.graph import Graph, Node
+
+
+def share_common_subexpressions(graph: Graph) -> bool:
+    """Replace steps by equal earlier ones. Returns whether any was."""
+    results = set(graph.output_node.all_input_nodes)
+    known: dict[Any, Node] = {}
+    changed = False
+    for node in graph.nodes:
+        if node.op != "call_function" or node.is_impure:
+            continue
+        key = (node.target, _key(node.args), _key(dict(node.kwargs)))
+        try:
+            first = known.setdefault(key, node)
+        except TypeError:  # an argument that cannot be hashed
+            continue
+        if first is not node and node not in results:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+            changed = True
+    return changed
+
+
+def _key(value: Any) -> Any:
+    """An argument as a key: numbers with their class and sign, since 1 == 1.0 == True and 0.0 == -0.0."""
+    if isinstance(value, float):
+        return (float, value.hex())
+    if isinstance(value, tuple | list):
+        return tuple([_key(v) for v in value])
+    if isinstance(value, dict):
+        return tuple([(k, _key(v)) for k, v in value.items()])
+    return value if isinstance(value, Node) else (value.__class__, value)

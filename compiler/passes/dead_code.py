@@ -1,0 +1,26 @@
+"""Steps whose results nobody reads.
+
+Before::
+
+    graph(%x : float32[4]):
+        %exp : float32[4] = aten.exp(%x)
+        %sin : float32[4] = aten.sin(%x)
+        return [%sin]
+
+After::
+
+    graph(%x : float32[4]):
+        %sin : float32[4] = aten.sin(%x)
+        return [%sin]
+
+Writes and draws of random numbers stay: a draw moves its generator on.
+"""
+
+from __future__ import annotations
+
+from ...dispatch.layers.graph.graph import Graph
+
+
+def eliminate_dead_code(graph: Graph) -> bool:
+    """Take out what nothing uses. Returns whether anything was."""
+    return graph.eliminate_dead_code()

@@ -1,0 +1,134 @@
+"""Which steps of a graph are pointwise, and the kernels that compute them on a piece of their operands.
+
+A pointwise step is a call of a structured operator with the tag `pointwise`, one output, and an element of the result
+for each element of the broadcast operands; or a copy to another dtype or order in memory. Its kernel is the eager one:
+the operator's factory is asked for a piece's specs as it is asked for a tensor's, so that a fused kernel has eager's
+bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.core.operator_entry import OperatorEntry
+from ..dispatch.layers.graph.graph import Node, map_nodes
+from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel
+from ..dispatch.tensor import blank_tensor
+from ..runtime.dispatch_key import BY_NAME
+from ..runtime.tensor_spec import TensorSpec
+
+COPIES = frozenset({"aten::_to_copy", "aten::clone"})
+"""Operators that copy their first argument."""
+
+
+class CopyKernel:
+    """What plans a copy: from a source of any strides to a contiguous output."""
+
+    def __init__(self, out: TensorSpec) -> None:
+        self.dtype = out.dtype
+
+    def planned_kernel(
+        self, op: OperatorEntry, values: Sequence[Any]
+    ) -> tuple[StructuredCall, PlannedKernel]:
+        """The kernel of a copy, as `StructuredKernel.planned_kernel`."""
+        source: TensorSpec = values[0]
+        out = TensorSpec.contiguous(source.sizes, self.dtype, source.device)
+        call = StructuredCall("copy", {"self": source}, ("self",), (out,), None, out.device, {})
+        return call, find_kernel("copy_stub", out.device.type, "copy_")(call)
+
+
+class PointwiseCall(NamedTuple):
+    """A step that is pointwise.
+
+    Attributes:
+        node: the step.
+        values: the operator's arguments in schema order, with nodes in the place of tensors.
+        runtime: the positions of those that its kernel is called with.
+        kernel: what plans the operator's kernels.
+    """
+
+    node: Node
+    values: tuple[Any, ...]
+    runtime: tuple[int, ...]
+    kernel: StructuredKernel | CopyKernel
+
+    @property
+    def operands(self) -> list[Any]:
+        """What the kernel is called with after its output: nodes and numbers."""
+        return [self.values[i] for i in self.runtime]
+
+    def planned(self, specs: dict[Node, TensorSpec]) -> tuple[StructuredCall, PlannedKernel]:
+        """The kernel for operands of these specs."""
+        values = [specs[v] if isinstance(v, Node) else v for v in self.values]
+        return self.kernel.planned_kernel(self.node.target._entry, values)
+
+
+def pointwise_call(node: Node) -> PointwiseCall | None:
+    """A step as a pointwise one, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return None
+    if not isinstance(node.val, TensorSpec) or not node.val.ndim or node.val.numel < 2:
+        return None
+    entry = node.target._entry
+    if node.is_impure or not node.val.is_contiguous:
+        return None
+    if entry.name in COPIES:
+        return _copy_call(node)
+    if "pointwise" not in entry.tags:
+        return None
+    device = node.val.device.type
+    if device not in ("cpu", "cuda"):
+        return None
+    kernel = entry.kernel_for(BY_NAME["CPU" if device == "cpu" else "CUDA"])
+    planner = None if kernel is None else kernel.planner
+    if not isinstance(planner, StructuredKernel) or planner.form != "functional":
+        return None
+    values = bound_arguments(node)
+    given = [v for v in values if isinstance(v, Node)]
+    if not given or any(isinstance(v, tuple | list) for v in values):
+        return None
+    if any(not isinstance(v.val, TensorSpec) or v.val.device is not node.val.device for v in given):
+        return None
+    runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
+    made = PointwiseCall(node, tuple(values), tuple(runtime), planner)
+    if device == "cuda" and made.planned({v: v.val for v in given})[1].element is None:
+        return None
+    return made
+
+
+def _copy_call(node: Node) -> PointwiseCall | None:
+    source = node.args[0]
+    if not isinstance(source, Node) or source.val.device is not node.val.device:
+        return None
+    values = tuple(bound_arguments(node))
+    made = PointwiseCall(node, (source, *values[1:]), (0,), CopyKernel(node.val))
+    if node.val.device.type == "cuda" and made.planned({source: source.val})[1].element is None:
+        return None
+    return made
+
+
+def bound_arguments(node: Node) -> Sequence[Any]:
+    """The arguments of a call in schema order, defaults filled in, with nodes in the place of tensors."""
+    stand_ins: dict[int, Node] = {}
+
+    def stand_in(given: Node) -> Any:
+        if not isinstance(given.val, TensorSpec):
+            return given.val
+        made = blank_tensor()
+        made._spec, made._data = given.val, None
+        made._version_cell = made._autograd = made._view_base = None
+        stand_ins[id(made)] = given
+        held.append(made)
+        return made
+
+    def back(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple([back(v) for v in value])
+        return stand_ins.get(id(value), value)
+
+    held: list[Any] = []
+    args, kwargs = map_nodes(node.args, stand_in), map_nodes(dict(node.kwargs), stand_in)
+    return [back(value) for value in node.target.bind(args, kwargs)]

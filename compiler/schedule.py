@@ -1,0 +1,240 @@
+"""The order in which a graph is computed, and which of its steps are one kernel.
+
+A schedule is what code is generated from: calls of operators as they are, and `FusedKernel`s. It is printed by
+`str()`, and `check` says what is wrong with one.
+
+Example:
+    >>> import triten as tt
+    >>> from triten.compiler.schedule import fused_schedule
+    >>> traced = tt.func.make_graph(lambda a, b, c: tt.relu((a + b) * c).sum())(*[tt.ones(4, 4)] * 3)
+    >>> print(fused_schedule(traced.graph))
+    kernel add_mul_relu(%a, %b, %c) -> %relu over [4, 4] on cpu:
+        %add : float32[4, 4] = aten.add.Tensor(%a, %b)
+        %mul : float32[4, 4] = aten.mul.Tensor(%add, %c)
+        %relu : float32[4, 4] = aten.relu(%mul)
+    call %sum_1 : float32[] = aten.sum(%relu)
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+from ..dispatch.layers.graph.graph import Graph, Node
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import PointwiseCall, pointwise_call
+
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class OperatorCall:
+    """A step that is an operator's call, or takes one of its results."""
+
+    node: Node
+
+    def __str__(self) -> str:
+        return f"call {self.node.format_node()}"
+
+
+@dataclass(frozen=True)
+class FusedKernel:
+    """Pointwise steps over one index space that are computed together.
+
+    Attributes:
+        calls: the steps in order.
+        inputs: the nodes outside that they read.
+        outputs: the steps that are read outside, or are results.
+    """
+
+    calls: tuple[PointwiseCall, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @property
+    def domain(self) -> TensorSpec:
+        """The spec of the first output, whose sizes are those of the index space."""
+        spec: TensorSpec = self.calls[0].node.val
+        return spec
+
+    @property
+    def name(self) -> str:
+        """The names of its operators, joined."""
+        names = [call.node.target._opname.strip("_") for call in self.calls]
+        text = "_".join(names)
+        return text if len(text) <= LONGEST_NAME else f"{names[0]}_{len(names) - 2}_more_{names[-1]}"
+
+    def __str__(self) -> str:
+        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        spec = self.domain
+        head = f"kernel {self.name}({given}) -> {made} over {list(spec.sizes)} on {spec.device}:"
+        return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of a graph in the order in which they run."""
+
+    graph: Graph
+    steps: tuple[OperatorCall | FusedKernel, ...]
+
+    @property
+    def kernels(self) -> list[FusedKernel]:
+        """The fused kernels, in order."""
+        return [step for step in self.steps if isinstance(step, FusedKernel)]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+    def check(self) -> None:
+        """Raise RuntimeError for a step that is missing, comes twice, or comes before what it reads."""
+        done = set(self.graph.find_nodes(op="placeholder"))
+        for step in self.steps:
+            nodes = [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]
+            for node in nodes:
+                early = [given for given in node.all_input_nodes if given not in done]
+                if early or node in done:
+                    what = f"before %{early[0].name}" if early else "twice"
+                    raise RuntimeError(f"schedule: %{node.name} is computed {what}")
+                done.add(node)
+        missing = [n for n in self.graph.find_nodes(op="call_function") if n not in done]
+        if missing:
+            raise RuntimeError(f"schedule: %{missing[0].name} is missing")
+
+
+def plain_schedule(graph: Graph) -> Schedule:
+    """Every step as it is."""
+    return Schedule(graph, tuple(OperatorCall(n) for n in graph.find_nodes(op="call_function")))
+
+
+def fused_schedule(graph: Graph) -> Schedule:
+    """A schedule in which pointwise steps over one index space are as few kernels as can be.
+
+    A step joins the kernels of what it reads, unless something between would have to run both before and after the
+    kernel. Kernels of one step stay calls.
+    """
+    nodes = graph.find_nodes(op="call_function")
+    calls = {node: call for node in nodes if (call := pointwise_call(node)) is not None}
+    grouping = _Grouping(nodes)
+    for node in nodes:
+        if node in calls:
+            grouping.join(node, [n for n in node.all_input_nodes if n in calls and _one_domain(n, node)])
+    return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
+
+
+def _one_domain(a: Node, b: Node) -> bool:
+    return a.val.sizes == b.val.sizes and a.val.device is b.val.device
+
+
+class _Grouping:
+    """Which steps are together; no group may have to run both before and after another step.
+
+    Sets of steps are bits of integers, at the steps' places in the graph.
+    """
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.place = {node: i for i, node in enumerate(nodes)}
+        self.members = [1 << i for i in range(len(nodes))]
+        self.before = [0] * len(nodes)
+        for i, node in enumerate(nodes):
+            for given in before_each(node, nodes, i):
+                j = self.place.get(given)
+                if j is not None:
+                    self.before[i] |= self.before[j] | 1 << j
+
+    def join(self, node: Node, candidates: list[Node]) -> None:
+        """Put a step, whose users are not grouped yet, together with those of its operands that it may join."""
+        here = self.place[node]
+        for candidate in candidates:
+            there = self.place[candidate]
+            together = self.members[here] | self.members[there]
+            # What any member needs, outside of the group, must not need a member.
+            needed = self._needed(together) & ~together
+            if not any(self.before[i] & together for i in bits_of(needed)):
+                self._unite(together, needed)
+
+    def _needed(self, members: int) -> int:
+        found = 0
+        for i in bits_of(members):
+            found |= self.before[i]
+        return found
+
+    def _unite(self, together: int, needed: int) -> None:
+        for i in bits_of(together):
+            self.members[i] = together
+            self.before[i] = needed | together & ~(1 << i)
+        for i, before in enumerate(self.before):
+            if before & together and not together >> i & 1:
+                self.before[i] |= together | needed
+
+
+def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
+    """What has to run before a step of a graph, which is at a place among all of them.
+
+    That is what it reads; for a draw of random numbers the draw before it, too; for a write everything before it.
+    """
+    if not node.is_impure:
+        return node.all_input_nodes
+    if node.target._schema.is_mutable:
+        return nodes[:place]
+    draw = next((nodes[i] for i in range(place - 1, -1, -1) if nodes[i].is_impure), None)
+    return [*node.all_input_nodes, *([] if draw is None else [draw])]
+
+
+def bits_of(number: int) -> list[int]:
+    """The places of the bits of a number.
+
+    Example:
+        >>> from triten.compiler.schedule import bits_of
+        >>> bits_of(0b1010)
+        [1, 3]
+    """
+    found = []
+    while number:
+        low = number & -number
+        found.append(low.bit_length() - 1)
+        number ^= low
+    return found
+
+
+def _ordered(
+    graph: Graph, nodes: list[Node], calls: dict[Node, PointwiseCall], grouping: _Grouping
+) -> list[OperatorCall | FusedKernel]:
+    """Groups in an order in which each comes after what it needs, as close to the graph's own as can be.
+
+    Draws of random numbers keep their order, and writes come after everything else.
+    """
+    place = grouping.place
+    leader = {node: min(bits_of(grouping.members[place[node]])) for node in nodes}
+    needs: dict[int, set[int]] = {leader[node]: set() for node in nodes}
+    for i, node in enumerate(nodes):
+        mine = leader[node]
+        needs[mine] |= {leader[n] for n in before_each(node, nodes, i) if n in leader} - {mine}
+    waiting = {group: len(before) for group, before in needs.items()}
+    then: dict[int, list[int]] = {group: [] for group in needs}
+    for group, before in needs.items():
+        for each in before:
+            then[each].append(group)
+    ready = [group for group, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    steps: list[OperatorCall | FusedKernel] = []
+    results = set(graph.output_node.all_input_nodes)
+    while ready:
+        group = heapq.heappop(ready)
+        members = [nodes[i] for i in bits_of(grouping.members[group])]
+        steps.append(_step(members, calls, results))
+        for each in then[group]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                heapq.heappush(ready, each)
+    return steps
+
+
+def _step(members: list[Node], calls: dict[Node, Any], results: set[Node]) -> OperatorCall | FusedKernel:
+    if len(members) == 1:
+        return OperatorCall(members[0])
+    inside = set(members)
+    inputs = dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside)
+    outputs = [n for n in members if n in results or any(user not in inside for user in n.users)]
+    return FusedKernel(tuple(calls[n] for n in members), tuple(inputs), tuple(outputs))

@@ -1,0 +1,20 @@
+"""The sources of a schedule's kernels, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .schedule import Schedule
+
+
+def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
+    """The source of each fused kernel for CUDA, by its name."""
+    found = {}
+    for schedule in schedules:
+        for kernel in schedule.kernels:
+            if kernel.domain.device.type == "cuda":
+                from .triton.pointwise import write_kernel
+
+                written = write_kernel(kernel)
+                found[written.name] = written.text
+    return found

@@ -1,0 +1,208 @@
+"""A fused kernel on CUDA: one Triton program over all of its steps, and its launch.
+
+A step calls the scalar function of the eager kernel, in the type in which that computes, and rounds its result to the
+dtype that it has in the program: so the bits are eager's, and no intermediate meets memory. The source says which
+operator each line comes from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...dispatch.structured.stub import ElementFunction
+from ...runtime.cuda.triton.lazy_triton import NAMES
+from ...runtime.memory_format import contiguous_strides
+from ...triton_kernels.conversion import triton_type
+from ...triton_kernels.elementwise.elementwise import HEAVY
+from ...triton_kernels.elementwise.kernel_parameters import BYTES, INTERPRETED_BLOCK
+from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ..schedule import FusedKernel
+from .source_files import module_of
+
+HEADER = '''"""{what}
+
+Written by `tt.compile` for {device}; each step names the operator that it comes from.
+"""
+
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
+from triten.triton_kernels.conversion import convert
+{imports}
+
+
+@triton.jit
+def {name}_elements({pointers}, index, mask):
+{body}
+
+
+@triton.jit
+def {name}({pointers}, n, BLOCK: tl.constexpr):
+    start = tl.program_id(0).to({index_type}) * BLOCK
+    index = start + tl.arange(0, BLOCK)
+    if start + BLOCK <= n:
+        {name}_elements({pointers}, index, None)
+    else:
+        {name}_elements({pointers}, index, index < n)
+'''
+
+
+class WrittenKernel(NamedTuple):
+    """A fused kernel's source, and what a launch of it needs.
+
+    Attributes:
+        name: the program's.
+        text: the module's.
+        numel: the elements of the index space.
+        index_type: ``i32`` or ``i64``.
+        is_heavy: whether a step holds so much in registers that a program takes half a block.
+    """
+
+    name: str
+    text: str
+    numel: int
+    index_type: str
+    is_heavy: bool
+
+
+def device_kernel(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
+    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    written = write_kernel(kernel)
+    launch, grid = plan_launch(kernel, written)
+    allocators = [allocator_of(node.val) for node in kernel.outputs]
+    enqueue, n = launch.enqueue, written.numel
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        enqueue(grid, *[x.address for x in inputs], *[out.address for out in outs], n)
+        return outs
+
+    return run
+
+
+def plan_launch(kernel: FusedKernel, written: WrittenKernel) -> tuple[Launch, tuple[int, int, int]]:
+    """The launch of a written kernel, and its grid."""
+    specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
+    names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(kernel.outputs))]
+    block = block_of(kernel, written)
+    signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
+    launch = Launch(
+        kernel.domain.device,
+        getattr(module_of(written.text), written.name),
+        {**signature, "n": written.index_type},
+        {"BLOCK": block},
+        divisible=["n"] if written.numel % 16 == 0 else [],
+        elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+    )
+    return launch, (cdiv(written.numel, block), 1, 1)
+
+
+def block_of(kernel: FusedKernel, written: WrittenKernel) -> int:
+    """The elements of a program: 128-bit accesses of four warps to the widest operand."""
+    if interpreted():
+        return min(max(next_power_of_2(written.numel), 16), INTERPRETED_BLOCK)
+    widest: int = max(node.val.itemsize for node in (*kernel.inputs, *kernel.outputs))
+    return BYTES // max(widest, 2) // (2 if written.is_heavy else 1)
+
+
+def write_kernel(kernel: FusedKernel) -> WrittenKernel:
+    """The source of a fused kernel."""
+    domain = kernel.domain
+    specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
+    every = (*kernel.inputs, *kernel.outputs)
+    geometry = coalesced(domain.sizes, [broadcast_strides(node.val, domain.sizes) for node in every])
+    wide = max(geometry.extent(), domain.numel) + 2 * INTERPRETED_BLOCK > INT32_MAX
+    index_type = "i64" if wide else "i32"
+    places = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
+    targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
+    dense = contiguous_strides(geometry.sizes[::-1])[::-1]
+    lines = [] if all(own == dense or not any(own) for own in geometry.strides) else offsets(geometry)
+    values: dict[Node, str] = {}
+    imports: dict[Any, str] = {}
+    for i, node in enumerate(kernel.inputs):
+        values[node] = f"x{i}"
+        lines.append(f"x{i} = {loaded(places[node], geometry.strides[i], dense)}  # %{node.name}")
+    heavy = False
+    for i, call in enumerate(kernel.calls):
+        _, planned = call.planned(specs)
+        element = planned.element
+        if element is None:
+            raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+        heavy = heavy or element.function in HEAVY
+        name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
+        given = operands_of(element, call.operands, values)
+        values[call.node] = f"y{i}"
+        lines.append(f"# {call.node.format_node()}")
+        lines.append(f"y{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
+        if call.node in targets:
+            at = offset_text(geometry.strides[len(kernel.inputs) + kernel.outputs.index(call.node)], dense)
+            lines.append(f"tl.store({targets[call.node]} + {at}, y{i}, mask=mask)")
+    text = HEADER.format(
+        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}: {list(domain.sizes)}.",
+        device=domain.device.type,
+        imports="\n".join(import_of(function, name) for function, name in imports.items()),
+        name=kernel.name,
+        pointers=", ".join([*places.values(), *targets.values()]),
+        body="\n".join(f"    {line}" for line in lines),
+        index_type="tl.int64" if wide else "tl.int32",
+    )
+    return WrittenKernel(kernel.name, text, math.prod(domain.sizes), index_type, heavy)
+
+
+def import_of(function: Any, name: str) -> str:
+    """How a source gets a scalar function of the kernels'."""
+    return f"from {function.__module__} import {function.__name__} as {name}"
+
+
+def type_text(type_: Any) -> str:
+    """A Triton type as source."""
+    return f"tl.{NAMES.get(type_.name, type_.name)}"
+
+
+def offsets(geometry: Geometry) -> list[str]:
+    """Lines that take an index apart into coordinates, the innermost first."""
+    lines, rest = [], "index"
+    for i, size in enumerate(geometry.sizes):
+        if i == len(geometry.sizes) - 1:
+            lines.append(f"i{i} = {rest}")
+        else:
+            lines += [f"i{i} = {rest} % {size}", f"r{i} = {rest} // {size}"]
+            rest = f"r{i}"
+    return lines
+
+
+def offset_text(strides: Sequence[int], dense: Sequence[int]) -> str:
+    """An operand's offset as source: the index itself where it lies like the outputs, whose strides are `dense`."""
+    if tuple(strides) == tuple(dense):
+        return "index"
+    terms = [f"i{i}" if s == 1 else f"i{i} * {s}" for i, s in enumerate(strides) if s]
+    return f"({' + '.join(terms)})" if terms else "0"
+
+
+def loaded(pointer: str, strides: Sequence[int], dense: Sequence[int]) -> str:
+    """The load of an operand as source; one element is loaded once."""
+    if not any(strides):
+        return f"tl.load({pointer})"
+    return f"tl.load({pointer} + {offset_text(strides, dense)}, mask=mask)"
+
+
+def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[Node, str]) -> str:
+    """A scalar function's arguments as source, in the types in which it computes."""
+    given = []
+    for place, type_, prepare in zip(element.operands, element.types, element.prepare, strict=True):
+        operand = operands[place]
+        if isinstance(operand, Node):
+            given.append(f"convert({values[operand]}, {type_text(type_)})")
+        else:
+            given.append(f"tl.full([], {number_text(prepare(operand))}, {type_text(type_)})")
+    return ", ".join(given)
+
+
+def number_text(value: float | int) -> str:
+    """A number as source."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)

@@ -1,0 +1,62 @@
+"""Generated sources as modules in files: ``$TRITEN_CACHE_DIR/sources``, one for each text.
+
+A file is named by a hash of its text. Its text is compared, and written again where it differs; what is executed is the
+text that was generated, never what a file holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import os
+import secrets
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+PREFIX = "triten_generated_"
+
+_lock = threading.Lock()
+
+
+def directory() -> Path:
+    """Where sources are kept: beside the compiled kernels (see `docs/environment_variables.md`)."""
+    named = os.environ.get("TRITEN_CACHE_DIR")
+    if named:
+        return Path(named) / "sources"
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "triten" / "sources"
+
+
+def module_of(text: str) -> ModuleType:
+    """The module that a text makes; that of an equal text is made once in a process."""
+    name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:32]
+    with _lock:
+        made = sys.modules.get(name)
+        if made is not None:
+            return made
+        path = _written(name, text)
+        made = ModuleType(name)
+        made.__file__ = path
+        exec(compile(text, path, "exec"), made.__dict__)
+        sys.modules[name] = made
+        return made
+
+
+def _written(name: str, text: str) -> str:
+    """The path of a file with this text; one that exists nowhere, but has the text, where none can be written."""
+    folder = directory()
+    path = folder / f"{name}.py"
+    try:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            return str(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = folder / f"{name}.{secrets.token_hex(8)}.tmp"
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+        return str(path)
+    except OSError:
+        virtual = f"<triten generated {name}>"
+        linecache.cache[virtual] = (len(text), None, text.splitlines(keepends=True), virtual)
+        return virtual

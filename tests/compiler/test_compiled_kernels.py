@@ -1,0 +1,99 @@
+"""Fused kernels as Triton compiles them: the bits of eager calls in the emulator, no spills, accesses of 128 bits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+PROGRAM = """
+import json
+from pathlib import Path
+
+import triton
+import triten as tt
+from triten.compiler.triton.pointwise import block_of, write_kernel
+from triten.compiler.triton.source_files import module_of
+from triten.perf.ahead_of_time.disassembly import count_instructions, disassemble, resources
+from triten.runtime.cuda.triton.compile import compile_kernel
+
+F = tt.nn.functional
+
+
+def chain(a, b, c):
+    return tt.relu((a + b) * c)
+
+
+def gated(a, b, c):
+    x = F.gelu(a * 2.5 + b)
+    return (x.clamp(min=0.1) * c).to(tt.bfloat16) * 1.5, x > 0.5
+
+
+def broadcast(a, b, c):
+    return F.silu(a) * b[:1] + c[:, :1]
+
+
+def mixed(a, b, c):
+    x = tt.where(a > 0, b.to(tt.float16), 0.25).exp()
+    return x, (x.float() * c).to(tt.int32)
+
+
+found = {}
+tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+for function in (chain, gated, broadcast, mixed):
+    operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
+    got, expected = tt.compile(function, fullgraph=True)(*operands), function(*operands)
+    pairs = zip(got, expected) if isinstance(got, tuple) else [(got, expected)]
+    equal = all(a.dtype is b.dtype and tt.equal(a, b) for a, b in pairs)
+    (kernel,) = tt.compiler.explain(function, *operands).schedules[0].kernels
+    written = write_kernel(kernel)
+    nodes = (*kernel.inputs, *kernel.outputs)
+    names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(kernel.outputs))]
+    signature = {name: f"*{node.val.dtype.triton_name}" for name, node in zip(names, nodes)}
+    compiled = {}
+    for target in (80, 90, 100):
+        binary = compile_kernel(
+            getattr(module_of(written.text), written.name), {**signature, "n": written.index_type},
+            {"BLOCK": block_of(kernel, written)}, frozenset([*names, "n"]), target,
+            {"num_warps": 4, "enable_fp_fusion": False},
+        )
+        sass, usage = disassemble(binary.cubin, tools)
+        instructions = count_instructions(sass)
+        compiled[target] = [instructions.spills, max(instructions.widths["LDG"]), resources(usage)["REG"]]
+    found[function.__name__] = [equal, compiled]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    folder = tmp_path_factory.mktemp("compiled")
+    clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+    program = Path(folder) / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-P", str(program)],
+        capture_output=True,
+        text=True,
+        env={**clean, "TRITEN_CUDA": "emulate", "TRITEN_CACHE_DIR": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", ["chain", "gated", "broadcast", "mixed"])
+def test_a_compiled_kernel_has_the_bits_of_eager_calls(found: dict, name: str) -> None:
+    assert found[name][0]
+
+
+@pytest.mark.parametrize("target", ["80", "90", "100"])
+@pytest.mark.parametrize("name", ["chain", "gated", "broadcast", "mixed"])
+def test_nothing_spills_and_loads_are_wide(found: dict, name: str, target: str) -> None:
+    spills, widest, registers = found[name][1][target]
+    assert spills == 0
+    assert widest == 128
+    assert registers <= 128
