@@ -78,6 +78,7 @@ def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
             else ("matmul",)
         ),
         "grouped_matmul",
+        "semi_structured_matmul",
         "convolve",
         "convolve_backward_weight",
         "attention",

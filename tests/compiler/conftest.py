@@ -1,0 +1,19 @@
+"""A test of the compiler leaves no stance, no mode and no graph behind."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import triten as tt
+from triten.compiler.stances import state
+from triten.tests.shared.thread_state import modes_and_keys
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """Neither keys nor a stance are left in the thread, and no graph in the process."""
+    before = modes_and_keys()
+    yield
+    assert modes_and_keys() == before
+    assert (state.stance, state.backend) == ("default", None)
+    tt.compiler.reset()
