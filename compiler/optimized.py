@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import warnings
@@ -451,8 +452,8 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
     prepared = without_history(needing_gradients(recording, examples))
     elsewhere = {*constants, *same, *repeated, *recording.aliases}
     own_results = [i for i in range(results) if i not in elsewhere]
-    views = interpreted(views_of(joint, recording.aliases))
-    again = interpreted(joint)
+    views = interpreted(views_of(joint, recording.aliases)) if recording.aliases else None
+    again = functools.cache(lambda: interpreted(joint))
 
     class Compiled(Function):
         """One call of the graph, as autograd sees it."""
@@ -478,7 +479,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
                         "compile: a graph that draws random numbers cannot be differentiated twice; run the function "
                         "eagerly"
                     )
-                made = again(*inputs, *coming)[results:]
+                made = again()(*inputs, *coming)[results:]
             else:
                 made = backward(*map(bare, saved), *map(laid_out, coming, tangent_specs))
             for place, grad in zip(recording.gradients or (), made, strict=True):
@@ -495,7 +496,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         for i, source in same.items():
             if i < results:
                 filled[i] = given_back(inputs, source, i in recording.identical)
-        for i, value in zip(recording.aliases, views(*inputs) if recording.aliases else (), strict=True):
+        for i, value in zip(recording.aliases, () if views is None else views(*inputs), strict=True):
             filled[i] = value
         for i, value in constants.items():
             filled[i] = value

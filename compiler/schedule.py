@@ -176,7 +176,7 @@ def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
     """
     if not node.is_impure:
         return node.all_input_nodes
-    if node.target._schema.is_mutable:
+    if node.target._entry.schema.is_mutable:
         return nodes[:place]
     draw = next((nodes[i] for i in range(place - 1, -1, -1) if nodes[i].is_impure), None)
     return [*node.all_input_nodes, *([] if draw is None else [draw])]

@@ -75,12 +75,14 @@ def split(recording: Recording) -> SplitGraph:
     every: Sequence[Any] = graph.output_node.args[0]
     results, gradients = every[: recording.results], every[recording.results :]
     # Draws whose results nobody reads move the generator on all the same.
+    after = _computed_from(graph, tangents)
     effects = [n for n in graph.find_nodes(op="call_function") if n.is_impure]
-    forward = needed_for([*_nodes_in(results), *effects])
+    forward = needed_for([*_nodes_in(results), *(n for n in effects if n not in after)])
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0] in forward:
             forward.add(node)
-    wanted = [n for n in graph.nodes if n in needed_for(_nodes_in(gradients)) and n.op == "call_function"]
+    needed = needed_for([*_nodes_in(gradients), *(n for n in effects if n in after)])
+    wanted = [n for n in graph.nodes if n in needed and n.op == "call_function"]
     backward = {n for n in wanted if n not in forward}
     crossing = dict.fromkeys(
         given
@@ -91,8 +93,9 @@ def split(recording: Recording) -> SplitGraph:
     )
     crossing |= dict.fromkeys(n for n in _nodes_in(gradients) if n not in backward and n not in tangents)
     again = _computed_again(graph, list(crossing), set(own))
-    kept = [n for n in graph.nodes if n in _sources(crossing, again) and n not in own]
-    kept_inputs = [i for i, n in enumerate(own) if n in _sources(crossing, again)]
+    sources = _sources(crossing, again)
+    kept = [n for n in graph.nodes if n in sources and n not in own]
+    kept_inputs = [i for i, n in enumerate(own) if n in sources]
     made = Graph()
     copies: dict[Node, Node] = {}
     for node in graph.nodes:
@@ -108,6 +111,15 @@ def split(recording: Recording) -> SplitGraph:
             copies[node] = back.node_copy(node, copies.__getitem__)
     back.output(map_nodes(tuple(gradients), copies.__getitem__))
     return SplitGraph(made, back, len(kept), tuple(kept_inputs))
+
+
+def _computed_from(graph: Graph, sources: Sequence[Node]) -> set[Node]:
+    """All steps that read the sources, or what is computed from them."""
+    found = set(sources)
+    for node in graph.nodes:
+        if any(given in found for given in node.all_input_nodes):
+            found.add(node)
+    return found
 
 
 def _nodes_in(values: Sequence[Any]) -> list[Node]:
@@ -138,7 +150,7 @@ def _computed_again(graph: Graph, crossing: list[Node], inputs: set[Node]) -> se
             or node.target is operator.getitem
         ):
             continue
-        schema = node.target._schema
+        schema = node.target._entry.schema
         if any(r.alias_info is not None for r in schema.returns):
             # A view leads to the tensor that it views, wherever that is.
             if all(g in inputs or g in wanted or g in again for g in node.all_input_nodes):

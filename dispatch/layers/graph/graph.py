@@ -42,6 +42,7 @@ class Node:
 
     __slots__ = (
         "_args",
+        "_inputs",
         "_kwargs",
         "_next",
         "_prev",
@@ -63,6 +64,7 @@ class Node:
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
         self._args: tuple[Any, ...] = ()
+        self._inputs: tuple[Node, ...] = ()
         self._kwargs: dict[str, Any] = {}
         self._prev = self._next = self
 
@@ -85,19 +87,24 @@ class Node:
         self._set_arguments(self._args, dict(kwargs))
 
     def _set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for node in self.all_input_nodes:
+        for node in self._inputs:
             node.users.pop(self, None)
-        self._args = map_nodes(args, lambda n: n)
-        self._kwargs = map_nodes(kwargs, lambda n: n)
-        for node in self.all_input_nodes:
+        found: dict[Node, None] = {}
+
+        def noted(node: Node) -> Node:
+            found[node] = None
+            return node
+
+        self._args = map_nodes(args, noted)
+        self._kwargs = map_nodes(kwargs, noted)
+        self._inputs = tuple(found)
+        for node in found:
             node.users[self] = None
 
     @property
     def all_input_nodes(self) -> list[Node]:
         """The nodes among the arguments, each once, in order."""
-        found: dict[Node, None] = {}
-        map_nodes((self._args, self._kwargs), lambda n: found.setdefault(n))
-        return list(found)
+        return list(self._inputs)
 
     @property
     def next(self) -> Node:
@@ -161,7 +168,7 @@ class Node:
             return False
         tags = self.target._entry.tags
         return (
-            self.target._schema.is_mutable
+            self.target._entry.schema.is_mutable
             or "nondeterministic_seeded" in tags
             or "maybe_aliasing_or_mutating" in tags
         )

@@ -93,9 +93,9 @@ def python_code(graph: Graph) -> str:
     """The program as ``def forward(self, ...)``; a value is let go of after its last use."""
     nodes = list(graph.nodes)
     last: dict[Node, list[str]] = {}
+    place = {n: i for i, n in enumerate(nodes)}
     for node in nodes:
         if node.op != "output" and node.users:
-            place = {n: i for i, n in enumerate(nodes)}
             final = max(node.users, key=place.__getitem__)
             if final.op != "output":
                 last.setdefault(final, []).append(node.name)
