@@ -75,6 +75,8 @@ WITH_WARPGROUP_PRODUCTS = (
 """Kernels for devices of compute capability 9.0 alone."""
 WITH_TENSOR_MEMORY = ("attention_tensor_memory", "matmul_tensor_memory")
 """Kernels for devices of compute capability 10.0 and 10.3 alone."""
+WITH_BLOCK_SCALES = ("block_scaled_matmul",)
+"""Kernels for devices of compute capability 10.0 and later."""
 
 
 def unreached(reached: set[str], major: int = 9) -> list[str]:
@@ -86,4 +88,5 @@ def unreached(reached: set[str], major: int = 9) -> list[str]:
         and not (major < 9 and name in WITH_TENSOR_MAPS)
         and not (major != 9 and name in WITH_WARPGROUP_PRODUCTS)
         and not (major != 10 and name in WITH_TENSOR_MEMORY)
+        and not (major < 10 and name in WITH_BLOCK_SCALES)
     ]

@@ -128,6 +128,28 @@ def check_8_bits(got: Any, exact: np.ndarray, magnitude: np.ndarray, label: str)
     )
 
 
+@check("products: floats of 8 and 4 bits with scales of 32 and 16 elements agree with float64")
+def products_with_scales_of_blocks() -> str:
+    if tt.cuda.get_device_capability() < (10, 0):
+        raise NeedsACard("scales of blocks need compute capability 10.0 or later")
+    from triten.quantization import MXTensor, NVFP4Tensor
+
+    rng, checked = fresh_numbers(), 0
+    for m, k, n in [(40, 96, 48)] if is_rehearsal() else [(1024, 4096, 512), (333, 1120, 272)]:
+        for make in (
+            lambda rows: MXTensor.from_float(rows, tt.float8_e4m3fn, tt.float8_e4m3fn),
+            lambda rows: MXTensor.from_float(rows, tt.float4_e2m1fn_x2, tt.float4_e2m1fn_x2),
+            lambda rows: NVFP4Tensor.from_float(rows, dynamic=True, two_levels=False),
+        ):
+            (a, _), (b, _) = drawn(rng, tt.float32, m, k), drawn(rng, tt.float32, n, k)
+            left, right = make(a), make(b)
+            got = tt._scaled_mm(left.qdata, right.qdata.t(), left.scale, right.scale, out_dtype=tt.float32)
+            x, y = (each.dequantize().cpu().to(tt.float64).numpy() for each in (left, right))
+            check_8_bits(got, x @ y.T, np.abs(x) @ np.abs(y).T, f"{type(left).__name__}, {m}x{n}x{k}")
+            checked += 1
+    return f"{checked} products"
+
+
 @check("products: 8-bit integers are exact in int32")
 def products_of_integers() -> str:
     rng, checked = fresh_numbers(), 0
