@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
-from ...runtime.scalar_type import EXPONENTS, PACKED, bool_, complex32, int32, int64, is_only_stored
+from ...runtime.scalar_type import (
+    EXPONENTS,
+    PACKED,
+    bool_,
+    complex32,
+    int32,
+    int64,
+    is_only_stored,
+    only_stored,
+)
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..iterator.tensor_iterator import TensorIterator
@@ -378,6 +387,8 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
     """`factory`, which refuses dtypes that are only stored unless it moves elements alone or reads them."""
 
     def made(call: StructuredCall) -> PlannedKernel:
+        if not holds_stored(call):
+            return factory(call)
         adds = call.args.get("accumulate") is True or call.args.get("reduce") is not None
         if (name not in MOVING or adds) and name not in READING:
             for spec in _computed(call):
@@ -392,6 +403,20 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
         return factory(call)
 
     return made
+
+
+def holds_stored(call: StructuredCall) -> bool:
+    """Whether any tensor of a call is of a dtype that is only stored; new shapes pay for this look each time."""
+    for value in (*call.outputs, *call.args.values()):
+        kind = value.__class__
+        if kind is TensorSpec:
+            if value.dtype in only_stored:
+                return True
+        elif kind is tuple:
+            for each in value:
+                if each.__class__ is TensorSpec and each.dtype in only_stored:
+                    return True
+    return False
 
 
 def check_packed(call: StructuredCall) -> None:
