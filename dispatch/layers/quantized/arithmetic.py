@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.quantized_data import LIMITS, PerTensorAffine, Quantized
-from ....runtime.scalar_type import int32
+from ....runtime.scalar_type import int32, qint32
 from ...composite.quantized import numbers_of, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
 from .pointwise import (
@@ -22,6 +22,7 @@ from .pointwise import (
     prelu_of,
     requantized,
     require_quantized,
+    sigmoid_by_steps,
     threshold,
 )
 from .selection import joined
@@ -151,13 +152,16 @@ def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, qa: function(qa, b)
 
 
-def activation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def activation(
+    name: str, function: Callable[..., Any], to_32_bits: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """``function(qx, output_scale, output_zero_point, *rest)``: one of the numbers, on a grid."""
 
     def activate(qx: Any, scale: float, zero_point: int, *rest: Any) -> Any:
         check_uniform(name, qx)
         grid = PerTensorAffine(float(scale), zero_point)
-        return requantized(function(vector_numbers_of(qx), *rest), grid, qx._spec.dtype)
+        compute = to_32_bits if to_32_bits is not None and qx._spec.dtype is qint32 else function
+        return requantized(compute(vector_numbers_of(qx), *rest), grid, qx._spec.dtype)
 
     return activate
 
@@ -240,6 +244,6 @@ def threshold_on_same_grid(qx: Any, limit: Any, value: Any) -> Any:
 
 
 HARDSWISH = activation("hardswish", hardswish)
-SIGMOID = activation("sigmoid", ops.sigmoid)
+SIGMOID = activation("sigmoid", ops.sigmoid, sigmoid_by_steps)
 ELU = activation("elu", elu)
 CELU = activation("celu", celu)

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.memory_format import channels_last, channels_last_3d
 from ....runtime.quantized_data import LIMITS
 from ....runtime.scalar_type import float32, float64, qint32
 from ...generated import functions as ops
 from .pointwise import check_uniform
 from .structure import rewrapped
 from .table import find
+
+single = np.float32
 
 
 def exact(self: Any) -> Any:
@@ -41,13 +44,29 @@ def through_integers(name: str) -> Callable[..., Any]:
     return pick
 
 
-def means(self: Any, sums: Any, counts: Any) -> Any:
-    """Sums of integers less their zero points, over numbers of elements, on the grid of the argument."""
-    zero_point = self._data.quantizer.zero_point
+def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
+    """Sums of integers times inverse numbers of elements, and a zero point, on the grid of the argument."""
     least, greatest = LIMITS[self._spec.dtype]
-    inverse = counts.reciprocal() if hasattr(counts, "_spec") else float(np.float32(1) / np.float32(counts))
-    steps = (sums.to(float32) * inverse + zero_point).round().to(float64).clamp(least, greatest)
-    return rewrapped(self, steps.to(self._data.ints.dtype))
+    steps = sums.to(float32) * inverse
+    if offset:
+        steps = steps + float(single(offset))
+    return rewrapped(self, steps.round().to(float64).clamp(least, greatest).to(self._data.ints.dtype))
+
+
+def inverse_of(counts: Any, twice: bool) -> Any:
+    """One over numbers of elements in float32; for channels that lie last, PyTorch inverts that twice more."""
+    if not hasattr(counts, "_spec"):
+        inverse = single(1) / single(counts)
+        return float(single(1) / (single(1) / inverse) if twice else inverse)
+    inverse = counts.to(float32).reciprocal()
+    return inverse.reciprocal().reciprocal() if twice else inverse
+
+
+def are_channels_last(self: Any) -> bool:
+    """Whether PyTorch takes the kernels for channels that lie last, as it does for a single channel too."""
+    formats = {4: channels_last, 5: channels_last_3d}
+    ndim = self._spec.ndim
+    return ndim in formats and bool(self._data.ints.is_contiguous(memory_format=formats[ndim]))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:
@@ -64,45 +83,56 @@ def avg_pool(name: str) -> Callable[..., Any]:
         divisor_override: int | None,
     ) -> Any:
         numbers = exact(self)
+        zero_point = self._data.quantizer.zero_point
+        twice = name == "avg_pool3d" or are_channels_last(self)
         sums = entry.call(numbers, kernel_size, stride, padding, ceil_mode, True, 1)
         if divisor_override is not None:
-            return means(self, sums, divisor_override)
+            return means(self, sums, inverse_of(divisor_override, twice), zero_point)
         if not any(padding) and not ceil_mode:
-            return means(self, sums, math.prod(kernel_size))
+            return means(self, sums, inverse_of(math.prod(kernel_size), twice), zero_point)
         ones = ops.ones_like(numbers[:1, :1] if numbers._spec.ndim == len(kernel_size) + 2 else numbers[:1])
         filled = entry.call(ones, kernel_size, stride, padding, ceil_mode, True, 1)
         parts = entry.call(ones, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-        return means(self, sums, (filled / parts).round())
+        return means(self, sums, inverse_of((filled / parts).round(), twice), zero_point)
 
     pool.__module__ = __name__
     return pool
 
 
 def adaptive_avg_pool(name: str) -> Callable[..., Any]:
-    """The means of as many windows as the output has elements."""
+    """The means of as many windows as the output has elements, of the integers as they are."""
     entry = find(f"aten::{name}")
 
     def pool(self: Any, output_size: Sequence[int]) -> Any:
+        last = are_channels_last(self)
         numbers = exact(self)
-        spatial = self._spec.sizes[-len(output_size) :]
-        counts: Any = 1.0
-        for position, (size, wanted) in enumerate(zip(spatial, output_size, strict=True)):
-            lengths = [
-                -(-(i + 1) * size // wanted) - i * size // wanted if wanted else 0 for i in range(wanted)
-            ]
-            shape = [wanted if d == position else 1 for d in range(len(output_size))]
-            counts = ops.reshape(_on(numbers, lengths), shape) * counts
-        averages = entry.call(numbers, output_size)
-        return means(self, (averages * counts).round(), counts)
+        zero_point = self._data.quantizer.zero_point
+        counts, inverse = window_sizes(self._spec.sizes[-len(output_size) :], output_size)
+        sizes = _on(numbers, counts).to(numbers.dtype)
+        sums = (entry.call(numbers, output_size) * sizes).round()
+        if last:
+            return means(self, sums, inverse_of(sizes, True), zero_point)
+        return means(self, sums + sizes * zero_point, _on(numbers, inverse), 0)
 
     pool.__module__ = __name__
     return pool
 
 
-def _on(numbers: Any, values: Sequence[int]) -> Any:
+def window_sizes(spatial: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
+    """Numbers of elements of windows, and their inverses, which one dimension after the other divides."""
+    counts, inverse = np.ones((), single), np.ones((), single)
+    for size, wanted in zip(spatial, output_size, strict=True):
+        starts = np.arange(wanted) * size // max(wanted, 1)
+        ends = -(-(np.arange(wanted) + 1) * size // max(wanted, 1))
+        lengths = (ends - starts).astype(single)
+        counts, inverse = counts[..., None] * lengths, inverse[..., None] / lengths
+    return counts, inverse
+
+
+def _on(numbers: Any, values: Any) -> Any:
     from ...tensor_data import tensor
 
-    return tensor([float(v) for v in values], dtype=float32, device=numbers.device)
+    return tensor(values, device=numbers.device)
 
 
 def upsample_bilinear2d(
@@ -117,8 +147,10 @@ def upsample_bilinear2d(
     if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
         # The floating operator names what is wrong.
         ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
-    numbers = self._data.ints.to(float32)
     height, width = self._spec.sizes[-2:]
+    if (height, width) == tuple(output_size) and not are_channels_last(self):
+        return rewrapped(self, self._data.ints.clone())
+    numbers = self._data.ints.to(float32)
     rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h)
     columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w)
     above, below = (_between(ops.index_select(numbers, 2, each), 3, columns) for each in rows[:2])

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....runtime.quantized_data import PerTensorAffine
-from ...composite.quantized import is_quantized, quantized_by, quantized_tensor, vector_numbers_of
+from ....runtime.scalar_type import qint32
+from ...composite.quantized import is_quantized, numbers_of, quantized_by, quantized_tensor
 from ...generated import functions as ops
-from .pointwise import check_uniform, nearest, requantized, require_quantized
+from .pointwise import check_uniform, nearest, require_quantized
 from .structure import rewrapped
 from .table import find, refuse_packed
 
@@ -58,8 +59,8 @@ def joined(tensors: Sequence[Any], dim: int, quantizer: PerTensorAffine | None, 
     dtype = first._spec.dtype
     ints = [
         each._data.ints
-        if each._data.quantizer == grid
-        else requantized(vector_numbers_of(each), grid, dtype)._data.ints
+        if each._data.quantizer == grid and dtype is not qint32
+        else quantized_by(numbers_of(each), grid, dtype)._data.ints
         for each in tensors
     ]
     out = ops.cat(ints, dim)
