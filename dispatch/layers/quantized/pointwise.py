@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.memory_format import channels_last, channels_last_3d
 from ....runtime.quantized_data import LIMITS, PerTensorAffine
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, float64, qint8, qint32
@@ -43,6 +44,17 @@ def requantized(numbers: Any, quantizer: PerTensorAffine, dtype: ScalarType) -> 
     inverse = float(single(1) / single(quantizer.scale))
     ints = ops._requantize(numbers, inverse, quantizer.zero_point, dtype)
     return quantized_tensor(ints, quantizer, dtype)
+
+
+LANES = 16
+"""Numbers in a vector of AVX-512: fewer channels are computed one by one."""
+
+
+def are_channels_last(self: Any) -> bool:
+    """Whether PyTorch takes the kernels for channels that lie last, as it does for a single channel too."""
+    formats = {4: channels_last, 5: channels_last_3d}
+    ndim = self._spec.ndim
+    return ndim in formats and bool(self._data.ints.is_contiguous(memory_format=formats[ndim]))
 
 
 def check_uniform(name: str, self: Any) -> PerTensorAffine:

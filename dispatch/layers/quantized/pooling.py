@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.memory_format import channels_last, channels_last_3d
 from ....runtime.quantized_data import LIMITS
 from ....runtime.scalar_type import float32, float64, qint32
 from ...generated import functions as ops
-from .pointwise import check_uniform
+from .pointwise import LANES, are_channels_last, check_uniform
 from .structure import rewrapped
 from .table import find
 
@@ -53,20 +52,26 @@ def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
     return rewrapped(self, steps.round().to(float64).clamp(least, greatest).to(self._data.ints.dtype))
 
 
-def inverse_of(counts: Any, twice: bool) -> Any:
-    """One over numbers of elements in float32; for channels that lie last, PyTorch inverts that twice more."""
-    if not hasattr(counts, "_spec"):
-        inverse = single(1) / single(counts)
-        return float(single(1) / (single(1) / inverse) if twice else inverse)
-    inverse = counts.to(float32).reciprocal()
-    return inverse.reciprocal().reciprocal() if twice else inverse
+def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool) -> Any:
+    """The same by PyTorch's kernels for channels that lie last, which invert numbers of elements three times.
+
+    Vectors of 8-bit integers add the zero point to rounded means, or round the sum with it once if adaptive.
+    """
+    zero_point, dtype = self._data.quantizer.zero_point, self._spec.dtype
+    inverse = inverse_of(counts)
+    scale = 1 / single(inverse) if isinstance(inverse, float) else inverse.reciprocal()
+    again = float(single(1) / scale) if isinstance(inverse, float) else scale.reciprocal()
+    if dtype is qint32 or self._spec.sizes[1] < LANES:
+        return means(self, sums, again, zero_point)
+    if not is_adaptive:
+        return rewrapped(self, ops._requantize(sums.to(float32), inverse, zero_point, dtype))
+    steps = (sums.to(float64) * again + zero_point).to(float32)
+    return rewrapped(self, ops._requantize(steps, 1.0, 0, dtype))
 
 
-def are_channels_last(self: Any) -> bool:
-    """Whether PyTorch takes the kernels for channels that lie last, as it does for a single channel too."""
-    formats = {4: channels_last, 5: channels_last_3d}
-    ndim = self._spec.ndim
-    return ndim in formats and bool(self._data.ints.is_contiguous(memory_format=formats[ndim]))
+def inverse_of(counts: Any) -> Any:
+    """One over numbers of elements in float32."""
+    return counts.to(float32).reciprocal() if hasattr(counts, "_spec") else float(single(1) / single(counts))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:
@@ -83,17 +88,19 @@ def avg_pool(name: str) -> Callable[..., Any]:
         divisor_override: int | None,
     ) -> Any:
         numbers = exact(self)
-        zero_point = self._data.quantizer.zero_point
-        twice = name == "avg_pool3d" or are_channels_last(self)
         sums = entry.call(numbers, kernel_size, stride, padding, ceil_mode, True, 1)
-        if divisor_override is not None:
-            return means(self, sums, inverse_of(divisor_override, twice), zero_point)
-        if not any(padding) and not ceil_mode:
-            return means(self, sums, inverse_of(math.prod(kernel_size), twice), zero_point)
-        ones = ops.ones_like(numbers[:1, :1] if numbers._spec.ndim == len(kernel_size) + 2 else numbers[:1])
-        filled = entry.call(ones, kernel_size, stride, padding, ceil_mode, True, 1)
-        parts = entry.call(ones, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-        return means(self, sums, inverse_of((filled / parts).round(), twice), zero_point)
+        counts: Any = divisor_override
+        if counts is None and not any(padding) and not ceil_mode:
+            counts = math.prod(kernel_size)
+        elif counts is None:
+            batched = numbers._spec.ndim == len(kernel_size) + 2
+            ones = ops.ones_like(numbers[:1, :1] if batched else numbers[:1])
+            filled = entry.call(ones, kernel_size, stride, padding, ceil_mode, True, 1)
+            parts = entry.call(ones, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+            counts = (filled / parts).round()
+        if are_channels_last(self) or name == "avg_pool3d":
+            return means_of_channels_last(self, sums, counts, False)
+        return means(self, sums, inverse_of(counts), self._data.quantizer.zero_point)
 
     pool.__module__ = __name__
     return pool
@@ -104,15 +111,13 @@ def adaptive_avg_pool(name: str) -> Callable[..., Any]:
     entry = find(f"aten::{name}")
 
     def pool(self: Any, output_size: Sequence[int]) -> Any:
-        last = are_channels_last(self)
         numbers = exact(self)
-        zero_point = self._data.quantizer.zero_point
         counts, inverse = window_sizes(self._spec.sizes[-len(output_size) :], output_size)
         sizes = _on(numbers, counts).to(numbers.dtype)
         sums = (entry.call(numbers, output_size) * sizes).round()
-        if last:
-            return means(self, sums, inverse_of(sizes, True), zero_point)
-        return means(self, sums + sizes * zero_point, _on(numbers, inverse), 0)
+        if are_channels_last(self):
+            return means_of_channels_last(self, sums, sizes, True)
+        return means(self, sums + sizes * self._data.quantizer.zero_point, _on(numbers, inverse), 0)
 
     pool.__module__ = __name__
     return pool
@@ -142,7 +147,10 @@ def upsample_bilinear2d(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """Elements between four others, on the same grid; each product and sum rounds to float32, columns first."""
+    """Elements between four others, on the same grid, columns first.
+
+    Products and sums round to float32 one by one; where channels lie last, one of two products and the sum round once.
+    """
     quantizer = check_uniform("upsample_bilinear2d", self)
     if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
         # The floating operator names what is wrong.
@@ -153,8 +161,12 @@ def upsample_bilinear2d(
     numbers = self._data.ints.to(float32)
     rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h)
     columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w)
-    above, below = (_between(ops.index_select(numbers, 2, each), 3, columns) for each in rows[:2])
-    found = _weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
+    weighted = _weighted
+    if are_channels_last(self):
+        by_vectors = self._spec.dtype is not qint32 and self._spec.sizes[1] >= LANES
+        weighted = _second_fused if by_vectors else _first_fused
+    above, below = (_between(ops.index_select(numbers, 2, each), 3, columns, weighted) for each in rows[:2])
+    found = weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
     zero_point = quantizer.zero_point
     ints = ops._quantize_affine(found - zero_point, 1.0, zero_point, self._spec.dtype)
     return rewrapped(self, ints)
@@ -183,14 +195,22 @@ def _neighbours(like: Any, size: int, wanted: int, align_corners: bool, scale: f
     return first, second, weight, other
 
 
-def _between(numbers: Any, dim: int, neighbours: Neighbours) -> Any:
+def _between(numbers: Any, dim: int, neighbours: Neighbours, weighted: Callable[..., Any]) -> Any:
     first, second, *weights = neighbours
     pair = (ops.index_select(numbers, dim, each) for each in (first, second))
-    return _weighted(*pair, *weights)
+    return weighted(*pair, *weights)
 
 
 def _weighted(first: Any, second: Any, weight: Any, other: Any) -> Any:
     return first * weight + second * other
+
+
+def _first_fused(first: Any, second: Any, weight: Any, other: Any) -> Any:
+    return (first.to(float64) * weight + second * other).to(float32)
+
+
+def _second_fused(first: Any, second: Any, weight: Any, other: Any) -> Any:
+    return _first_fused(second, first, other, weight)
 
 
 PICKED = (

@@ -21,7 +21,7 @@ def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: S
     quantizer = check_uniform("mean", self)
     if dtype is not None and dtype is not self._spec.dtype:
         raise RuntimeError(f"mean: expected the dtype {self._spec.dtype} of a quantized tensor, got {dtype}")
-    if not are_innermost(dim, self._spec.ndim):
+    if not self._data.ints.is_contiguous() or not are_innermost(dim, self._spec.ndim):
         return quantized_by(ops.mean(numbers_of(self), dim, keepdim), quantizer, self._spec.dtype)
     ints = self._data.ints
     sums = ops.sum(ints, dim, keepdim, dtype=int64)
