@@ -156,13 +156,14 @@ def upsample_bilinear2d(
         # The floating operator names what is wrong.
         ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
     height, width = self._spec.sizes[-2:]
-    if (height, width) == tuple(output_size) and not are_channels_last(self):
+    fuses = are_channels_last(self)
+    if (height, width) == tuple(output_size) and not fuses:
         return rewrapped(self, self._data.ints.clone())
     numbers = self._data.ints.to(float32)
-    rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h)
-    columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w)
+    rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h, fuses)
+    columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w, fuses)
     weighted = _weighted
-    if are_channels_last(self):
+    if fuses:
         by_vectors = self._spec.dtype is not qint32 and self._spec.sizes[1] >= LANES
         weighted = _second_fused if by_vectors else _first_fused
     above, below = (_between(ops.index_select(numbers, 2, each), 3, columns, weighted) for each in rows[:2])
@@ -176,21 +177,29 @@ Neighbours = tuple[Any, Any, Any, Any]
 """For each element of the output: two places in the input, and the weights of both."""
 
 
-def _neighbours(like: Any, size: int, wanted: int, align_corners: bool, scale: float | None) -> Neighbours:
-    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h)."""
+def _neighbours(
+    like: Any, size: int, wanted: int, align_corners: bool, scale: float | None, fuses: bool
+) -> Neighbours:
+    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h).
+
+    With `fuses` the product with the distance of centers and the difference after it round once.
+    """
     from ...tensor_data import tensor
 
-    places = np.arange(wanted, dtype=np.float32)
+    indices = np.arange(wanted, dtype=np.float32)
     if align_corners:
-        step = np.float32(size - 1) / np.float32(wanted - 1) if wanted > 1 else np.float32(0)
-        places = places * step
+        step = single(size - 1) / single(wanted - 1) if wanted > 1 else single(0)
+        places = step * indices
     else:
-        step = np.float32(1 / scale) if scale else np.float32(size) / np.float32(wanted)
-        places = np.maximum(step * (places + np.float32(0.5)) - np.float32(0.5), np.float32(0))
+        step = single(1 / scale) if scale else single(size) / single(wanted)
+        # Products of float32 are exact in float64.
+        wide = np.float64 if fuses else single
+        centers = wide(step) * (indices + single(0.5)) - wide(0.5)
+        places = np.maximum(centers.astype(single), single(0))
     first = np.minimum(places.astype(np.int64), size - 1)
     second = np.minimum(first + 1, size - 1)
-    weight = places - first.astype(np.float32)
-    made = (first, second, np.float32(1) - weight, weight)
+    weight = places - first.astype(single)
+    made = (first, second, single(1) - weight, weight)
     first, second, weight, other = (tensor(each, device=like.device) for each in made)
     return first, second, weight, other
 
