@@ -18,6 +18,7 @@ from .pointwise import (
     check_uniform,
     clamp,
     hardswish,
+    in_float64,
     leaky_relu,
     prelu_of,
     requantized,
@@ -166,15 +167,24 @@ def activation(
     return activate
 
 
-def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
-    negative = (ops.exp(x * input_scale) - 1) * (alpha * scale)
-    return ops.where(x <= 0, negative, x * scale)
+def elu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by one that gives the exponential less 1."""
+
+    def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+        return ops.where(x <= 0, expm1(x * input_scale) * (alpha * scale), x * scale)
+
+    return elu
 
 
-def celu(x: Any, alpha: Any = 1) -> Any:
-    if alpha == 0:
-        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return elu(x, alpha, 1, float(single(1.0 / alpha)))
+def celu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
+    elu = elu_by(expm1)
+
+    def celu(x: Any, alpha: Any = 1) -> Any:
+        if alpha == 0:
+            raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+        return elu(x, alpha, 1, float(single(1.0 / alpha)))
+
+    return celu
 
 
 def leaky_relu_on(qx: Any, slope: Any, inplace: bool, scale: float, zero_point: int) -> Any:
@@ -245,5 +255,5 @@ def threshold_on_same_grid(qx: Any, limit: Any, value: Any) -> Any:
 
 HARDSWISH = activation("hardswish", hardswish)
 SIGMOID = activation("sigmoid", ops.sigmoid, sigmoid_by_steps)
-ELU = activation("elu", elu)
-CELU = activation("celu", celu)
+ELU = activation("elu", elu_by(ops.expm1), elu_by(in_float64(ops.expm1)))
+CELU = activation("celu", celu_by(ops.expm1), celu_by(in_float64(ops.expm1)))

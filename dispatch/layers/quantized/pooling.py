@@ -59,8 +59,7 @@ def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool)
     """
     zero_point, dtype = self._data.quantizer.zero_point, self._spec.dtype
     inverse = inverse_of(counts)
-    scale = 1 / single(inverse) if isinstance(inverse, float) else inverse.reciprocal()
-    again = float(single(1) / scale) if isinstance(inverse, float) else scale.reciprocal()
+    again = inverse_of(inverse_of(inverse))
     if dtype is qint32 or self._spec.sizes[1] < LANES:
         return means(self, sums, again, zero_point)
     if not is_adaptive:
@@ -70,7 +69,7 @@ def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool)
 
 
 def inverse_of(counts: Any) -> Any:
-    """One over numbers of elements in float32."""
+    """One over a number or numbers in float32."""
     return counts.to(float32).reciprocal() if hasattr(counts, "_spec") else float(single(1) / single(counts))
 
 
@@ -186,7 +185,7 @@ def _neighbours(
     """
     from ...tensor_data import tensor
 
-    indices = np.arange(wanted, dtype=np.float32)
+    indices = np.arange(wanted, dtype=single)
     if align_corners:
         step = single(size - 1) / single(wanted - 1) if wanted > 1 else single(0)
         places = step * indices
@@ -200,8 +199,8 @@ def _neighbours(
     second = np.minimum(first + 1, size - 1)
     weight = places - first.astype(single)
     made = (first, second, single(1) - weight, weight)
-    first, second, weight, other = (tensor(each, device=like.device) for each in made)
-    return first, second, weight, other
+    lower, upper, near, far = (tensor(each, device=like.device) for each in made)
+    return lower, upper, near, far
 
 
 def _between(numbers: Any, dim: int, neighbours: Neighbours, weighted: Callable[..., Any]) -> Any:
