@@ -36,6 +36,19 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "bilinear of corners": lambda q, *grid: F.interpolate(
         q[None, None], size=(3, 13), mode="bilinear", align_corners=True
     ),
+    "stack": lambda a, b, *grid: tt.stack([a, b]),
+    "clamp from below": lambda q, *grid: tt.clamp(q, min=0.3),
+    "avg_pool2d of planes": lambda q, *grid: F.avg_pool2d(q, 3, 2, 1, count_include_pad=False),
+    "avg_pool2d of channels": lambda q, *grid: F.avg_pool2d(channels_last(q), 2),
+    "avg_pool3d": lambda q, *grid: F.avg_pool3d(q[:, :, None], (1, 2, 3), 2, (0, 1, 1)),
+    "adaptive_avg_pool2d of planes": lambda q, *grid: F.adaptive_avg_pool2d(q, (2, 3)),
+    "adaptive_avg_pool2d of channels": lambda q, *grid: F.adaptive_avg_pool2d(channels_last(q), (2, 3)),
+    "bilinear of planes": lambda q, *grid: F.interpolate(q, size=(7, 3), mode="bilinear"),
+    "bilinear of the same size": lambda q, *grid: F.interpolate(q, size=(4, 5), mode="bilinear"),
+    "bilinear of channels": lambda q, *grid: F.interpolate(channels_last(q), size=(7, 3), mode="bilinear"),
+    "cat of channels": lambda a, b, *grid: tt.cat([channels_last(a), channels_last(b), channels_last(a)], 1),
+    "mean of planes": lambda q, *grid: q.mean((2, 3)),
+    "batch_norm of planes": lambda q, *grid: tt.quantized_batch_norm(q, *statistics(q), 1e-5, *grid),
     "quantized_max_pool1d": lambda q, *grid: tt.quantized_max_pool1d(q, 3, 2, 1),
     "quantized_max_pool2d": lambda q, *grid: tt.quantized_max_pool2d(q[None], 2, 2, 0, 1, True),
     "quantized_max_pool3d": lambda q, *grid: tt.quantized_max_pool3d(q.reshape(1, 1, 2, 4, 8), 2),
@@ -57,9 +70,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def statistics(q: tt.Tensor) -> list[tt.Tensor]:
-    """A weight, a bias, a mean and a variance of 8 channels."""
+    """A weight, a bias, a mean and a variance of all channels."""
     ends = ((0.5, 1.5), (-1.0, 1.0), (0.25, -0.5), (0.5, 2.0))
-    return [tt.linspace(first, last, 8).to(q.device) for first, last in ends]
+    return [tt.linspace(first, last, q.shape[1]).to(q.device) for first, last in ends]
+
+
+def channels_last(q: tt.Tensor) -> tt.Tensor:
+    return q.contiguous(memory_format=tt.channels_last)
 
 
 def quantized(row: dict[str, Any], dtype: str, device: str) -> tt.Tensor:
@@ -141,6 +158,26 @@ def test_comparisons_are_those_of_numbers(device: str) -> None:
     assert (q > 0.4).tolist() == [[False, False, True], [True, True, True]]
     assert (q == other).all().item()
     assert (q < tt.ones(2, 3, device=device)).tolist() == [[True, True, True], [False, False, False]]
+
+
+def test_activations_of_32_bits_round_what_float64_gives(device: str, rng: np.random.Generator) -> None:
+    ints = rng.integers(-(2**26), 2**26, (5, 41), np.int32)
+    q = tt._make_per_tensor_quantized_tensor(tt.from_numpy(ints).to(device), 2.0**-24, 0)
+    x = ints.astype(np.float32) * np.float32(2.0**-24)
+    wide = x.astype(np.float64)
+    sigmoid = np.float32(1) / (np.exp(-wide).astype(np.float32) + np.float32(1))
+    tanh = np.tanh(wide).astype(np.float32)
+    wanted = np.minimum(np.rint(sigmoid.astype(np.float64) * 2.0**32), 2**31 - 1).astype(np.int64)
+    assert tt.sigmoid(q).int_repr().tolist() == wanted.tolist()
+    wanted = np.clip(np.rint(tanh.astype(np.float64) * 2.0**31), -(2**31), 2**31 - 1).astype(np.int64)
+    assert tt.tanh(q).int_repr().tolist() == wanted.tolist()
+
+
+def test_products_of_32_bits_saturate(device: str) -> None:
+    """PyTorch's vectors give the least integer and wrap; its last elements saturate, as all do here."""
+    ints = tt.tensor([40000, -40000, 40000], dtype=tt.int32, device=device)
+    q = tt._make_per_tensor_quantized_tensor(ints, 1.0, 0)
+    assert Q.mul(q, q[:1].expand(3), 1e-3, 5).int_repr().tolist() == [2**31 - 1, -(2**31), 2**31 - 1]
 
 
 def test_dynamic_layers_are_close_to_floating_ones(device: str) -> None:

@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from ....runtime.quantized_data import LIMITS, PerTensorAffine, Quantized
-from ....runtime.scalar_type import int32
+from ....runtime.scalar_type import int32, qint32
 from ...composite.quantized import numbers_of, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
 from .pointwise import (
     check_uniform,
     clamp,
     hardswish,
+    in_float64,
     leaky_relu,
     prelu_of,
     requantized,
     require_quantized,
+    sigmoid_by_steps,
     threshold,
 )
 from .selection import joined
@@ -151,26 +153,38 @@ def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, qa: function(qa, b)
 
 
-def activation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def activation(
+    name: str, function: Callable[..., Any], to_32_bits: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """``function(qx, output_scale, output_zero_point, *rest)``: one of the numbers, on a grid."""
 
     def activate(qx: Any, scale: float, zero_point: int, *rest: Any) -> Any:
         check_uniform(name, qx)
         grid = PerTensorAffine(float(scale), zero_point)
-        return requantized(function(vector_numbers_of(qx), *rest), grid, qx._spec.dtype)
+        compute = to_32_bits if to_32_bits is not None and qx._spec.dtype is qint32 else function
+        return requantized(compute(vector_numbers_of(qx), *rest), grid, qx._spec.dtype)
 
     return activate
 
 
-def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
-    negative = (ops.exp(x * input_scale) - 1) * (alpha * scale)
-    return ops.where(x <= 0, negative, x * scale)
+def elu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by one that gives the exponential less 1."""
+
+    def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+        return ops.where(x <= 0, expm1(x * input_scale) * (alpha * scale), x * scale)
+
+    return elu
 
 
-def celu(x: Any, alpha: Any = 1) -> Any:
-    if alpha == 0:
-        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return elu(x, alpha, 1, float(single(1.0 / alpha)))
+def celu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
+    elu = elu_by(expm1)
+
+    def celu(x: Any, alpha: Any = 1) -> Any:
+        if alpha == 0:
+            raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+        return elu(x, alpha, 1, float(single(1.0 / alpha)))
+
+    return celu
 
 
 def leaky_relu_on(qx: Any, slope: Any, inplace: bool, scale: float, zero_point: int) -> Any:
@@ -240,6 +254,6 @@ def threshold_on_same_grid(qx: Any, limit: Any, value: Any) -> Any:
 
 
 HARDSWISH = activation("hardswish", hardswish)
-SIGMOID = activation("sigmoid", ops.sigmoid)
-ELU = activation("elu", elu)
-CELU = activation("celu", celu)
+SIGMOID = activation("sigmoid", ops.sigmoid, sigmoid_by_steps)
+ELU = activation("elu", elu_by(ops.expm1), elu_by(in_float64(ops.expm1)))
+CELU = activation("celu", celu_by(ops.expm1), celu_by(in_float64(ops.expm1)))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ....runtime.quantized_data import PerTensorAffine
+from ....runtime.scalar_type import float32, float64, int64, qint32
 from ...composite.quantized import along, numbers_of, quantized_tensor
 from ...generated import functions as ops
-from .pointwise import check_uniform, requantized
+from .pointwise import LANES, check_uniform, requantized
 
 single = np.float32
 
@@ -38,14 +39,21 @@ def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
             if each is not None and each._spec.numel != channels:
                 raise RuntimeError(f"Expect {name} size to match C: {channels}, got {each._spec.numel}")
         grid = PerTensorAffine(float(scale), zero_point)
-        step = float(single(scale))
         inverse = ops.sqrt(var + float(single(eps))).reciprocal()
         weighted = inverse if weight is None else inverse * weight
-        alpha = weighted * float(single(quantizer.scale) / single(scale))
-        beta = ((mean * weighted).neg() if bias is None else bias - mean * weighted) / step
-        numbers = qx._data.ints.to(alpha.dtype) - quantizer.zero_point
-        steps = along(alpha, 1, ndim) * numbers + along(beta, 1, ndim)
-        ints = ops._requantize(steps, 1.0, zero_point, qx._spec.dtype)
+        alpha = (weighted.to(float64) * (quantizer.scale / grid.scale)).to(float32)
+        shift = mean * inverse if weight is None else mean * inverse * weight
+        beta = ((shift.neg() if bias is None else bias - shift).to(float64) / grid.scale).to(float32)
+        # Vectors of 32-bit integers are rounded before their zero point is subtracted, and after the other is added.
+        rounds_first = qx._spec.dtype is qint32 and channels >= LANES
+        if rounds_first:
+            numbers = qx._data.ints.to(float32) - float(single(quantizer.zero_point))
+        else:
+            numbers = (qx._data.ints.to(int64) - quantizer.zero_point).to(float32)
+        # Product and sum round once: products of float32 are exact in float64.
+        sums = along(alpha, 1, ndim).to(float64) * numbers + along(beta, 1, ndim)
+        quantize = ops._quantize_affine if rounds_first else ops._requantize
+        ints = quantize(sums.to(float32), 1.0, zero_point, qx._spec.dtype)
         if relu:
             ints = ints.clamp(min=zero_point)
         return quantized_tensor(ints, grid, qx._spec.dtype)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.memory_format import channels_last, channels_last_3d
 from ....runtime.quantized_data import LIMITS, PerTensorAffine
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import qint8, qint32
+from ....runtime.scalar_type import float32, float64, qint8, qint32
 from ....runtime.tensor_impl import TensorImpl
 from ...composite.quantized import is_quantized, numbers_of, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
@@ -26,7 +27,11 @@ def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int
     """The integer nearest to a number."""
     least, greatest = LIMITS[dtype]
     inverse = float(single(1) / single(quantizer.scale))
-    steps = single(float(single(number)) * inverse + quantizer.zero_point)
+    product = float(single(number)) * inverse
+    # To 32 bits the product rounds on its own, as in `quantized_by`.
+    steps = single(
+        (float(single(product)) if dtype is qint32 else product) + float(single(quantizer.zero_point))
+    )
     if np.isnan(steps):
         return least if dtype is qint32 else greatest
     return int(min(max(float(np.rint(steps)), least), greatest))
@@ -39,6 +44,17 @@ def requantized(numbers: Any, quantizer: PerTensorAffine, dtype: ScalarType) -> 
     inverse = float(single(1) / single(quantizer.scale))
     ints = ops._requantize(numbers, inverse, quantizer.zero_point, dtype)
     return quantized_tensor(ints, quantizer, dtype)
+
+
+LANES = 16
+"""Numbers in a vector of AVX-512: fewer channels are computed one by one."""
+
+
+def are_channels_last(self: Any) -> bool:
+    """Whether PyTorch takes the kernels for channels that lie last, as it does for a single channel too."""
+    formats = {4: channels_last, 5: channels_last_3d}
+    ndim = self._spec.ndim
+    return ndim in formats and bool(self._data.ints.is_contiguous(memory_format=formats[ndim]))
 
 
 def check_uniform(name: str, self: Any) -> PerTensorAffine:
@@ -96,16 +112,28 @@ def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any
     return on_same_grid
 
 
+def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of float32 that is computed in float64 and rounded: 32 bits show the last bit of the result."""
+    return lambda x: function(x.to(float64)).to(float32)
+
+
 def on_fixed_grid(
-    name: str, function: Callable[..., Any], grids: dict[Any, PerTensorAffine]
+    name: str,
+    function: Callable[..., Any],
+    grids: dict[Any, PerTensorAffine],
+    to_32_bits: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """A function of float32 whose values have a known range, and so a grid of their own."""
+    """A function of float32 whose values have a known range, and so a grid of their own.
+
+    A function with `qint32` results may be another one.
+    """
 
     def on_its_grid(self: Any) -> Any:
         check_uniform(name, self)
         dtype = self._spec.dtype
         grid = grids.get(dtype, grids[None])
-        return requantized(function(vector_numbers_of(self)), grid, dtype)
+        compute = to_32_bits if to_32_bits is not None and dtype is qint32 else function
+        return requantized(compute(vector_numbers_of(self)), grid, dtype)
 
     on_its_grid.__module__ = __name__
     return on_its_grid
@@ -139,6 +167,11 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     if approximate != "none":
         return ops.gelu(x, approximate=approximate)
     return x * 0.5 * (ops.erf(x * float(single(0.7071067811865476))) + 1)
+
+
+def sigmoid_by_steps(x: Any) -> Any:
+    """Every operation rounds to float32."""
+    return (in_float64(ops.exp)(x.neg()) + 1).reciprocal()
 
 
 def hardsigmoid(x: Any) -> Any:
@@ -193,9 +226,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "threshold": through_floats("threshold", threshold),
     "leaky_relu": through_floats("leaky_relu", leaky_relu),
     "gelu": gelu_on_single,
-    "sigmoid": on_fixed_grid("sigmoid", ops.sigmoid, UNIT_GRIDS),
+    "sigmoid": on_fixed_grid("sigmoid", ops.sigmoid, UNIT_GRIDS, sigmoid_by_steps),
     "hardsigmoid": on_fixed_grid("hardsigmoid", hardsigmoid, UNIT_GRIDS),
-    "tanh": on_fixed_grid("tanh", ops.tanh, SYMMETRIC_GRIDS),
+    "tanh": on_fixed_grid("tanh", ops.tanh, SYMMETRIC_GRIDS, in_float64(ops.tanh)),
     "_prelu_kernel": _prelu_kernel,
     "prelu": _prelu_kernel,
     **{f"{name}.Tensor": comparison(name) for name in COMPARISONS},

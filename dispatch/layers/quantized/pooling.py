@@ -15,9 +15,11 @@ import numpy as np
 from ....runtime.quantized_data import LIMITS
 from ....runtime.scalar_type import float32, float64, qint32
 from ...generated import functions as ops
-from .pointwise import check_uniform
+from .pointwise import LANES, are_channels_last, check_uniform
 from .structure import rewrapped
 from .table import find
+
+single = np.float32
 
 
 def exact(self: Any) -> Any:
@@ -41,13 +43,34 @@ def through_integers(name: str) -> Callable[..., Any]:
     return pick
 
 
-def means(self: Any, sums: Any, counts: Any) -> Any:
-    """Sums of integers less their zero points, over numbers of elements, on the grid of the argument."""
-    zero_point = self._data.quantizer.zero_point
+def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
+    """Sums of integers times inverse numbers of elements, and a zero point, on the grid of the argument."""
     least, greatest = LIMITS[self._spec.dtype]
-    inverse = counts.reciprocal() if hasattr(counts, "_spec") else float(np.float32(1) / np.float32(counts))
-    steps = (sums.to(float32) * inverse + zero_point).round().to(float64).clamp(least, greatest)
-    return rewrapped(self, steps.to(self._data.ints.dtype))
+    steps = sums.to(float32) * inverse
+    if offset:
+        steps = steps + float(single(offset))
+    return rewrapped(self, steps.round().to(float64).clamp(least, greatest).to(self._data.ints.dtype))
+
+
+def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool) -> Any:
+    """The same by PyTorch's kernels for channels that lie last, which invert numbers of elements three times.
+
+    Vectors of 8-bit integers add the zero point to rounded means, or round the sum with it once if adaptive.
+    """
+    zero_point, dtype = self._data.quantizer.zero_point, self._spec.dtype
+    inverse = inverse_of(counts)
+    again = inverse_of(inverse_of(inverse))
+    if dtype is qint32 or self._spec.sizes[1] < LANES:
+        return means(self, sums, again, zero_point)
+    if not is_adaptive:
+        return rewrapped(self, ops._requantize(sums.to(float32), inverse, zero_point, dtype))
+    steps = (sums.to(float64) * again + zero_point).to(float32)
+    return rewrapped(self, ops._requantize(steps, 1.0, 0, dtype))
+
+
+def inverse_of(counts: Any) -> Any:
+    """One over a number or numbers in float32."""
+    return counts.to(float32).reciprocal() if hasattr(counts, "_spec") else float(single(1) / single(counts))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:
@@ -65,44 +88,55 @@ def avg_pool(name: str) -> Callable[..., Any]:
     ) -> Any:
         numbers = exact(self)
         sums = entry.call(numbers, kernel_size, stride, padding, ceil_mode, True, 1)
-        if divisor_override is not None:
-            return means(self, sums, divisor_override)
-        if not any(padding) and not ceil_mode:
-            return means(self, sums, math.prod(kernel_size))
-        ones = ops.ones_like(numbers[:1, :1] if numbers._spec.ndim == len(kernel_size) + 2 else numbers[:1])
-        filled = entry.call(ones, kernel_size, stride, padding, ceil_mode, True, 1)
-        parts = entry.call(ones, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-        return means(self, sums, (filled / parts).round())
+        counts: Any = divisor_override
+        if counts is None and not any(padding) and not ceil_mode:
+            counts = math.prod(kernel_size)
+        elif counts is None:
+            batched = numbers._spec.ndim == len(kernel_size) + 2
+            ones = ops.ones_like(numbers[:1, :1] if batched else numbers[:1])
+            filled = entry.call(ones, kernel_size, stride, padding, ceil_mode, True, 1)
+            parts = entry.call(ones, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+            counts = (filled / parts).round()
+        if are_channels_last(self) or name == "avg_pool3d":
+            return means_of_channels_last(self, sums, counts, False)
+        return means(self, sums, inverse_of(counts), self._data.quantizer.zero_point)
 
     pool.__module__ = __name__
     return pool
 
 
 def adaptive_avg_pool(name: str) -> Callable[..., Any]:
-    """The means of as many windows as the output has elements."""
+    """The means of as many windows as the output has elements, of the integers as they are."""
     entry = find(f"aten::{name}")
 
     def pool(self: Any, output_size: Sequence[int]) -> Any:
         numbers = exact(self)
-        spatial = self._spec.sizes[-len(output_size) :]
-        counts: Any = 1.0
-        for position, (size, wanted) in enumerate(zip(spatial, output_size, strict=True)):
-            lengths = [
-                -(-(i + 1) * size // wanted) - i * size // wanted if wanted else 0 for i in range(wanted)
-            ]
-            shape = [wanted if d == position else 1 for d in range(len(output_size))]
-            counts = ops.reshape(_on(numbers, lengths), shape) * counts
-        averages = entry.call(numbers, output_size)
-        return means(self, (averages * counts).round(), counts)
+        counts, inverse = window_sizes(self._spec.sizes[-len(output_size) :], output_size)
+        sizes = _on(numbers, counts).to(numbers.dtype)
+        sums = (entry.call(numbers, output_size) * sizes).round()
+        if are_channels_last(self):
+            return means_of_channels_last(self, sums, sizes, True)
+        return means(self, sums + sizes * self._data.quantizer.zero_point, _on(numbers, inverse), 0)
 
     pool.__module__ = __name__
     return pool
 
 
-def _on(numbers: Any, values: Sequence[int]) -> Any:
+def window_sizes(spatial: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
+    """Numbers of elements of windows, and their inverses, which one dimension after the other divides."""
+    counts, inverse = np.ones((), single), np.ones((), single)
+    for size, wanted in zip(spatial, output_size, strict=True):
+        starts = np.arange(wanted) * size // max(wanted, 1)
+        ends = -(-(np.arange(wanted) + 1) * size // max(wanted, 1))
+        lengths = (ends - starts).astype(single)
+        counts, inverse = counts[..., None] * lengths, inverse[..., None] / lengths
+    return counts, inverse
+
+
+def _on(numbers: Any, values: Any) -> Any:
     from ...tensor_data import tensor
 
-    return tensor([float(v) for v in values], dtype=float32, device=numbers.device)
+    return tensor(values, device=numbers.device)
 
 
 def upsample_bilinear2d(
@@ -112,17 +146,27 @@ def upsample_bilinear2d(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """Elements between four others, on the same grid; each product and sum rounds to float32, columns first."""
+    """Elements between four others, on the same grid, columns first.
+
+    Products and sums round to float32 one by one; where channels lie last, one of two products and the sum round once.
+    """
     quantizer = check_uniform("upsample_bilinear2d", self)
     if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
         # The floating operator names what is wrong.
         ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
-    numbers = self._data.ints.to(float32)
     height, width = self._spec.sizes[-2:]
-    rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h)
-    columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w)
-    above, below = (_between(ops.index_select(numbers, 2, each), 3, columns) for each in rows[:2])
-    found = _weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
+    fuses = are_channels_last(self)
+    if (height, width) == tuple(output_size) and not fuses:
+        return rewrapped(self, self._data.ints.clone())
+    numbers = self._data.ints.to(float32)
+    rows = _neighbours(numbers, height, output_size[0], align_corners, scales_h, fuses)
+    columns = _neighbours(numbers, width, output_size[1], align_corners, scales_w, fuses)
+    weighted = _weighted
+    if fuses:
+        by_vectors = self._spec.dtype is not qint32 and self._spec.sizes[1] >= LANES
+        weighted = _second_fused if by_vectors else _first_fused
+    above, below = (_between(ops.index_select(numbers, 2, each), 3, columns, weighted) for each in rows[:2])
+    found = weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
     zero_point = quantizer.zero_point
     ints = ops._quantize_affine(found - zero_point, 1.0, zero_point, self._spec.dtype)
     return rewrapped(self, ints)
@@ -132,33 +176,49 @@ Neighbours = tuple[Any, Any, Any, Any]
 """For each element of the output: two places in the input, and the weights of both."""
 
 
-def _neighbours(like: Any, size: int, wanted: int, align_corners: bool, scale: float | None) -> Neighbours:
-    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h)."""
+def _neighbours(
+    like: Any, size: int, wanted: int, align_corners: bool, scale: float | None, fuses: bool
+) -> Neighbours:
+    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h).
+
+    With `fuses` the product with the distance of centers and the difference after it round once.
+    """
     from ...tensor_data import tensor
 
-    places = np.arange(wanted, dtype=np.float32)
+    indices = np.arange(wanted, dtype=single)
     if align_corners:
-        step = np.float32(size - 1) / np.float32(wanted - 1) if wanted > 1 else np.float32(0)
-        places = places * step
+        step = single(size - 1) / single(wanted - 1) if wanted > 1 else single(0)
+        places = step * indices
     else:
-        step = np.float32(1 / scale) if scale else np.float32(size) / np.float32(wanted)
-        places = np.maximum(step * (places + np.float32(0.5)) - np.float32(0.5), np.float32(0))
+        step = single(1 / scale) if scale else single(size) / single(wanted)
+        # Products of float32 are exact in float64.
+        wide = np.float64 if fuses else single
+        centers = wide(step) * (indices + single(0.5)) - wide(0.5)
+        places = np.maximum(centers.astype(single), single(0))
     first = np.minimum(places.astype(np.int64), size - 1)
     second = np.minimum(first + 1, size - 1)
-    weight = places - first.astype(np.float32)
-    made = (first, second, np.float32(1) - weight, weight)
-    first, second, weight, other = (tensor(each, device=like.device) for each in made)
-    return first, second, weight, other
+    weight = places - first.astype(single)
+    made = (first, second, single(1) - weight, weight)
+    lower, upper, near, far = (tensor(each, device=like.device) for each in made)
+    return lower, upper, near, far
 
 
-def _between(numbers: Any, dim: int, neighbours: Neighbours) -> Any:
+def _between(numbers: Any, dim: int, neighbours: Neighbours, weighted: Callable[..., Any]) -> Any:
     first, second, *weights = neighbours
     pair = (ops.index_select(numbers, dim, each) for each in (first, second))
-    return _weighted(*pair, *weights)
+    return weighted(*pair, *weights)
 
 
 def _weighted(first: Any, second: Any, weight: Any, other: Any) -> Any:
     return first * weight + second * other
+
+
+def _first_fused(first: Any, second: Any, weight: Any, other: Any) -> Any:
+    return (first.to(float64) * weight + second * other).to(float32)
+
+
+def _second_fused(first: Any, second: Any, weight: Any, other: Any) -> Any:
+    return _first_fused(second, first, other, weight)
 
 
 PICKED = (

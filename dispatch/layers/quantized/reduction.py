@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ....runtime.quantized_data import LIMITS
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import float32, float64, qint32
+from ....runtime.scalar_type import float32, float64, int64
 from ...composite.quantized import numbers_of, quantized_by
 from ...generated import functions as ops
 from .pointwise import check_uniform
@@ -18,15 +21,18 @@ def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: S
     quantizer = check_uniform("mean", self)
     if dtype is not None and dtype is not self._spec.dtype:
         raise RuntimeError(f"mean: expected the dtype {self._spec.dtype} of a quantized tensor, got {dtype}")
-    if self._spec.dtype is qint32 or not are_innermost(dim, self._spec.ndim):
+    if not self._data.ints.is_contiguous() or not are_innermost(dim, self._spec.ndim):
         return quantized_by(ops.mean(numbers_of(self), dim, keepdim), quantizer, self._spec.dtype)
     ints = self._data.ints
-    steps = ops.mean(ints.to(float64), dim, keepdim).to(float32).round()
-    return rewrapped(self, steps.to(ints.dtype))
+    sums = ops.sum(ints, dim, keepdim, dtype=int64)
+    count = ints._spec.numel // max(sums._spec.numel, 1)
+    steps = (sums.to(float32) / float(np.float32(count))).round()
+    least, greatest = LIMITS[self._spec.dtype]
+    return rewrapped(self, steps.to(float64).clamp(least, greatest).to(ints.dtype))
 
 
 def are_innermost(dim: int | Sequence[int] | None, ndim: int) -> bool:
-    """Whether the dimensions of a reduction are the last ones, whose 8-bit integers PyTorch adds up as they are."""
+    """Whether the dimensions of a reduction are the last ones, whose integers PyTorch adds up as they are."""
     if dim is None or dim == () or not ndim:
         return True
     dims = {d % ndim for d in (dim if isinstance(dim, list | tuple) else (dim,))}

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....runtime.quantized_data import PerTensorAffine
-from ...composite.quantized import is_quantized, quantized_by, quantized_tensor, vector_numbers_of
+from ....runtime.scalar_type import qint32
+from ...composite.quantized import is_quantized, numbers_of, quantized_by, quantized_tensor, vector_numbers_of
 from ...generated import functions as ops
-from .pointwise import check_uniform, nearest, requantized, require_quantized
+from .pointwise import LANES, are_channels_last, check_uniform, nearest, requantized, require_quantized
 from .structure import rewrapped
 from .table import find, refuse_packed
 
@@ -45,7 +46,13 @@ def cat(tensors: Sequence[Any], dim: int) -> Any:
     return joined(tensors, dim, None)
 
 
-def joined(tensors: Sequence[Any], dim: int, quantizer: PerTensorAffine | None, relu: bool = False) -> Any:
+def joined(
+    tensors: Sequence[Any],
+    dim: int,
+    quantizer: PerTensorAffine | None,
+    relu: bool = False,
+    stacks: bool = False,
+) -> Any:
     """Tensors side by side on one grid, by default that of the first; with `relu` not below zero."""
     first = tensors[0]
     for each in tensors:
@@ -56,23 +63,30 @@ def joined(tensors: Sequence[Any], dim: int, quantizer: PerTensorAffine | None, 
     refuse_packed("cat", first)
     grid: PerTensorAffine = first._data.quantizer if quantizer is None else quantizer
     dtype = first._spec.dtype
-    ints = [
-        each._data.ints
-        if each._data.quantizer == grid
-        else requantized(vector_numbers_of(each), grid, dtype)._data.ints
-        for each in tensors
-    ]
+    ndim = first._spec.ndim
+    by_channels = ndim == 4 and dim % ndim == 1 and not stacks and all(map(are_channels_last, tensors))
+    ints = [onto(each, grid, by_channels)._data.ints for each in tensors]
     out = ops.cat(ints, dim)
     if relu:
         out = out.clamp(min=grid.zero_point)
     return quantized_tensor(out, grid, dtype)
 
 
+def onto(self: Any, grid: PerTensorAffine, by_channels: bool) -> Any:
+    """A tensor on a grid. Integers of 32 bits go through float32 on their own grid too, unless channels lie last."""
+    dtype = self._spec.dtype
+    if self._data.quantizer == grid and (by_channels or dtype is not qint32):
+        return self
+    if by_channels and self._spec.sizes[1] >= LANES:
+        return requantized(vector_numbers_of(self), grid, dtype)
+    return quantized_by(numbers_of(self), grid, dtype)
+
+
 def stack(tensors: Sequence[Any], dim: int) -> Any:
     """Tensors along a new dimension, on the grid of the first."""
     require_quantized("stack", *tensors)
     ndim = tensors[0]._spec.ndim + 1
-    return joined([each.unsqueeze(dim % ndim) for each in tensors], dim % ndim, None)
+    return joined([each.unsqueeze(dim % ndim) for each in tensors], dim % ndim, None, stacks=True)
 
 
 def constant_pad_nd(self: Any, pad: Sequence[int], value: Any) -> Any:
