@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .backends import list_backends as list_backends
     from .backends import register_backend as register_backend
     from .capture.unsupported import Unsupported as Unsupported
-    from .explain import explain as explain
+    from .explanation import explain as explain
 
 __all__ = [
     "Unsupported",
@@ -65,7 +65,7 @@ __all__ = [
 
 _LATE = {
     "Unsupported": "capture.unsupported",
-    "explain": "explain",
+    "explain": "explanation",
     "interpreted": "backends",
     "list_backends": "backends",
     "register_backend": "backends",
