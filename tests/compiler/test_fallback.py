@@ -213,3 +213,10 @@ def test_subclasses_of_tensors_and_modes_run_eagerly() -> None:
     assert graphs(compiled) == 0
     same(tt.func.grad(lambda x: compiled(x).sum())(drawn(3)), tt.ones(3) * 2)
     same(tt.func.jvp(compiled, (drawn(3),), (tt.ones(3),)), (drawn(3) * 2, tt.ones(3) * 2))
+
+
+def test_a_whole_graph_is_asked_for_in_every_call() -> None:
+    compiled = tt.compile(lambda x: x * x.sum().item(), fullgraph=True)
+    for _ in range(5):
+        with pytest.raises(tt.compiler.Unsupported, match="cannot be captured"):
+            compiled(tt.ones(3))

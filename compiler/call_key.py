@@ -1,0 +1,88 @@
+"""The look of a call: what calls have in common that one graph may serve."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+from ..dispatch.layers.autocast.state import state as autocast
+from ..dispatch.layers.pytree import tree_flatten
+from ..dispatch.tensor import Tensor
+from ..nn.modules.parameter import Parameter
+from ..runtime.determinism import are_deterministic_algorithms_enabled
+from ..runtime.device import get_default_device
+from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from ..runtime.local_dispatch_key_set import local, modes
+from ..runtime.scalar_type import get_default_dtype
+from ..runtime.tensor_impl import TensorImpl
+
+PLAIN = frozenset({Tensor, Parameter})
+SPEC = attrgetter("_spec")
+"""Gives a tensor's spec."""
+
+
+def signature(leaves: Sequence[Any], spec: Any) -> tuple[list[Any] | None, Any]:
+    """The tensors among the leaves, and the key of calls that look like this one; None for subclasses of tensors."""
+    tensors = []
+    looks: list[Any] = [spec, is_grad_enabled(), is_inference_mode_enabled(), get_default_dtype()]
+    if modes:
+        looks.append((local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled))
+    if get_default_device().type != "cpu":
+        looks.append(get_default_device())
+    looks.append(are_deterministic_algorithms_enabled())
+    for leaf in leaves:
+        kind = leaf.__class__
+        if kind in PLAIN:
+            tensors.append(leaf)
+            looks.append(leaf._spec)
+            if leaf._spec.requires_grad:
+                looks.append((leaf.is_leaf, leaf.grad is not None if leaf.is_leaf else None))
+        elif isinstance(leaf, TensorImpl):
+            return None, None
+        elif kind is float:
+            looks.append(leaf.hex())
+        elif kind in HASHED:
+            looks.append((kind, leaf))
+        else:
+            # An object is known by its identity; the key holds it, so that no other one takes its place.
+            looks.append(Identity(leaf))
+    if len({id(t) for t in tensors}) < len(tensors):
+        first: dict[int, int] = {}
+        looks.append(tuple([first.setdefault(id(t), i) for i, t in enumerate(tensors)]))
+    return tensors, tuple(looks)
+
+
+HASHED = frozenset({bool, int, complex, str, bytes, type(None)})
+
+
+class Identity:
+    """An object as a part of a key: equal to itself alone. It is held weakly where that can be."""
+
+    __slots__ = ("_hash", "_reference")
+
+    def __init__(self, value: Any) -> None:
+        self._hash = id(value)
+        try:
+            self._reference: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self._reference = lambda: value
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Identity):
+            return False
+        value = self._reference()
+        return value is not None and value is other._reference()
+
+
+def is_plain_call(leaves: Sequence[Any], spec: Any, tensors: Sequence[Any]) -> bool:
+    """Whether a call is of tensors alone, none of them twice or with a history, in a thread without modes."""
+    if modes or is_inference_mode_enabled() or get_default_device().type != "cpu":
+        return False
+    if len(tensors) != len(leaves) or spec != tree_flatten((tuple(leaves), {}))[1]:
+        return False
+    return len({id(t) for t in tensors}) == len(tensors) and not any(t._spec.requires_grad for t in tensors)
