@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph
+from ..dispatch.layers.graph.traced import forward_of
 from ..runtime.device import device as Device
 from .host.pointwise import host_kernel
 from .host.replay import replay
@@ -92,10 +93,7 @@ def find_backend(name: str | Backend) -> str | Backend:
 
 def interpreted(graph: Graph) -> Compiled:
     """A graph as a function that calls its operators one after the other."""
-    from ..dispatch.layers.graph.traced import Traced
-
-    text = Traced(graph, (), None, None)  # type: ignore[arg-type]
-    forward = text.recompile()
+    forward = forward_of(graph)
     return lambda *inputs: forward(None, *inputs)
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..dispatch.layers.autocast.state import state as autocast
-from ..dispatch.layers.pytree import tree_flatten
+from ..dispatch.layers.pytree import TreeSpec, tree_flatten
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Parameter
 from ..runtime.determinism import are_deterministic_algorithms_enabled
@@ -23,7 +23,7 @@ SPEC = attrgetter("_spec")
 """Gives a tensor's spec."""
 
 
-def signature(leaves: Sequence[Any], spec: Any) -> tuple[list[Any] | None, Any]:
+def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, Any]:
     """The tensors among the leaves, and the key of calls that look like this one; None for subclasses of tensors."""
     tensors = []
     looks: list[Any] = [spec, is_grad_enabled(), is_inference_mode_enabled(), get_default_dtype()]
@@ -46,7 +46,7 @@ def signature(leaves: Sequence[Any], spec: Any) -> tuple[list[Any] | None, Any]:
         elif kind in HASHED:
             looks.append((kind, leaf))
         else:
-            # An object is known by its identity; the key holds it, so that no other one takes its place.
+            # An object is known by its identity for as long as it lives; the key does not keep it alive.
             looks.append(Identity(leaf))
     if len({id(t) for t in tensors}) < len(tensors):
         first: dict[int, int] = {}
@@ -62,7 +62,7 @@ class Identity:
 
     __slots__ = ("_hash", "_reference")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._hash = id(value)
         try:
             self._reference: Callable[[], Any] = weakref.ref(value)
@@ -79,7 +79,7 @@ class Identity:
         return value is not None and value is other._reference()
 
 
-def is_plain_call(leaves: Sequence[Any], spec: Any, tensors: Sequence[Any]) -> bool:
+def is_plain_call(leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Any]) -> bool:
     """Whether a call is of tensors alone, none of them twice or with a history, in a thread without modes."""
     if modes or is_inference_mode_enabled() or get_default_device().type != "cpu":
         return False

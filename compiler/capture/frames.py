@@ -73,12 +73,12 @@ class Frames:
     def observed(self) -> Iterator[Frames]:
         """See what runs in this thread while the block does."""
 
-        def at_return(frame: FrameType, event: str, _: Any) -> Any:
+        def at_return(frame: FrameType, event: str, _: object) -> Any:
             if event == "return":
                 self._keep(frame)
             return at_return
 
-        def at_call(frame: FrameType, event: str, _: Any) -> Any:
+        def at_call(frame: FrameType, event: str, _: object) -> Any:
             if event != "call" or not is_observed(frame.f_code):
                 return None
             self._enter(frame)
@@ -95,7 +95,7 @@ class Frames:
             sys.settrace(before)
 
 
-def has_attributes(value: Any) -> bool:
+def has_attributes(value: object) -> bool:
     """Whether a value is an object whose attributes may be read."""
     return not isinstance(value, TensorImpl) and (hasattr(value, "__dict__") or hasattr(value, "__slots__"))
 

@@ -127,6 +127,7 @@ def _recorded(
     except Unsupported as error:
         raise type(error)(error.reason, error.place or place_of(error.__traceback__)) from None
     except Exception as error:
+        # Whatever it is, the function runs eagerly and raises it again if it is its own; `explain` says it.
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise Unsupported(f"{type(error).__name__}: {reason}", place_of(error.__traceback__)) from error
     walk = walk_after(function, others, frames, before)

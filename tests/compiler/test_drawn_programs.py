@@ -137,7 +137,7 @@ class Program:
                 self._take(step, values)
                 kept.append(step)
             except (RuntimeError, ValueError, NotImplementedError, IndexError, TypeError):
-                pass
+                pass  # not for these shapes and dtypes: the step is not part of the program
         self.steps = kept
 
     def inputs(self, device: str) -> list[tt.Tensor]:

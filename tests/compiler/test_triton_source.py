@@ -16,7 +16,8 @@ from triten.compiler.schedule import fused_schedule
 from triten.compiler.triton.source_files import PREFIX, directory, module_of
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
-pytest.importorskip("triton")
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 from triten.compiler.triton.pointwise import number_text, write_kernel
 from triten.runtime.cuda.driver import driver

@@ -89,8 +89,7 @@ class Traced:
 
     def recompile(self) -> Callable[..., Any]:
         """Make the callable anew, after the graph was changed."""
-        namespace: dict[str, Any] = {"tt": sys.modules[__name__.partition(".dispatch.")[0]]}
-        self._forward = defined("forward", self.code, "graph", namespace)
+        self._forward = forward_of(self.graph)
         return self._forward
 
     def print_readable(self) -> str:
@@ -113,6 +112,13 @@ class Traced:
 
     def __repr__(self) -> str:
         return f"Traced(\n{self.graph}\n)"
+
+
+def forward_of(graph: Graph) -> Callable[..., Any]:
+    """A graph's code as a function: of what holds the constants as attributes, and of the inputs in order."""
+    namespace: dict[str, Any] = {"tt": sys.modules[__name__.partition(".dispatch.")[0]]}
+    forward: Callable[..., Any] = defined("forward", graph.python_code, "graph", namespace)
+    return forward
 
 
 def _traced(graph: Graph, inputs: Sequence[Any], in_spec: TreeSpec, out_spec: TreeSpec) -> Traced:
