@@ -224,8 +224,8 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
     mode = call.args["rounding_mode"]
     if mode is None:
         return planned(call, np.divide)
-    common = compute_dtype_of(call)
-    if mode == "trunc" and common in NARROW:
+    common, other = compute_dtype_of(call), call.args["other"]
+    if mode == "trunc" and common in NARROW and isinstance(other, TensorSpec) and other.ndim:
         return planned(call, m.divide_trunc_in(common.np))
     return dividing("floor_divide" if mode == "floor" else "trunc_divide")(call)
 

@@ -424,7 +424,7 @@ def divide_trunc(a: Any, b: Any, out: Any) -> None:
 
 
 def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
-    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as in PyTorch."""
+    """`divide_trunc` with the quotient rounded to a narrow dtype before it is truncated, as PyTorch's of tensors is."""
     return lambda a, b: np.trunc((a / b).astype(narrow).astype(a.dtype))
 
 

@@ -14,11 +14,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ...runtime.cuda.driver import is_simulated
 from ..machine import describe_machine
@@ -200,7 +200,7 @@ class Bench:
                 PEER: theirs
             }
         try:
-            wrong = self.disagreement(workload, rivals)
+            wrong = self.disagreement(workload, rivals, code, sets[0])
         except (NotImplementedError, AttributeError) as error:
             row.note = f"{NOT_BUILT}: {error}"
             return row
@@ -233,7 +233,9 @@ class Bench:
     def operand(self, operand: Operand) -> Pair:
         return self.peer.randn(operand.shape, operand.dtype, channels_last=operand.channels_last)
 
-    def disagreement(self, workload: Workload, rivals: dict[str, Work]) -> str | None:
+    def disagreement(
+        self, workload: Workload, rivals: dict[str, Work], code: Any, operands: Mapping[str, Pair]
+    ) -> str | None:
         """What is wrong with triten's result; None if it agrees, or if there is no peer to ask."""
         ours: Any = rivals[OURS](0)
         tt.cuda.synchronize()
@@ -242,7 +244,12 @@ class Bench:
         theirs: Any = rivals[PEER](0)
         dtypes = [operand.dtype for operand in workload.operands.values()]
         allowed = TF32_AGREEMENT if workload.tf32 else max(AGREEMENT.get(dtype, 0.0) for dtype in dtypes)
-        return self.peer.disagreement(ours, theirs, allowed)
+
+        def exact() -> Any:
+            wide = {name: Pair(None, pair.theirs.double()) for name, pair in operands.items()}
+            return runner(code, cast(ModuleType, self.peer.library), [wide], 1)(0)
+
+        return self.peer.disagreement(ours, theirs, allowed, exact)
 
     def note(self, row: Row) -> None:
         """Keep a row; of a rehearsal's times nothing follows, and sizes that are near become the same."""

@@ -8,6 +8,7 @@ Where exp(-a) overflows quotients are zero, as they are in float32.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
+from . import pointwise_functions as f
 
 
 @triton.jit
@@ -74,3 +75,13 @@ def gelu_tanh(a):
     """0.5 a (1 + tanh(z)) as a sigmoid(2 z)."""
     z = a * tl.fma(a * a, 0.044715, 1.0)
     return a * reciprocal(1.0 + power_of_two(z * -2.302208198144325))
+
+
+@triton.jit
+def trunc_divide_half(a, b):
+    return f.trunc(f.divide(a, b).to(tl.float16).to(tl.float32))
+
+
+@triton.jit
+def trunc_divide_bfloat16(a, b):
+    return f.trunc(f.divide(a, b).to(tl.bfloat16).to(tl.float32))

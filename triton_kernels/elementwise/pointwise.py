@@ -136,6 +136,8 @@ NARROW: dict[Any, Any] = {
     f.tanh: narrow.tanh,
 }
 """What takes a function's place where operands and result are float16 or bfloat16."""
+TRUNCATED_IN = {"float16": narrow.trunc_divide_half, "bfloat16": narrow.trunc_divide_bfloat16}
+"""By the dtype of two tensors, their quotient rounded to it and then to a whole number."""
 
 
 COMPLEX: dict[Any, Any] = {
@@ -363,9 +365,12 @@ def clamp(call: StructuredCall) -> PlannedKernel:
 
 
 def div_mode(call: StructuredCall) -> PlannedKernel:
-    """Division by rounding mode."""
+    """Division by rounding mode; quotients of narrow tensors are rounded to their dtype before they are truncated."""
+    mode, other = call.args["rounding_mode"], call.args["other"]
+    if mode == "trunc" and isinstance(other, TensorSpec) and other.ndim:
+        return computed(call, TRUNCATED_IN.get(common_dtype_of(call).name, f.trunc_divide), "iuf")
     modes = {None: (f.divide, FLOAT), "trunc": (f.trunc_divide, "iuf"), "floor": (f.floor_divide, "iuf")}
-    return computed(call, *modes[call.args["rounding_mode"]])
+    return computed(call, *modes[mode])
 
 
 def power(call: StructuredCall) -> PlannedKernel:

@@ -29,6 +29,8 @@ TILE = 2048
 INTERPRETED_TILE = 1 << 16
 TILES_IN_PART = 4
 """The least that a part of a row is worth a program of its own."""
+RESIDENT = 8
+"""Programs that a multiprocessor holds at a time. With fewer too few loads are in flight for the memory's bandwidth."""
 
 
 @triton.jit
@@ -209,7 +211,7 @@ def plan_product(
     batch, m, k = sizes
     rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
     blocks = cdiv(m, rows) * batch
-    places = 2 * (blocks if interpreted() else multiprocessors(device))
+    places = 2 * blocks if interpreted() else RESIDENT * multiprocessors(device)
     splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // blocks))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
     splits = max(1, cdiv(k, chunk))

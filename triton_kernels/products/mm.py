@@ -18,7 +18,7 @@ from .matmul import plan_tiled
 from .matvec import Lines, plan_product
 from .problem import Epilogue, Matrices, Problem, Scales, expanded
 from .product import accumulation
-from .repacked import plan_repacked
+from .repacked import plan_repacked, turned
 
 
 def precision_of(call: StructuredCall, spec: TensorSpec) -> str:
@@ -54,16 +54,20 @@ def plan_matmul(
             problem.n,
         )
         return vectors
-    bulk = plan_bulk(problem)
+    lies_across = any(turned(problem))
+    bulk = None if lies_across else plan_bulk(problem)
     if bulk is None:
         repacked = plan_repacked(problem)
         if repacked is not None:
             chosen(
                 "persistent, over repacked operands",
-                "an operand's lines are no multiples of 16 bytes apart, and {} x {} x {} is worth the copy",
+                "an operand's lines are no multiples of 16 bytes apart, or lie across the inner side of a product in "
+                "TF32, and {} x {} x {} is worth the copy",
                 *(problem.m, problem.n, problem.k),
             )
             return repacked
+        bulk = plan_bulk(problem) if lies_across else None
+    if bulk is None:
         chosen(
             "tiled, through pointers",
             "no tensor descriptors serve it, and a copy of operands is not worth it",

@@ -1,7 +1,9 @@
-"""Products of operands whose lines are no whole vectors apart: those are copied into lines that are.
+"""Products of operands that lie badly: those are copied into lines whole vectors apart, or along the inner side.
 
-Element by element, such lines keep the tensor cores waiting; a copy moves each element twice, a product reads it once
-for every tile. Only for products large enough that the copy is the smaller part.
+Element by element, lines that are no whole vectors apart keep the tensor cores waiting. Warpgroups take 32-bit operands
+along the inner side alone (PTX ISA, wgmma, "Matrix-multiply instructions"): others the kernel would turn over in every
+tile anew, at a fifth of the speed on an H200. A copy moves each element twice, a product reads it once for every tile.
+Only for products large enough that the copy is the smaller part.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
 from ...runtime.device import device as Device
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
@@ -19,6 +22,8 @@ from .bulk import describe, plan_bulk
 from .matmul import plan_tiled
 from .problem import Matrices, Problem
 
+WARPGROUPS = 90
+"""The design of devices (`DeviceProperties.design`) whose matrix instructions are those of warpgroups."""
 LEAST_WORK = 1 << 24
 """Multiply-adds of a product that is worth another launch."""
 LEAST_USES = 128
@@ -31,16 +36,25 @@ class _Bytes(NamedTuple):
     address: int
 
 
-def padded(matrices: Matrices) -> Matrices:
-    """The same sizes over lines whole vectors apart, in the order in which they lie; expanded batches once."""
+def padded(matrices: Matrices, near: int | None = None) -> Matrices:
+    """The same sizes over lines whole vectors apart; expanded batches once.
+
+    Lines are along the dimension `near`; by default in the order in which they lie.
+    """
     whole = ALIGNMENT // matrices.dtype.itemsize
     batch, rows, columns = matrices.sizes
-    by_columns = matrices.strides[1] < matrices.strides[2]
+    by_columns = matrices.strides[1] < matrices.strides[2] if near is None else near == 1
     lines, length = (columns, rows) if by_columns else (rows, columns)
     pitch = cdiv(length, whole) * whole
-    near = (1, pitch) if by_columns else (pitch, 1)
     apart = pitch * lines if matrices.strides[0] else 0
-    return replace(matrices, strides=(apart if batch > 1 else 0, *near))
+    return replace(matrices, strides=(apart if batch > 1 else 0, *((1, pitch) if by_columns else (pitch, 1))))
+
+
+def turned(problem: Problem) -> tuple[bool, bool]:
+    """Whether each operand lies across the inner side, and warpgroups want it along it."""
+    if problem.precision != "tf32" or driver().properties(problem.device.resolved_index).design != WARPGROUPS:
+        return False, False
+    return problem.left.strides[2] != 1, problem.right.strides[1] != 1
 
 
 class Repacking:
@@ -68,22 +82,20 @@ def plan_repacked(problem: Problem) -> Callable[..., None] | None:
     m, n, k, batch = problem.shape
     if batch * m * n * k < LEAST_WORK:
         return None
-    left, right = problem.left, problem.right
+    operands = [problem.left, problem.right]
     copies: list[Repacking | None] = [None, None]
-    for i, (operand, uses) in enumerate(((left, n), (right, m))):
-        if describe(operand) is None:
-            if uses < LEAST_USES:
-                return None
-            copies[i] = Repacking(problem.device, operand, padded(operand))
+    for i, (uses, inner, is_turned) in enumerate(zip((n, m), (2, 1), turned(problem), strict=True)):
+        operand = operands[i]
+        badly_apart = describe(operand) is None
+        if badly_apart and uses < LEAST_USES:
+            return None
+        if badly_apart or (is_turned and uses >= LEAST_USES):
+            operands[i] = padded(operand, inner if is_turned else None)
+            copies[i] = Repacking(problem.device, operand, operands[i])
     if copies == [None, None]:
         return None
-    bulk = plan_bulk(
-        replace(
-            problem,
-            left=left if copies[0] is None else padded(left),
-            right=right if copies[1] is None else padded(right),
-        )
-    )
+    left, right = operands
+    bulk = plan_bulk(replace(problem, left=left, right=right))
     if bulk is None:
         return None
     pointers = 3 if problem.epilogue.addend is None else 4

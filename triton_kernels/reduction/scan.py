@@ -90,9 +90,9 @@ def wide_type(output: ScalarType) -> tl.dtype:
     return tl.float64 if output.is_floating_point else tl.int64
 
 
-def carry_type(type_: tl.dtype) -> tl.dtype:
+def carry_type(row: Scan, type_: tl.dtype) -> tl.dtype:
     """What parts hand on: of sums of float32 float64, as wide as the two floats in a program."""
-    return tl.float64 if type_ == tl.float32 else type_
+    return tl.float64 if row.is_sum and type_ == tl.float32 else type_
 
 
 SCANS: dict[str, Scan] = {
@@ -163,7 +163,7 @@ def plan_scan(
         "COMPENSATED": row.is_sum and type_.is_floating(),
     }
     if carried:
-        pointers = {**pointers, "carry": f"*{type_name(carry_type(type_))}", "splits": "i64"}
+        pointers = {**pointers, "carry": f"*{type_name(carry_type(row, type_))}", "splits": "i64"}
     else:
         constexprs |= {"carry": None, "splits": 1}
     return plan_sides(
@@ -183,7 +183,7 @@ def split_scan(
 ) -> PlannedKernel:
     """Three launches over parts of each line."""
     n_out, splits = sides.n_out, tile.splits
-    carried = carry_type(type_) if row.is_sum else type_
+    carried = carry_type(row, type_)
     name = f"*{type_name(carried)}"
     kept = sides.kept
     parts = gapless_strides(kept.sizes, splits)

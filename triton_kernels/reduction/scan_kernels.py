@@ -115,16 +115,26 @@ def prefix_scan(
 
 
 @triton.jit
+def is_taken(a, i, b, j, beyond, equal):
+    """Whether (b, j) is taken: it is beyond the other or as far and later, or NaN and later than any other NaN.
+
+    The indices decide, not the order of the operands, which a reduction does not keep.
+    """
+    later = j > i
+    return tl.where(b != b, (a == a) | later, (a == a) & (beyond | (equal & later)))
+
+
+@triton.jit
 def later_larger(a, i, b, j):
     """The larger with its index; of equals, and of NaNs, the later one."""
-    later = (b >= a) | (b != b)
-    return tl.where(later, b, a), tl.where(later, j, i)
+    taken = is_taken(a, i, b, j, b > a, b == a)
+    return tl.where(taken, b, a), tl.where(taken, j, i)
 
 
 @triton.jit
 def later_smaller(a, i, b, j):
-    later = (b <= a) | (b != b)
-    return tl.where(later, b, a), tl.where(later, j, i)
+    taken = is_taken(a, i, b, j, b < a, b == a)
+    return tl.where(taken, b, a), tl.where(taken, j, i)
 
 
 @triton.jit

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.grad_mode import is_grad_enabled
-from ....runtime.scalar_type import bool_
+from ....runtime.scalar_type import bool_, complex128, float64
 from ...generated import functions as ops
 from ...structured.meta.dims import reduced_dims, wrap_dim
 
@@ -80,10 +80,7 @@ def index_select_backward(
 
 
 def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    """The gradient of a product: for each element the product of all others, zeros included.
-
-    It is made of products of prefixes and suffixes, so that nothing is divided by an element.
-    """
+    """The gradient of a product: for each element the product of all others, so that zeros may be among them."""
     if dim is None:
         if self.dim() == 0:
             return grad
@@ -95,18 +92,18 @@ def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) ->
 
 
 def products_of_others(self: Tensor, dim: int) -> Tensor:
-    """For each element the product of all others along `dim`: rows of a matrix whose diagonal is 1."""
-    size = self.shape[dim]
-    moved = self.transpose(dim, -1)
-    square = moved.unsqueeze(-2).expand((*moved.shape[:-1], size, size))
-    mask = ops.eq(_positions(self, size).unsqueeze(0), _positions(self, size).unsqueeze(1))
-    others = ops.masked_fill(square, mask, 1).prod(-1).transpose(dim, -1)
+    """For each element the product of all others along `dim`: those before it times those behind it.
+
+    In float64, where a product of float32 neither overflows nor vanishes before its other half is there.
+    """
+    if self.shape[dim] <= 1:
+        return ops.ones_like(self)
+    wide = self.to(complex128 if self.is_complex() else float64)
+    one, rest = ops.ones_like(wide.narrow(dim, 0, 1)), self.shape[dim] - 1
+    before = ops.cat([one, wide.narrow(dim, 0, rest)], dim).cumprod(dim)
+    behind = ops.cat([one, wide.narrow(dim, 1, rest).flip((dim,))], dim).cumprod(dim).flip((dim,))
+    others = (before * behind).to(self.dtype)
     return others.conj() if others.is_complex() else others
-
-
-def _positions(self: Tensor, size: int) -> Tensor:
-    ones = ops.ones((size,), dtype=self.dtype.to_real(), device=self.device)
-    return ones.cumsum(0)
 
 
 def var_backward(

@@ -205,7 +205,7 @@ class CuPySolver:
     def geev(self, a: Operand, w: Operand, v: Operand | None, vectors: bool, info: Operand) -> None:
         """Of complex matrices."""
         n = a.rows
-        if not n:
+        if not a.nbytes:
             self._zero(info)
             return
         kind = CUDA_C_32F if a.dtype.char == "F" else CUDA_C_64F

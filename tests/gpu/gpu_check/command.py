@@ -1,8 +1,8 @@
 """The command: what is run, in which order, by how many workers, for how long.
 
-First the runtime's own checks, by one worker; then every operator once, in its first dtype, which compiles every
-kernel, in parallel; then dtypes, layouts, and both crossed. Each stage is worth more than the next, so that a run
-that is cut off has found what is likeliest.
+First the runtime's own checks that want the device for themselves, by one worker. Then, in parallel, the others,
+and every operator once, in its first dtype, which compiles every kernel; then dtypes, layouts, and both crossed. Each
+stage is worth more than the next, so that a run that is cut off has found what is likeliest.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from typing import Any
 from triten.perf.result_file import result_path
 
 from .cases import FIRST_PASS, Case, all_cases
-from .first_checks import check_names, is_rehearsal
+from .first_checks import check_names, is_alone, is_rehearsal
 from .kernels import entry_kernels, unreached
 from .results import Results, load_for_resuming
 from .shards import Answer, Shards, Task, Worker, WorkerDied
 
 NO_DEVICE, BAD_USAGE = 2, 2
 MOST_WORKERS = 16
+STAGES = ("every operator once", "dtypes", "layouts", "dtypes x layouts")
+"""By their rank (`cases.all_cases`)."""
 KERNELS_CHECK = "kernels: every one was compiled and run"
 
 
@@ -212,15 +214,22 @@ def run_stages(
         name = task["check"] if "check" in task else Case(*task["case"]).name
         results.note(name, answer)
 
-    left = shards.run([{"check": name} for name in checks if name not in results.checks], note, workers=1)
+    undone = [name for name in checks if name not in results.checks]
+    left = shards.run([{"check": name} for name in undone if is_alone(name)], note, workers=1)
     progress(results, "the runtime's checks", left)
-    for rank in sorted({rank for rank, _ in cases}):
+    beside = [{"check": name} for name in undone if not is_alone(name)]
+    for rank in range(FIRST_PASS, len(STAGES)):
         stage = [case for found, case in cases if found == rank]
-        undone = shards.run([{"case": list(case)} for case in stage if case.name not in results.checks], note)
-        progress(results, ("every operator once", "dtypes", "layouts", "dtypes x layouts")[rank], undone)
-        left += undone
+        tasks = [{"case": list(case)} for case in stage if case.name not in results.checks]
+        if rank == FIRST_PASS:
+            tasks = beside + tasks
+        if not tasks:
+            continue
+        behind = shards.run(tasks, note)
+        progress(results, STAGES[rank], behind)
+        left += behind
         whole = not (given.only or given.dtypes or given.layouts or given.parts > 1)
-        if rank == FIRST_PASS and whole and not undone:
+        if rank == FIRST_PASS and whole and not behind:
             note_kernels(results)
     return left
 

@@ -21,8 +21,15 @@ MODULES = (
     *("interface_checks", "factorization_checks", "product_checks", "size_checks", "sparse_checks"),
 )
 
+BESIDE_OTHERS = (
+    *("random_checks", "optimizer_checks", "factorization_checks"),
+    *("product_checks", "size_checks", "sparse_checks"),
+)
+"""Modules whose checks compute, and look neither at the device's memory nor at the time that work takes."""
+
 Check = Callable[[], str | None]
 _checks: dict[str, Check] = {}
+_modules: dict[str, str] = {}
 _seed: list[Any] = [0]
 
 
@@ -49,6 +56,7 @@ def check(name: str, *, on_a_card: bool = False) -> Callable[[Check], Check]:
             return function()
 
         _checks[name] = run
+        _modules[name] = function.__module__.rpartition(".")[2]
         return function
 
     return register
@@ -59,6 +67,12 @@ def check_names() -> list[str]:
     for module in MODULES:
         importlib.import_module(f".{module}", __package__)
     return list(_checks)
+
+
+def is_alone(name: str) -> bool:
+    """Whether a check needs the device for itself."""
+    check_names()
+    return _modules[name] not in BESIDE_OTHERS
 
 
 def run_check(name: str, seed: int) -> dict[str, Any]:

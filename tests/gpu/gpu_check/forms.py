@@ -302,6 +302,7 @@ class Judge:
                         sums,
                         terms_of(sample, self.call.sizes),
                         self.call.largest,
+                        self.call.dtype.is_complex,
                     )
                 either = sample.operator.partition(".")[0] in EITHER_ZERO
                 zeros = self.call.case.layout == SPECIAL and sample.kind in (EXACT, ROUNDED) and not either

@@ -3,7 +3,8 @@
 The bound of an element is the sum of
 
 - `roundings` half units in the last place of the dtype: of the element (one rounding), or of the largest element or
-  operand (several: what cancels was as large as those);
+  operand (several: what cancels was as large as those); what is one rounding of real numbers is `COMPLEX_ROUNDINGS` of
+  complex ones, whose products, quotients and absolute values are sums of squares and products;
 - `FUNCTION_ULPS` units of the compute type: the CUDA C++ Programming Guide promises at most 4 of elementary
   functions in single precision (its table of maximum errors), and a formula has two of them at most;
 - gamma(n) units of the compute type of the sum of the n terms' absolute values, gamma(n) = min(n, 8 sqrt(n)):
@@ -25,6 +26,7 @@ import triten as tt
 from .samples import EXACT, RANDOM, ROUNDED, Sample
 
 FUNCTION_ULPS = 8
+COMPLEX_ROUNDINGS = 4
 GRADIENT_ROUNDINGS = 4
 """A derivative's formula in operators of its own, each of which rounds."""
 
@@ -70,9 +72,18 @@ def as_wide(values: Array) -> Array:
 
 
 def bound(
-    sample: Sample, dtype: tt.dtype, expected: Array, magnitude: Array | None, terms: int, operand: float
+    sample: Sample,
+    dtype: tt.dtype,
+    expected: Array,
+    magnitude: Array | None,
+    terms: int,
+    operand: float,
+    is_complex: bool = False,
 ) -> Array | float:
-    """How far each element may be from `expected`; both arrays are wide, `operand` the largest operand."""
+    """How far each element may be from `expected`; both arrays are wide, `operand` the largest operand.
+
+    `is_complex` says that operands are, whatever the result.
+    """
     unit = UNIT[dtype.name]
     size = np.abs(expected)
     finite = size[np.isfinite(size)]
@@ -82,7 +93,7 @@ def bound(
         whole = sample.ulps * 2 * compute_unit(dtype) * largest if sample.ulps > 2 else 0.0
         return sample.ulps * 2 * unit * size + whole
     if sample.kind == ROUNDED:
-        return 1.01 * unit * size + least
+        return (COMPLEX_ROUNDINGS if is_complex else 1.01) * unit * size + least
     scale = size if sample.roundings == 1 else np.maximum(size, max(largest, operand))
     allowed = 2 * sample.roundings * unit * scale + 2 * FUNCTION_ULPS * compute_unit(dtype) * size + least
     if terms > 1:

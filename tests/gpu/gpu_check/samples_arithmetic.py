@@ -16,7 +16,8 @@ SAMPLES: list[Sample] = [
     *rows("add.Tensor sub.Tensor rsub.Tensor", X, ROW, alpha=3, pointwise=True, roundings=2),
     *rows("add.Scalar sub.Scalar rsub.Scalar", X, 3, 2, pointwise=True, roundings=2),
     *rows("mul.Scalar div.Scalar", X, 3, kind=ROUNDED, pointwise=True),
-    *rows("neg negative positive abs absolute sign relu", X, kind=ROUNDED, pointwise=True),
+    *rows("neg negative positive sign relu", X, kind=ROUNDED, pointwise=True),
+    *rows("abs absolute", X, kind=ROUNDED, pointwise=True, dtypes="fic"),  # of bool a device alone computes it
     *rows("ceil floor trunc fix round", X, kind=ROUNDED, pointwise=True),
     *rows("sqrt", POSITIVE, kind=ROUNDED, pointwise=True),
     *rows("reciprocal", POSITIVE, kind=ROUNDED, pointwise=True),

@@ -20,6 +20,11 @@ def numbers(*sizes: int) -> Any:
     return tt.from_numpy(fresh_numbers().standard_normal(sizes).astype(np.float32))
 
 
+def few_numbers(*sizes: int) -> Any:
+    """Whole numbers from -9 to 8 of one byte."""
+    return tt.from_numpy(fresh_numbers().integers(-9, 9, sizes).astype(np.int8))
+
+
 def halves(*sizes: int) -> Any:
     """The same as bfloat16."""
     return numbers(*sizes).to(tt.bfloat16)
@@ -85,6 +90,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
     "kthvalue among 30,000": (lambda x: tt.kthvalue(x, 777).values, lambda: (numbers(30_000),), 0),
     "var of 300,000": (lambda x: tt.var_mean(x), lambda: (numbers(300_000) + 3,), 2e-6),
     "sum of 300,000": (lambda x: x.sum(), lambda: (numbers(300_000),), 1e-3),
+    "running extremes of columns in parts, of many equal ones": (
+        lambda x: (*tt.cummax(x, 0), *tt.cummin(x, 0)),
+        lambda: (few_numbers(131, 70),),
+        0,
+    ),
+    "running extremes of rows in parts, of many equal ones": (
+        lambda x: (*tt.cummax(x, 1), *tt.cummin(x, 1)),
+        lambda: (few_numbers(3, 5000),),
+        0,
+    ),
+    "logcumsumexp of columns in parts": (lambda x: tt.logcumsumexp(x, 0), lambda: (numbers(131, 70),), 1e-5),
+    "cumprod of columns in parts": (
+        lambda x: tt.cumprod(x, 0),
+        lambda: (1 + numbers(131, 70) / 100,),
+        1e-5,
+    ),
     "a product whose inner size is the large one": (
         tt.mm,
         lambda: (numbers(16, 6000), numbers(6000, 16)),

@@ -228,6 +228,21 @@ def test_tf32_with_an_addend_in_parts_and_through_pointers(drawn, kernels, tf32)
     assert kernels == ["matmul_persistent", "add_parts", "matmul"]
 
 
+@pytest.mark.parametrize("transposed", TRANSPOSES, ids=str)
+def test_tf32_operands_across_the_inner_side_are_turned_over_once(
+    drawn, kernels, tf32, transposed, monkeypatch
+):
+    """Warpgroups would turn them over in each tile."""
+    monkeypatch.setattr(repacked, "LEAST_WORK", 0)
+    a, x = drawn(*((40, 132) if transposed[0] else (132, 40)), dtype=tt.float32)
+    b, y = drawn(*((136, 40) if transposed[1] else (40, 136)), dtype=tt.float32)
+    a, x = stored(a, x, transposed[0])
+    b, y = stored(b, y, transposed[1])
+    got = tt.mm(a, b).cpu().to(tt.float64).numpy()
+    assert (np.abs(got - x @ y) <= 2.0**-9 * (np.abs(x) @ np.abs(y))).all()
+    assert kernels[-1] == "matmul_persistent" and len(kernels) == 1 + transposed[0] + (not transposed[1])
+
+
 @pytest.mark.parametrize(
     "sizes, strides, found",
     [
