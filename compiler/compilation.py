@@ -188,7 +188,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         if hasattr(n.target, "_entry")
     )
     forward, forward_schedule = compile_graph(parts.forward, backend, examples)
-    backward, backward_schedule = compile_graph(parts.backward, backend, ())
+    backward, backward_schedule = compile_graph(parts.backward, backend, (), is_boxed=True)
     same = _passed_through(parts.forward)
     results, differentiable, kept_inputs = recording.results, set(recording.differentiable), parts.kept_inputs
     constants = {
@@ -219,7 +219,9 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            saved, inputs = ctx.saved_tensors, ctx.inputs
+            saved, inputs = list(map(bare, ctx.saved_tensors)), ctx.inputs
+            if ctx.maybe_clear_saved_tensors():
+                ctx.inputs = ()
             coming = [g for i, g in zip(own_results, grads, strict=True) if i in differentiable]
             found: list[Any] = [None] * len(inputs)
             if is_grad_enabled():
@@ -230,7 +232,9 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
                     )
                 made = again()(*inputs, *coming)[results:]
             else:
-                made = backward(*map(bare, saved), *map(laid_out, coming, tangent_specs))
+                del inputs
+                saved += map(laid_out, coming, tangent_specs)
+                made = backward(saved)
             for place, grad in zip(recording.gradients or (), made, strict=True):
                 found[place] = grad
             return tuple(found)

@@ -1,52 +1,20 @@
 """A graph with its derivative as two: forward, which keeps what backward needs, and backward.
 
-A step belongs to forward if a result, a write or a draw of random numbers needs it. Of what backward reads of forward,
-views are taken again from what they view, and steps in `CHEAP` computed again where all of their operands are kept
-anyway: that saves memory, and their operands are read once for all such steps by one kernel.
+A step belongs to backward if it reads the gradient of a result. What both need is computed in forward and kept, or
+computed again in backward, as `partition` chooses.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from .capture.recording import Recording
-
-CHEAP = frozenset(
-    {
-        *(
-            "add",
-            "sub",
-            "mul",
-            "neg",
-            "abs",
-            "relu",
-            "clamp",
-            "clamp_min",
-            "clamp_max",
-            "where",
-            "_to_copy",
-            "rsub",
-        ),
-        *(
-            "gt",
-            "ge",
-            "lt",
-            "le",
-            "eq",
-            "ne",
-            "logical_not",
-            "logical_and",
-            "logical_or",
-            "bitwise_not",
-            "sign",
-        ),
-    }
-)
-"""Pointwise operators that take no longer than to read their operands."""
+from .capture.unsupported import Unsupported
+from .partition import values_to_keep
 
 
 @dataclass(frozen=True)
@@ -82,20 +50,20 @@ def split(recording: Recording) -> SplitGraph:
         if node.target is operator.getitem and node.args[0] in forward:
             forward.add(node)
     needed = needed_for([*_nodes_in(gradients), *(n for n in effects if n in after)])
-    wanted = [n for n in graph.nodes if n in needed and n.op == "call_function"]
-    backward = {n for n in wanted if n not in forward}
-    crossing = dict.fromkeys(
-        given
-        for node in graph.nodes
-        if node in backward
-        for given in node.all_input_nodes
-        if given not in backward and given not in tangents
+    ends = [n for n in _nodes_in(gradients) if n not in tangents]
+    # What backward reads of forward, and what it reads that could be computed before any gradient comes.
+    read = _operands([n for n in needed if n not in forward], ends, lambda n: n in forward or n in inputs)
+    wanted = _operands([n for n in needed if n in after], ends, lambda n: n not in after)
+    written = {own[i] for i in recording.written}
+    if not read.isdisjoint(written):
+        raise Unsupported("the function writes to an argument that its backward reads")
+    chosen = values_to_keep(
+        graph, wanted, read, forward, {*own, *_nodes_in(results)}, written, _held(recording, own)
     )
-    crossing |= dict.fromkeys(n for n in _nodes_in(gradients) if n not in backward and n not in tangents)
-    again = _computed_again(graph, list(crossing), set(own))
-    sources = _sources(crossing, again)
-    kept = [n for n in graph.nodes if n in sources and n not in own]
-    kept_inputs = [i for i, n in enumerate(own) if n in sources]
+    backward = {n for n in needed if n in after and n not in tangents} | _computed_again(wanted, chosen)
+    forward |= needed_for([n for n in chosen if n not in own])
+    kept = [n for n in graph.nodes if n in chosen and n not in own]
+    kept_inputs = [i for i, n in enumerate(own) if n in chosen]
     made = Graph()
     copies: dict[Node, Node] = {}
     for node in graph.nodes:
@@ -106,9 +74,8 @@ def split(recording: Recording) -> SplitGraph:
     copies = {}
     for node in (*(own[i] for i in kept_inputs), *kept, *tangents):
         copies[node] = back.placeholder(node.name, node.val)
-    for node in graph.nodes:
-        if node in again or node in backward:
-            copies[node] = back.node_copy(node, copies.__getitem__)
+    for node in _in_late_order(graph, backward, after, ends):
+        copies[node] = back.node_copy(node, copies.__getitem__)
     back.output(map_nodes(tuple(gradients), copies.__getitem__))
     return SplitGraph(made, back, len(kept), tuple(kept_inputs))
 
@@ -138,31 +105,39 @@ def needed_for(targets: Sequence[Node]) -> set[Node]:
     return found
 
 
-def _computed_again(graph: Graph, crossing: list[Node], inputs: set[Node]) -> set[Node]:
-    """The steps of forward that backward computes again rather than keep."""
+def _operands(nodes: Iterable[Node], others: Iterable[Node], counts: Callable[[Node], bool]) -> set[Node]:
+    """The operands of nodes, and others, that count."""
+    return {n for n in (*(g for node in nodes for g in node.all_input_nodes), *others) if counts(n)}
+
+
+def _held(recording: Recording, inputs: Sequence[Node]) -> set[Node]:
+    """The inputs that live on whatever forward keeps: those that the function holds."""
+    return set(inputs[recording.arguments :])
+
+
+def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Sequence[Node]) -> list[Node]:
+    """The steps of backward, those without gradients right before the first that reads them."""
+    order: dict[Node, None] = {}
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    for last in (*(node for node in graph.nodes if node in steps and node in after), *ends):
+        missing: set[Node] = set()
+        pending = [last]
+        while pending:
+            node = pending.pop()
+            if node in steps and node not in order and node not in missing:
+                missing.add(node)
+                pending += node.all_input_nodes
+        order |= dict.fromkeys(sorted(missing, key=place.__getitem__))
+    return list(order)
+
+
+def _computed_again(wanted: Iterable[Node], kept: set[Node]) -> set[Node]:
+    """The steps without gradients that backward runs for what it reads and is not kept."""
     again: set[Node] = set()
-    wanted = set(crossing)
-    for node in graph.nodes:
-        if (
-            node not in wanted
-            or node.op != "call_function"
-            or node.is_impure
-            or node.target is operator.getitem
-        ):
-            continue
-        schema = node.target._entry.schema
-        if any(r.alias_info is not None for r in schema.returns):
-            # A view leads to the tensor that it views, wherever that is.
-            if all(g in inputs or g in wanted or g in again for g in node.all_input_nodes):
-                again.add(node)
-        elif node.target._opname in CHEAP and all(
-            g in inputs or g in wanted or g in again for g in node.all_input_nodes
-        ):
+    pending = list(wanted)
+    while pending:
+        node = pending.pop()
+        if node not in kept and node not in again:
             again.add(node)
+            pending += node.all_input_nodes
     return again
-
-
-def _sources(crossing: dict[Node, None], again: set[Node]) -> set[Node]:
-    """What has to be kept: what backward reads and what is computed again is computed from."""
-    read = set(crossing) | {g for node in again for g in node.all_input_nodes}
-    return read - again
