@@ -27,8 +27,9 @@ from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames
 from .guards import Guards
 from .reachable import Location, walk_after, walk_before
-from .side_effects import refuse_side_effects, refusing_effects
+from .side_effects import Refusals, refuse_side_effects, refusing_effects
 from .unsupported import Unsupported, place_of
+from .values_read import refusing_reads
 
 
 class _Capturing(threading.local):
@@ -116,7 +117,7 @@ def _recorded(
     capturing.depth += 1
     try:
         try:
-            with refusing_effects() as refusals, frames.observed():
+            with refusing_effects() as refusals, refusing_reads(reads_of(refusals, there)), frames.observed():
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1
@@ -153,6 +154,25 @@ def _recorded(
         tuple(body.aliases),
         body.repeated,
     )
+
+
+def reads_of(refusals: Refusals, there: set[int] | None) -> Callable[[Any], None]:
+    """What refuses to read a tensor that was there before the function ran: one made of numbers has these forever.
+
+    Which were there is not known where `gc.freeze` hides them.
+    """
+
+    def refuse(tensor: Any) -> None:
+        if there is None:
+            refusals.first = refusals.first or UnknownTensor(READ)
+            raise refusals.first
+        if id(tensor) in there or gc.get_freeze_count():
+            refusals.refuse(READ)
+
+    return refuse
+
+
+READ = "the function reads the value of a tensor that it holds"
 
 
 class _Body:
