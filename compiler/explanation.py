@@ -69,7 +69,9 @@ class Explanation:
         if not self.schedules:
             reasons = "\n".join(f"    {reason}" for reason in self.break_reasons)
             return f"The function runs eagerly, since it cannot be captured:\n{reasons}"
-        titles = ("Forward", "Backward") if len(self.schedules) > 1 else ("Graph",)
+        titles = (
+            ["Forward", *["Backward"] * len(self.schedules[1:])] if len(self.schedules) > 1 else ["Graph"]
+        )
         parts = []
         for title, schedule in zip(titles, self.schedules, strict=True):
             lines = "\n".join(f"    {line}" for line in str(schedule).split("\n"))
@@ -121,12 +123,12 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     except Unsupported as error:
         return Explanation((), (str(error),), (), {})
     eager = peak_bytes(plain_schedule(recording.graph))
-    graphs = (recording.graph,) if parts is None else (parts.forward, parts.backward)
+    graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
     schedules = tuple([fused_schedule(run_passes(graph)) for graph in graphs])
     compiled = peak_bytes(schedules[0])
-    if parts is not None:
-        given = parts.backward.find_nodes(op="placeholder")[len(parts.kept_inputs) :]
-        compiled = max(compiled, peak_bytes(schedules[1], given[: parts.kept]))
+    for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
+        given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]
+        compiled = max(compiled, peak_bytes(schedule, given[: len(stage.kept)]))
     guards = [
         f"{location.name} is {shown(value)}"
         for location, value in recording.guards.places

@@ -147,12 +147,13 @@ def _programs(recording: Recording, tensors: Sequence[Any]) -> list[Program]:
     forward = Program(parts.forward, inputs)
     with seeded(inputs):
         kept = interpreted(parts.forward)(*forward.copied_inputs())[recording.results :]
-        specs = [node.val for node in parts.backward.find_nodes(op="placeholder")]
-        tangents = [
-            ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device).normal_()
-            for spec in specs[len(parts.kept_inputs) + parts.kept :]
-        ]
-    return [
-        forward,
-        Program(parts.backward, (*(inputs[i] for i in parts.kept_inputs), *map(copied, kept), *tangents)),
-    ]
+        programs = [forward]
+        for stage in parts.stages:
+            specs = [node.val for node in stage.graph.find_nodes(op="placeholder")]
+            given = [*(inputs[i] for i in stage.kept_inputs), *(copied(kept[i]) for i in stage.kept)]
+            given += [
+                ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device).normal_()
+                for spec in specs[len(given) :]
+            ]
+            programs.append(Program(stage.graph, tuple(given)))
+    return programs
