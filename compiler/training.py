@@ -95,19 +95,20 @@ def split(recording: Recording) -> SplitGraph:
     steps, ends = {n for s in stages for n in s.steps}, [n for s in stages for n in s.ends]
     # What backward reads of forward, and what it reads that could be computed before any gradient comes.
     later = [n for s in stages for n in s.needed if n not in forward]
-    read = _operands(later, ends, lambda n: n in forward or n in inputs)
+    available = forward | set(own)
+    read = _operands(later, ends, available.__contains__)
     wanted = _operands(steps, ends, lambda n: n not in after)
     written = {own[i] for i in recording.written}
     if not read.isdisjoint(written):
         raise Unsupported("the function writes to an argument that its backward reads")
     held = set(own[recording.arguments :])  # they live on whatever forward keeps
     chosen = values_to_keep(graph, wanted, read, forward, {*own, *_nodes_in(results)}, written, held)
-    forward |= needed_for([n for n in chosen if n not in own])
+    forward = available | needed_for(list(chosen))
     kept = [n for n in graph.nodes if n in chosen and n not in own]
     made = Graph()
     copies: dict[Node, Node] = {}
     for node in graph.nodes:
-        if node in own or (node in forward and node.op == "call_function"):
+        if node in forward:
             copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(map_nodes((*results, *kept), copies.__getitem__))
     return SplitGraph(
