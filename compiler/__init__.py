@@ -4,6 +4,7 @@ In this folder `capture` runs a function on fake tensors and gives its graph, wi
 `training` splits a graph with its derivative into forward and backward; `passes` make graphs better; `schedule` says
 which steps are one kernel; `host` and `triton` write code for the CPU and for CUDA. `compilation` makes a recording
 ready to run; `optimized` finds one by the look of a call (`call_key`), or runs the function itself.
+`minifier` finds the operators at fault where a compiled program fails.
 `frontend` is `tt.compile`, `marks` and `stances` what programs say to a compiler, `backends` who may take its place.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .backends import register_backend as register_backend
     from .capture.unsupported import Unsupported as Unsupported
     from .explanation import explain as explain
+    from .minifier import minify as minify
 
 __all__ = [
     "Unsupported",
@@ -53,6 +55,7 @@ __all__ = [
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "minify",
     "nested_compile_region",
     "register_backend",
     "reset",
@@ -68,6 +71,7 @@ _LATE = {
     "explain": "explanation",
     "interpreted": "backends",
     "list_backends": "backends",
+    "minify": "minifier",
     "register_backend": "backends",
 }
 

@@ -108,14 +108,21 @@ def kernel_for(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
 
 
 def compile_graph(
-    graph: Graph, backend: str | Backend, examples: Sequence[Any]
+    graph: Graph, backend: str | Backend, examples: Sequence[Any], is_boxed: bool = False
 ) -> tuple[Compiled, Schedule | None]:
-    """A function of a graph's inputs, and the schedule that it follows where this package made it."""
+    """A function of a graph's inputs, and the schedule that it follows where this package made it.
+
+    With `is_boxed` it is a function of the list of inputs, which it empties.
+    """
     if callable(backend):
-        return backend(graph, examples), None
+        return _boxed(backend(graph, examples), is_boxed), None
     run_passes(graph)
     if backend == "graph":
-        return interpreted(graph), plain_schedule(graph)
+        return _boxed(interpreted(graph), is_boxed), plain_schedule(graph)
     schedule = fused_schedule(graph)
     schedule.check()
-    return replay(schedule, kernel_for)[0], schedule
+    return replay(schedule, kernel_for, is_boxed)[0], schedule
+
+
+def _boxed(function: Callable[..., Any], is_boxed: bool) -> Compiled:
+    return (lambda given: function(*given)) if is_boxed else function

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..dispatch.autograd.function import Function
 from ..dispatch.generated import functions as ops
-from ..dispatch.layers.graph.graph import Graph, Node
+from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import blank_tensor
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
@@ -21,7 +21,7 @@ from .backends import Backend, compile_graph, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .schedule import Schedule
-from .training import needed_for, split
+from .training import BackwardGraph, gradients_by_stage, needed_for, split
 
 FIRST = itemgetter(0)
 
@@ -188,60 +188,38 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         if hasattr(n.target, "_entry")
     )
     forward, forward_schedule = compile_graph(parts.forward, backend, examples)
-    backward, backward_schedule = compile_graph(parts.backward, backend, ())
     same = _passed_through(parts.forward)
-    results, differentiable, kept_inputs = recording.results, set(recording.differentiable), parts.kept_inputs
+    results = recording.results
     constants = {
         i: r for i, r in enumerate(parts.forward.output_node.args[0][:results]) if not isinstance(r, Node)
     }
-    tangent_specs = [
-        n.val for n in parts.backward.find_nodes(op="placeholder")[len(kept_inputs) + parts.kept :]
-    ]
     repeated = recording.repeated
     prepared = without_history(needing_gradients(recording, examples))
-    elsewhere = {*constants, *same, *repeated, *recording.aliases}
-    own_results = [i for i in range(results) if i not in elsewhere]
+    elsewhere = {*constants, *same, *repeated, *recording.aliases, *recording.differentiable}
+    plain = [i for i in range(results) if i not in elsewhere]
     views = interpreted(views_of(joint, recording.aliases)) if recording.aliases else None
-    again = functools.cache(lambda: interpreted(joint))
-
-    class Compiled(Function):
-        """One call of the graph, as autograd sees it."""
-
-        @staticmethod
-        def forward(ctx: Any, *inputs: Any) -> Any:
-            made = forward(*prepared(inputs))
-            ctx.save_for_backward(*[inputs[i] for i in kept_inputs], *made[results:])
-            ctx.inputs = inputs
-            ctx.set_materialize_grads(True)
-            plain = [made[i] for i in own_results if i not in differentiable]
-            ctx.mark_non_differentiable(*plain)
-            return tuple([made[i] for i in own_results])
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            saved, inputs = ctx.saved_tensors, ctx.inputs
-            coming = [g for i, g in zip(own_results, grads, strict=True) if i in differentiable]
-            found: list[Any] = [None] * len(inputs)
-            if is_grad_enabled():
-                if draws:
-                    raise RuntimeError(
-                        "compile: a graph that draws random numbers cannot be differentiated twice; run the function "
-                        "eagerly"
-                    )
-                made = again()(*inputs, *coming)[results:]
-            else:
-                made = backward(*map(bare, saved), *map(laid_out, coming, tangent_specs))
-            for place, grad in zip(recording.gradients or (), made, strict=True):
-                found[place] = grad
-            return tuple(found)
+    calls: list[tuple[type[Function], list[int], tuple[int, ...]]] = []
+    schedules = [forward_schedule]
+    for number, stage in enumerate(parts.stages):
+        backward, schedule = compile_graph(stage.graph, backend, (), is_boxed=True)
+        schedules.append(schedule)
+        with_gradient = recording.stages[number]
+        own = sorted((*with_gradient, *(plain if number == 0 else ())))
+        earlier = recording.arrivals[number]
+        again = functools.cache(lambda number=number: interpreted(joint_of_stage(recording, number)))
+        made_of = _stage_function(recording, stage, own, with_gradient, earlier, backward, again, draws)
+        calls.append((made_of, own, earlier))
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
-        made = Compiled.apply(*inputs)
-        if len(own_results) == 1 and not isinstance(made, tuple):
-            made = (made,)
         filled: list[Any] = [None] * results
-        for i, value in zip(own_results, made, strict=True):
-            filled[i] = value
+        made: list[Any] = []
+        for function, own, earlier in calls:
+            if not made:
+                made += forward(*prepared(inputs))
+            for i, value in zip(
+                own, function.apply(made, *[filled[i] for i in earlier], *inputs), strict=True
+            ):
+                filled[i] = value
         for i, source in same.items():
             if i < results:
                 filled[i] = given_back(inputs, source, i in recording.identical)
@@ -253,7 +231,84 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
             filled[i] = filled[first]
         return filled
 
-    return Compilation.of(recording, (forward_schedule, backward_schedule), run)
+    return Compilation.of(recording, tuple(schedules), run)
+
+
+def _stage_function(
+    recording: Recording,
+    stage: BackwardGraph,
+    own: Sequence[int],
+    with_gradient: Sequence[int],
+    earlier: Sequence[int],
+    backward: Callable[..., Sequence[Any]],
+    again: Callable[[], Callable[..., Sequence[Any]]],
+    draws: bool,
+) -> type[Function]:
+    """What autograd calls for the results of a stage: of what forward made, the results of earlier stages, and the
+    inputs, to its own results.
+    """
+    results, kept_inputs, kept = recording.results, stage.kept_inputs, stage.kept
+    differentiable, before = set(with_gradient), len(earlier)
+    places = [*range(1, 1 + before), *(1 + before + i for i in recording.gradients or ())]
+    tangent_specs = [n.val for n in stage.graph.find_nodes(op="placeholder")[len(kept_inputs) + len(kept) :]]
+
+    class Compiled(Function):
+        """One call of the graph, as autograd sees it."""
+
+        @staticmethod
+        def forward(ctx: Any, made: Sequence[Any], *tensors: Any) -> Any:
+            ctx.save_for_backward(
+                *[tensors[before + i] for i in kept_inputs], *[made[results + i] for i in kept]
+            )
+            ctx.inputs = tensors
+            ctx.set_materialize_grads(True)
+            ctx.mark_non_differentiable(*[made[i] for i in own if i not in differentiable])
+            return tuple([made[i] for i in own])
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            saved, tensors = list(map(bare, ctx.saved_tensors)), ctx.inputs
+            if ctx.maybe_clear_saved_tensors():
+                ctx.inputs = ()
+            coming = [g for i, g in zip(own, grads, strict=True) if i in differentiable]
+            found: list[Any] = [None] * (1 + len(tensors))
+            if is_grad_enabled():
+                if draws:
+                    raise RuntimeError(
+                        "compile: a graph that draws random numbers cannot be differentiated twice; run the function "
+                        "eagerly"
+                    )
+                made = again()(*tensors, *coming)
+            else:
+                del tensors
+                saved += map(laid_out, coming, tangent_specs)
+                made = backward(saved)
+            for place, grad in zip(places, made, strict=True):
+                found[place] = grad
+            return tuple(found)
+
+    return Compiled
+
+
+def joint_of_stage(recording: Recording, number: int) -> Graph:
+    """Forward and backward of a stage in one, from results of earlier stages, inputs, and gradients of its results."""
+    graph = recording.graph
+    every = graph.find_nodes(op="placeholder")
+    first = len(every) - len(recording.differentiable)
+    mine = first + sum(map(len, recording.stages[:number]))
+    tangents = every[mine : mine + len(recording.stages[number])]
+    given = [graph.output_node.args[0][i] for i in recording.arrivals[number]]
+    gradients = gradients_by_stage(recording)[number]
+    made = Graph()
+    copies: dict[Node, Node] = {}
+    for node in (*given, *every[:first], *tangents):
+        copies[node] = made.placeholder(node.name, node.val)
+    needed = needed_for([g for g in gradients if isinstance(g, Node)], copies.keys())
+    for node in graph.nodes:
+        if node in needed and node not in copies:
+            copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output(map_nodes(tuple(gradients), copies.__getitem__))
+    return made
 
 
 def views_of(graph: Graph, places: Sequence[int]) -> Graph:

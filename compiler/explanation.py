@@ -11,10 +11,11 @@ from ..runtime.tensor_impl import TensorImpl
 from .capture.guards import shown
 from .capture.recording import record
 from .capture.unsupported import Unsupported
+from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
-from .schedule import FusedKernel, Schedule, fused_schedule
+from .schedule import FusedKernel, Schedule, fused_schedule, plain_schedule
 from .sources import sources_of
 from .training import split
 
@@ -28,12 +29,17 @@ class Explanation:
         break_reasons: why the call cannot be captured.
         guards: the places that the function reads, with their values in words.
         sources: the source of each fused kernel for CUDA, by its name.
+        eager_peak_bytes: the most bytes of values between inputs and results that live at once when the operators run
+            one by one, forward and backward, each value as long as something reads it.
+        peak_bytes: the same for the schedules.
     """
 
     schedules: tuple[Schedule, ...]
     break_reasons: tuple[str, ...]
     guards: tuple[str, ...]
     sources: dict[str, str]
+    eager_peak_bytes: int = 0
+    peak_bytes: int = 0
 
     @property
     def graph_count(self) -> int:
@@ -63,13 +69,18 @@ class Explanation:
         if not self.schedules:
             reasons = "\n".join(f"    {reason}" for reason in self.break_reasons)
             return f"The function runs eagerly, since it cannot be captured:\n{reasons}"
-        titles = ("Forward", "Backward") if len(self.schedules) > 1 else ("Graph",)
+        titles = (
+            ["Forward", *["Backward"] * len(self.schedules[1:])] if len(self.schedules) > 1 else ["Graph"]
+        )
         parts = []
         for title, schedule in zip(titles, self.schedules, strict=True):
             lines = "\n".join(f"    {line}" for line in str(schedule).split("\n"))
             parts.append(
                 f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
             )
+        parts.append(
+            f"Peak bytes of intermediates: eager {self.eager_peak_bytes:,}, compiled {self.peak_bytes:,}"
+        )
         shown = "\n".join(f"    {guard}" for guard in self.guards)
         return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
 
@@ -111,15 +122,20 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         parts = None if recording.gradients is None else split(recording)
     except Unsupported as error:
         return Explanation((), (str(error),), (), {})
-    graphs = (recording.graph,) if parts is None else (parts.forward, parts.backward)
+    eager = peak_bytes(plain_schedule(recording.graph))
+    graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
     schedules = tuple([fused_schedule(run_passes(graph)) for graph in graphs])
+    compiled = peak_bytes(schedules[0])
+    for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
+        given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]
+        compiled = max(compiled, peak_bytes(schedule, given[: len(stage.kept)]))
     guards = [
         f"{location.name} is {shown(value)}"
         for location, value in recording.guards.places
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules))
+    return Explanation(schedules, (), tuple(guards), sources_of(schedules), eager, compiled)
 
 
 __all__ = ["Explanation", "explain"]

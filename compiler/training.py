@@ -1,52 +1,36 @@
 """A graph with its derivative as two: forward, which keeps what backward needs, and backward.
 
-A step belongs to forward if a result, a write or a draw of random numbers needs it. Of what backward reads of forward,
-views are taken again from what they view, and steps in `CHEAP` computed again where all of their operands are kept
-anyway: that saves memory, and their operands are read once for all such steps by one kernel.
+A step belongs to backward if it reads the gradient of a result. What both need is computed in forward and kept, or
+computed again in backward, as `partition` chooses.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from .capture.recording import Recording
+from .capture.unsupported import Unsupported
+from .partition import values_to_keep
 
-CHEAP = frozenset(
-    {
-        *(
-            "add",
-            "sub",
-            "mul",
-            "neg",
-            "abs",
-            "relu",
-            "clamp",
-            "clamp_min",
-            "clamp_max",
-            "where",
-            "_to_copy",
-            "rsub",
-        ),
-        *(
-            "gt",
-            "ge",
-            "lt",
-            "le",
-            "eq",
-            "ne",
-            "logical_not",
-            "logical_and",
-            "logical_or",
-            "bitwise_not",
-            "sign",
-        ),
-    }
-)
-"""Pointwise operators that take no longer than to read their operands."""
+
+@dataclass(frozen=True)
+class BackwardGraph:
+    """Backward of the results of one stage.
+
+    Attributes:
+        graph: from inputs, kept values and the gradients of the stage's results to the gradients of the differentiable
+            results of earlier stages, and of inputs.
+        kept_inputs: the inputs that it reads.
+        kept: which of the values that forward keeps it reads.
+    """
+
+    graph: Graph
+    kept_inputs: tuple[int, ...]
+    kept: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -55,15 +39,42 @@ class SplitGraph:
 
     Attributes:
         forward: from the recording's inputs without gradients to its results and then the kept values.
-        backward: from the kept values and the gradients of the results to the gradients of inputs.
         kept: how many values forward keeps.
-        kept_inputs: the inputs among what backward reads; they come before the kept values.
+        stages: backward of the results of each stage, of which most programs have one.
     """
 
     forward: Graph
-    backward: Graph
     kept: int
-    kept_inputs: tuple[int, ...]
+    stages: tuple[BackwardGraph, ...]
+
+    @property
+    def backward(self) -> Graph:
+        """Backward of the first stage."""
+        return self.stages[0].graph
+
+    @property
+    def kept_inputs(self) -> tuple[int, ...]:
+        """The inputs that it reads."""
+        return self.stages[0].kept_inputs
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a stage's backward is made of.
+
+    Attributes:
+        tangents: the gradients of its results.
+        gradients: what it gives.
+        steps: the steps that read its tangents, and are needed.
+        ends: the values among what it gives that read none.
+        needed: all that it is computed from.
+    """
+
+    tangents: list[Node]
+    gradients: Sequence[Any]
+    steps: set[Node]
+    ends: list[Node]
+    needed: set[Node]
 
 
 def split(recording: Recording) -> SplitGraph:
@@ -72,48 +83,88 @@ def split(recording: Recording) -> SplitGraph:
     inputs = graph.find_nodes(op="placeholder")
     tangents = inputs[len(inputs) - len(recording.differentiable) :]
     own = inputs[: len(inputs) - len(tangents)]
-    every: Sequence[Any] = graph.output_node.args[0]
-    results, gradients = every[: recording.results], every[recording.results :]
+    results: Sequence[Any] = graph.output_node.args[0][: recording.results]
     # Draws whose results nobody reads move the generator on all the same.
-    after = _computed_from(graph, tangents)
+    after = computed_from(graph, tangents)
     effects = [n for n in graph.find_nodes(op="call_function") if n.is_impure]
     forward = needed_for([*_nodes_in(results), *(n for n in effects if n not in after)])
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0] in forward:
             forward.add(node)
-    needed = needed_for([*_nodes_in(gradients), *(n for n in effects if n in after)])
-    wanted = [n for n in graph.nodes if n in needed and n.op == "call_function"]
-    backward = {n for n in wanted if n not in forward}
-    crossing = dict.fromkeys(
-        given
-        for node in graph.nodes
-        if node in backward
-        for given in node.all_input_nodes
-        if given not in backward and given not in tangents
-    )
-    crossing |= dict.fromkeys(n for n in _nodes_in(gradients) if n not in backward and n not in tangents)
-    again = _computed_again(graph, list(crossing), set(own))
-    sources = _sources(crossing, again)
-    kept = [n for n in graph.nodes if n in sources and n not in own]
-    kept_inputs = [i for i, n in enumerate(own) if n in sources]
+    stages = _stages(recording, tangents, effects)
+    steps, ends = {n for s in stages for n in s.steps}, [n for s in stages for n in s.ends]
+    # What backward reads of forward, and what it reads that could be computed before any gradient comes.
+    later = [n for s in stages for n in s.needed if n not in forward]
+    available = forward | set(own)
+    read = _operands(later, ends, available.__contains__)
+    wanted = _operands(steps, ends, lambda n: n not in after)
+    written = {own[i] for i in recording.written}
+    if not read.isdisjoint(written):
+        raise Unsupported("the function writes to an argument that its backward reads")
+    held = set(own[recording.arguments :])  # they live on whatever forward keeps
+    chosen = values_to_keep(graph, wanted, read, forward, {*own, *_nodes_in(results)}, written, held)
+    forward = available | needed_for(list(chosen))
+    kept = [n for n in graph.nodes if n in chosen and n not in own]
     made = Graph()
     copies: dict[Node, Node] = {}
     for node in graph.nodes:
-        if node in own or (node in forward and node.op == "call_function"):
+        if node in forward:
             copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(map_nodes((*results, *kept), copies.__getitem__))
-    back = Graph()
-    copies = {}
-    for node in (*(own[i] for i in kept_inputs), *kept, *tangents):
-        copies[node] = back.placeholder(node.name, node.val)
-    for node in graph.nodes:
-        if node in again or node in backward:
-            copies[node] = back.node_copy(node, copies.__getitem__)
-    back.output(map_nodes(tuple(gradients), copies.__getitem__))
-    return SplitGraph(made, back, len(kept), tuple(kept_inputs))
+    return SplitGraph(
+        made, len(kept), tuple([_backward(graph, stage, own, kept, chosen, after) for stage in stages])
+    )
 
 
-def _computed_from(graph: Graph, sources: Sequence[Node]) -> set[Node]:
+def _stages(recording: Recording, tangents: Sequence[Node], effects: Sequence[Node]) -> list[_Stage]:
+    found = []
+    for place, gradients in enumerate(gradients_by_stage(recording)):
+        first = sum(map(len, recording.stages[:place]))
+        mine = list(tangents[first : first + len(recording.stages[place])])
+        after = computed_from(recording.graph, mine)
+        needed = needed_for([*_nodes_in(gradients), *(n for n in effects if n in after)])
+        steps = {n for n in needed if n in after and n not in mine}
+        ends = [n for n in _nodes_in(gradients) if n not in after]
+        found.append(_Stage(mine, gradients, steps, ends, needed))
+    return found
+
+
+def gradients_by_stage(recording: Recording) -> list[Sequence[Any]]:
+    """What each stage gives: the gradients of earlier results, then those of inputs."""
+    every = recording.graph.output_node.args[0]
+    first, found = recording.results, []
+    for arrivals in recording.arrivals:
+        last = first + len(arrivals) + len(recording.gradients or ())
+        found.append(every[first:last])
+        first = last
+    return found
+
+
+def _backward(
+    graph: Graph,
+    stage: _Stage,
+    own: Sequence[Node],
+    kept: Sequence[Node],
+    chosen: set[Node],
+    after: set[Node],
+) -> BackwardGraph:
+    steps = stage.steps | _computed_again(
+        _operands(stage.steps, stage.ends, lambda n: n not in after), chosen
+    )
+    read = _operands(steps, stage.ends, lambda n: n in chosen)
+    kept_inputs = [i for i, n in enumerate(own) if n in read]
+    kept_values = [i for i, n in enumerate(kept) if n in read]
+    made = Graph()
+    copies: dict[Node, Node] = {}
+    for node in (*(own[i] for i in kept_inputs), *(kept[i] for i in kept_values), *stage.tangents):
+        copies[node] = made.placeholder(node.name, node.val)
+    for node in _in_late_order(graph, steps, after, stage.ends):
+        copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output(map_nodes(tuple(stage.gradients), copies.__getitem__))
+    return BackwardGraph(made, tuple(kept_inputs), tuple(kept_values))
+
+
+def computed_from(graph: Graph, sources: Sequence[Node]) -> set[Node]:
     """All steps that read the sources, or what is computed from them."""
     found = set(sources)
     for node in graph.nodes:
@@ -126,43 +177,46 @@ def _nodes_in(values: Sequence[Any]) -> list[Node]:
     return [v for v in values if isinstance(v, Node)]
 
 
-def needed_for(targets: Sequence[Node]) -> set[Node]:
-    """The targets and all that they are computed from."""
+def needed_for(targets: Sequence[Node], given: Collection[Node] = ()) -> set[Node]:
+    """The targets and all that they are computed from; what is given is not looked behind."""
     found: set[Node] = set()
     pending = list(targets)
     while pending:
         node = pending.pop()
         if node not in found:
             found.add(node)
-            pending += node.all_input_nodes
+            pending += () if node in given else node.all_input_nodes
     return found
 
 
-def _computed_again(graph: Graph, crossing: list[Node], inputs: set[Node]) -> set[Node]:
-    """The steps of forward that backward computes again rather than keep."""
+def _operands(nodes: Iterable[Node], others: Iterable[Node], counts: Callable[[Node], bool]) -> set[Node]:
+    """The operands of nodes, and others, that count."""
+    return {n for n in (*(g for node in nodes for g in node.all_input_nodes), *others) if counts(n)}
+
+
+def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Sequence[Node]) -> list[Node]:
+    """The steps of backward, those without gradients right before the first that reads them."""
+    order: dict[Node, None] = {}
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    for last in (*(node for node in graph.nodes if node in steps and node in after), *ends):
+        missing: set[Node] = set()
+        pending = [last]
+        while pending:
+            node = pending.pop()
+            if node in steps and node not in order and node not in missing:
+                missing.add(node)
+                pending += node.all_input_nodes
+        order |= dict.fromkeys(sorted(missing, key=place.__getitem__))
+    return list(order)
+
+
+def _computed_again(wanted: Iterable[Node], kept: set[Node]) -> set[Node]:
+    """The steps without gradients that backward runs for what it reads and is not kept."""
     again: set[Node] = set()
-    wanted = set(crossing)
-    for node in graph.nodes:
-        if (
-            node not in wanted
-            or node.op != "call_function"
-            or node.is_impure
-            or node.target is operator.getitem
-        ):
-            continue
-        schema = node.target._entry.schema
-        if any(r.alias_info is not None for r in schema.returns):
-            # A view leads to the tensor that it views, wherever that is.
-            if all(g in inputs or g in wanted or g in again for g in node.all_input_nodes):
-                again.add(node)
-        elif node.target._opname in CHEAP and all(
-            g in inputs or g in wanted or g in again for g in node.all_input_nodes
-        ):
+    pending = list(wanted)
+    while pending:
+        node = pending.pop()
+        if node not in kept and node not in again:
             again.add(node)
+            pending += node.all_input_nodes
     return again
-
-
-def _sources(crossing: dict[Node, None], again: set[Node]) -> set[Node]:
-    """What has to be kept: what backward reads and what is computed again is computed from."""
-    read = set(crossing) | {g for node in again for g in node.all_input_nodes}
-    return read - again

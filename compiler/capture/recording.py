@@ -27,8 +27,10 @@ from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames
 from .guards import Guards
 from .reachable import Location, walk_after, walk_before
-from .side_effects import refuse_side_effects, refusing_effects
+from .side_effects import Refusals, refuse_side_effects, refusing_effects
+from .stages import cut_at, stages_of
 from .unsupported import Unsupported, place_of
+from .values_read import refusing_reads
 
 
 class _Capturing(threading.local):
@@ -45,7 +47,7 @@ class Recording:
 
     The graph's inputs are the tensors among the arguments, then the tensors that the function holds, then, if
     `gradients` is not None, a gradient for each of `differentiable`. Its output is the tuple of the leaves of the
-    result, followed by the gradients of the inputs at `gradients`.
+    result, followed for each stage by gradients of leaves of earlier stages, and of the inputs at `gradients`.
 
     Attributes:
         graph: the program, functional but for writes to inputs (``copy_``) at its end.
@@ -55,7 +57,9 @@ class Recording:
         structure: the result's.
         guards: the check that the graph still holds.
         written: the inputs that the graph writes to.
-        differentiable: the leaves of the result that have a gradient.
+        differentiable: the leaves of the result that have a gradient, by stages.
+        stages: the same, those that depend on each other in different stages (see `stages`).
+        arrivals: for each stage the leaves of earlier ones whose gradients it gives, one for each addend.
         identical: the leaves that are inputs as they are.
         aliases: the leaves with a gradient that are, or view, an input.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
@@ -70,6 +74,8 @@ class Recording:
     guards: Guards
     written: tuple[int, ...]
     differentiable: tuple[int, ...]
+    stages: tuple[tuple[int, ...], ...]
+    arrivals: tuple[tuple[int, ...], ...]
     gradients: tuple[int, ...] | None
     identical: frozenset[int]
     aliases: tuple[int, ...]
@@ -116,7 +122,7 @@ def _recorded(
     capturing.depth += 1
     try:
         try:
-            with refusing_effects() as refusals, frames.observed():
+            with refusing_effects() as refusals, refusing_reads(reads_of(refusals, there)), frames.observed():
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1
@@ -148,11 +154,32 @@ def _recorded(
         Guards(walk.places, [(location, tensor._spec) for location, tensor in held]),
         _written_inputs(graph, inputs),
         tuple(body.differentiable),
+        tuple(body.stages),
+        tuple(body.arrivals),
         _gradient_inputs(body, len(tensors), held) if body.differentiable else None,
         frozenset(body.identical),
         tuple(body.aliases),
         body.repeated,
     )
+
+
+def reads_of(refusals: Refusals, there: set[int] | None) -> Callable[[Any], None]:
+    """What refuses to read a tensor that was there before the function ran: one made of numbers has these forever.
+
+    Which were there is not known where `gc.freeze` hides them.
+    """
+
+    def refuse(tensor: Any) -> None:
+        if there is None:
+            refusals.first = refusals.first or UnknownTensor(READ)
+            raise refusals.first
+        if id(tensor) in there or gc.get_freeze_count():
+            refusals.refuse(READ)
+
+    return refuse
+
+
+READ = "the function reads the value of a tensor that it holds"
 
 
 class _Body:
@@ -163,6 +190,8 @@ class _Body:
         self.structure: TreeSpec
         self.structure_leaves: list[Any] = []
         self.differentiable: list[int] = []
+        self.stages: list[tuple[int, ...]] = []
+        self.arrivals: list[tuple[int, ...]] = [()]
         self.repeated: dict[int, int] = {}
         self.aliases: list[int] = []
         self.tangents: list[Node] = []
@@ -246,6 +275,9 @@ class _Body:
             edge = None if tensor._autograd is None else tensor._autograd.edge
             if edge is not None and edge[0].hooks is not None and tensor in self.wanted_held_set:
                 raise Unsupported("a tensor that the function holds has hooks")
+        stages = stages_of([found[i] for i in self.differentiable])
+        self.stages = [tuple([self.differentiable[i] for i in stage]) for stage in stages]
+        self.differentiable = [i for stage in self.stages for i in stage]
         outputs = [found[i] for i in self.differentiable]
         _refuse_shared_memory([leaf for i, leaf in enumerate(found) if i not in self.aliases])
         tangents = []
@@ -254,9 +286,38 @@ class _Body:
             tangents.append(ops.empty_strided(o.shape, strides, dtype=o.dtype, device=o.device))
             # The node itself: what later looks like the tensor, such as its transpose's transpose, has another one.
             self.tangents.append(list(tracer.graph.nodes)[-1])
-        grads = gradients(outputs, wanted, tangents, allow_unused=True)
+        grads = self._gradients_by_stages(outputs, wanted, tangents)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
+
+    def _gradients_by_stages(
+        self, outputs: Sequence[Any], wanted: Sequence[Any], tangents: Sequence[Any]
+    ) -> list[Any]:
+        """For each stage the gradients of the results of earlier ones, and of what is wanted."""
+        if len(self.stages) == 1:
+            return list(gradients(outputs, wanted, tangents, allow_unused=True))
+        arrivals = cut_at(outputs, outputs[: len(outputs) - len(self.stages[-1])])
+        self.arrivals = []
+        every: list[Any] = []
+        first = 0
+        for stage in self.stages:
+            last = first + len(stage)
+            found = gradients(
+                outputs[first:last],
+                [*(edge for _, edge in arrivals), *wanted],
+                tangents[first:last],
+                retain_graph=True,
+                allow_unused=True,
+            )
+            come = [
+                (self.differentiable[i], grad)
+                for (i, _), grad in zip(arrivals, found[: len(arrivals)], strict=True)
+                if grad is not None
+            ]
+            self.arrivals.append(tuple([i for i, _ in come]))
+            every += [*(grad for _, grad in come), *found[len(arrivals) :]]
+            first = last
+        return every
 
 
 class Identities:

@@ -46,20 +46,22 @@ class Planned:
         return result
 
 
-def replay(schedule: Schedule, kernel_maker: KernelMaker) -> tuple[Replay, str]:
+def replay(schedule: Schedule, kernel_maker: KernelMaker, is_boxed: bool = False) -> tuple[Replay, str]:
     """A function from the graph's inputs to its results, and its source.
 
-    Tensors given must not require grad. `kernel_maker` makes a fused kernel a function of its inputs' bytes.
+    Tensors given must not require grad. `kernel_maker` makes a fused kernel a function of its inputs' bytes. With
+    `is_boxed` the function takes the inputs as a list, which it empties, and lets go of each after its last use.
     """
-    writer = _Writer(schedule, kernel_maker)
+    writer = _Writer(schedule, kernel_maker, is_boxed)
     text = writer.text()
     made: Replay = defined("replay", text, "compiled graph", writer.globals)
     return made, text
 
 
 class _Writer:
-    def __init__(self, schedule: Schedule, kernel_maker: KernelMaker) -> None:
+    def __init__(self, schedule: Schedule, kernel_maker: KernelMaker, is_boxed: bool) -> None:
         self.schedule = schedule
+        self.is_boxed = is_boxed
         self.kernel_maker = kernel_maker
         self.globals: dict[str, Any] = {"blank_tensor": blank_tensor}
         self.names: dict[Node, str] = {}
@@ -83,11 +85,15 @@ class _Writer:
                     if node in known:
                         self.lines.append(f"    {known[node]} = None")
         result = self._argument(graph.output_node.args[0])
-        head = f"def replay({', '.join(f'x{i}' for i in range(len(inputs)))}):"
+        given = ", ".join(f"x{i}" for i in range(len(inputs)))
+        head = f"def replay({given}):"
+        if self.is_boxed:
+            unpacked = [f"    {given}, = given"] if given else []
+            head = "\n".join(["def replay(given):", *unpacked, "    given.clear()"])
         return "\n".join([head, *self.lines, f"    return {result}"]) + "\n"
 
     def _last_uses(self) -> dict[int, list[Node]]:
-        """After which step each value is not read any more; results and inputs stay."""
+        """After which step each value is not read any more; results stay, and so do inputs that others hold."""
         where: dict[Node, int] = {}
         for i, step in enumerate(self.schedule.steps):
             read = step.node.all_input_nodes if isinstance(step, OperatorCall) else step.inputs
@@ -96,7 +102,7 @@ class _Writer:
         keep = set(self.schedule.graph.output_node.all_input_nodes)
         found: dict[int, list[Node]] = {}
         for node, i in where.items():
-            if node not in keep and node.op != "placeholder":
+            if node not in keep and (self.is_boxed or node.op != "placeholder"):
                 found.setdefault(i, []).append(node)
         return found
 

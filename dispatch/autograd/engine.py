@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 _BATCHED = functionality_bit(Functionality.Batched)
+
+
+class _GraphTask(threading.local):
+    keeps_graph = True
+
+
+graph_task = _GraphTask()
+"""Whether the backward pass that this thread is in retains the graph; True outside of any."""
+
 _accumulating = threading.RLock()
 """Held while a leaf's gradient is read and written, since threads may share leaves."""
 
@@ -47,19 +56,23 @@ def run_backward(
     if inputs is None and len(roots) == 1:
         run_from(roots[0], grads[0], retain_graph, create_graph)
         return []
-    before = set_grad_enabled(create_graph)
+    before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
+    graph_task.keeps_graph = retain_graph
     try:
         return _run(roots, grads, retain_graph, inputs)
     finally:
+        graph_task.keeps_graph = kept
         set_grad_enabled(before)
 
 
 def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -> None:
     """`run_backward` from one root to the leaves."""
-    before = set_grad_enabled(create_graph)
+    before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
+    graph_task.keeps_graph = retain_graph
     try:
         _run_chain(root, grad, retain_graph)
     finally:
+        graph_task.keeps_graph = kept
         set_grad_enabled(before)
 
 

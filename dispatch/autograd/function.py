@@ -11,6 +11,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
 from .creation import Creation, unmark
+from .engine import graph_task
 from .gradients import zeros_of
 from .inplace import check_inplace, rebase_history
 from .node import (
@@ -106,6 +107,16 @@ class FunctionCtx(Node):
 
             return without_names(tuple(out))  # type: ignore[no-any-return]
         return tuple(out)
+
+    def maybe_clear_saved_tensors(self) -> bool:
+        """In `backward`: let go of what `save_for_backward` kept, unless the graph is retained. Returns whether it was.
+
+        What `saved_tensors` gave before is then the caller's alone, and can be freed as backward goes.
+        """
+        if graph_task.keeps_graph:
+            return False
+        self.release()
+        return True
 
     def name(self) -> str:
         return f"{self._function.__name__}Backward"

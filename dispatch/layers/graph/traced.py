@@ -116,9 +116,14 @@ class Traced:
 
 def forward_of(graph: Graph) -> Callable[..., Any]:
     """A graph's code as a function: of what holds the constants as attributes, and of the inputs in order."""
-    namespace: dict[str, Any] = {"tt": sys.modules[__name__.partition(".dispatch.")[0]]}
+    namespace: dict[str, Any] = {"tt": package()}
     forward: Callable[..., Any] = defined("forward", graph.python_code, "graph", namespace)
     return forward
+
+
+def package() -> Any:
+    """The package, by whatever name it was imported."""
+    return sys.modules[__name__.partition(".dispatch.")[0]]
 
 
 def _traced(graph: Graph, inputs: Sequence[Any], in_spec: TreeSpec, out_spec: TreeSpec) -> Traced:

@@ -1,0 +1,11 @@
+"""`tt.compiler.minify`: of a program that fails when it is compiled, the operators that fail.
+
+A `program` is a graph with inputs; `failures` says whether one fails; `reductions` make it smaller while it does, and
+`source_text` writes it out as a file that runs. Nothing else of the compiler imports this folder.
+"""
+
+from __future__ import annotations
+
+from .minified import Minified, minify
+
+__all__ = ["Minified", "minify"]

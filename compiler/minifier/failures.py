@@ -1,0 +1,91 @@
+"""Whether a program fails: compiling or running it raises, or gives other results than its operators one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.layers.graph.graph import Graph
+from ...runtime.scalar_type import complex128, float64
+from ...runtime.tensor_impl import TensorImpl
+from ..backends import Backend, compile_graph, interpreted
+from .program import Program, seeded
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a program fails.
+
+    Attributes:
+        kind: ``"differs"``, ``"check"``, or the class of the error that is raised.
+        text: a sentence about it.
+    """
+
+    kind: str
+    text: str
+
+
+Check = Callable[[Graph, Sequence[Any]], Any]
+
+
+def failure_of(program: Program, backend: str | Backend, rtol: float, atol: float) -> Failure | None:
+    """How a program fails, or None if it does not, or does not run uncompiled either."""
+    inputs, own = program.copied_inputs(), program.copied_inputs()
+    with seeded(program.inputs):
+        try:
+            expected = interpreted(program.graph)(*inputs)
+        except Exception:  # a part of a program that its operators refuse is no smaller program
+            return None
+    with seeded(program.inputs):
+        try:
+            found = tuple(compile_graph(program.graph.copy(), backend, own)[0](*own))
+        except Exception as error:  # whatever it is, it is what the caller looks for
+            line = str(error).partition("\n")[0]
+            return Failure(type(error).__name__, f"{type(error).__name__}: {line}")
+    if len(found) != len(expected):
+        return Failure("differs", f"there are {len(found)} results compiled, {len(expected)} not")
+    for what, wanted, had in (("result", expected, found), ("input", inputs, own)):
+        for i, (a, b) in enumerate(zip(wanted, had, strict=True)):
+            text = difference(a, b, rtol, atol)
+            if text is not None:
+                return Failure("differs", f"{what} {i} {text}")
+    return None
+
+
+def check_of(check: Check) -> Callable[[Program], Failure | None]:
+    """A user's check as what says how a program fails."""
+
+    def failure(program: Program) -> Failure | None:
+        with seeded(program.inputs):
+            fails = check(program.graph.copy(), program.copied_inputs())
+        return Failure("check", "the check is true") if fails else None
+
+    return failure
+
+
+def difference(expected: Any, found: Any, rtol: float, atol: float) -> str | None:
+    """How two results differ, as the end of a sentence; None where they are close."""
+    if not isinstance(expected, TensorImpl) or not isinstance(found, TensorImpl):
+        return None if expected is found or expected == found else f"is {found!r} compiled, {expected!r} not"
+    a, b = expected._spec, found._spec
+    if (a.sizes, a.dtype, a.device) != (b.sizes, b.dtype, b.device):
+        return f"is {b!r} compiled, {a!r} not"
+    wanted, had = (_numbers(tensor) for tensor in (expected, found))
+    with np.errstate(all="ignore"):
+        close = np.isclose(had, wanted, rtol, atol, equal_nan=True)
+    if close.all():
+        return None
+    place = tuple(int(i) for i in np.argwhere(~close)[0])
+    return (
+        f"differs in {int((~close).sum())} of {close.size} elements, at {list(place)} {had[place]!s} compiled, "
+        f"{wanted[place]!s} not"
+    )
+
+
+def _numbers(tensor: Any) -> Any:
+    dtype = tensor._spec.dtype
+    wide = complex128 if dtype.is_complex else float64 if dtype.is_floating_point else dtype
+    return np.asarray(tensor.detach().cpu().to(wide).numpy())
