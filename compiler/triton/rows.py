@@ -7,6 +7,7 @@ cheap to compute is computed again. Reductions combine as the eager kernels do, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -43,8 +44,9 @@ LANE = 16
 LOOP = 2048
 """Elements of a row at a time where it is gone through several times, by `LOOP_WARPS` warps."""
 LOOP_WARPS = 8
-REGISTERS, MOST, RESERVED = 65536, 255, 32
-"""Of a multiprocessor's partition for one block, of a lane, and of a lane for addresses and what is half done."""
+REGISTERS, RESIDENT = 65536, 16
+"""Of a multiprocessor, and how many warps are to share them at least. None are set aside for addresses: the compiler
+loads late what is read late."""
 
 
 class Tile(NamedTuple):
@@ -177,9 +179,15 @@ def offset_lines(geometry: Geometry, index: str, letter: str) -> list[str]:
     return [*lines, f"{letter}{len(geometry.sizes) - 1} = {rest}"]
 
 
-def offset_text(strides: Sequence[int], index: str, letter: str) -> str:
-    """An offset as source; empty where nothing moves."""
-    names = [index] if len(strides) == 1 else [f"{letter}{i}" for i in range(len(strides))]
+def offset_text(geometry: Geometry, strides: Sequence[int], index: str, letter: str) -> str:
+    """An operand's offset as source; empty where it does not move."""
+    if not any(strides):
+        return ""
+    runs = [strides[0] * math.prod(geometry.sizes[:i]) for i in range(len(strides))]
+    if list(strides) == runs:
+        names, strides = [index], strides[:1]
+    else:
+        names = [f"{letter}{i}" for i in range(len(strides))]
     terms = [name if s == 1 else f"{name} * {s}" for name, s in zip(names, strides, strict=True) if s]
     return " + ".join(terms)
 
@@ -199,7 +207,7 @@ def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile,
     words = most_alive(program, layout) * (2 if program.is_heavy else 1)
     for warps in (4, 8, 16, 32):
         each = cdiv(outputs * whole, LANES * warps)
-        room = min(REGISTERS // (LANES * warps), MOST) - RESERVED
+        room = REGISTERS // (LANES * max(warps, RESIDENT))
         if each <= LANE and each * words <= room:
             return Tile(outputs, whole, warps), True
     return Tile(1, min(whole, LOOP), LOOP_WARPS), whole <= LOOP
@@ -273,7 +281,10 @@ class _Writer:
     def access(self, name: Any) -> tuple[str, str]:
         """The offset of a value, and the rest of the arguments of its load or store."""
         over_rows, over_line = self.layout.strides(name)
-        texts = [offset_text(over_rows, "o", "o"), offset_text(over_line, "r", "r")]
+        texts = [
+            offset_text(self.layout.over_rows, over_rows, "o", "o"),
+            offset_text(self.layout.over_line, over_line, "r", "r"),
+        ]
         mask = self.mask(bool(texts[0]), bool(texts[1]))
         at = " + ".join(text for text in texts if text)
         return (f" + {at}" if at else ""), (f", mask={mask}" if mask else "")
