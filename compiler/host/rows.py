@@ -19,6 +19,7 @@ from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
+from ..pointwise import PointwiseCall
 from ..reductions import View, results_of, specs_of, views_of
 from ..schedule import RowsKernel
 from . import pointwise
@@ -168,56 +169,96 @@ def _in_blocks(kernel: RowsKernel) -> Kernel:
     return compute
 
 
-def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) -> Kernel:
-    """A function of a block's output arrays and input arrays.
+class _Arrays:
+    """Which array of a block each result has: those of the outputs, and as few others as can be.
 
-    Results that no other step needs any more leave their arrays to later ones.
+    A pointwise step writes over an operand that nobody needs any more. Other results take an array that is free, among
+    them one of an output that is computed later.
     """
+
+    def __init__(self, kernel: RowsKernel) -> None:
+        self.made = {node: i for i, call in enumerate(kernel.computed) for node in results_of(call).values()}
+        self.last = dict(self.made)
+        for i, call in enumerate(kernel.computed):
+            self.last |= {operand: i for operand in call.operands if isinstance(operand, Node)}
+        self.calls = kernel.computed
+        self.names = {node: f"o{i}" for i, node in enumerate(kernel.outputs)}
+        self.keys = {name: _key(node.val) for node, name in self.names.items()}
+        self.owners = {name: node for node, name in self.names.items()}
+        self.holders: dict[str, Node | None] = {}
+        self.outputs = set(kernel.outputs)
+
+    def set_outputs(self, specs: dict[Node, TensorSpec]) -> None:
+        """Tell the outputs' blocks."""
+        self.keys = {name: _key(specs[node]) for node, name in self.names.items()}
+
+    def name_of(self, i: int, node: Node | None, spec: TensorSpec, taken: list[str]) -> tuple[str, bool]:
+        """The array of a result of step `i`, none of those that are `taken`, and whether it is a new one."""
+        if node in self.outputs and node is not None:
+            self.holders[self.names[node]] = node
+            return self.names[node], False
+        last = i if node is None else self.last[node]
+        fitting = [
+            name for name, key in self.keys.items() if key == _key(spec) and self._is_free(name, i, last)
+        ]
+        # One that is written over is in the cache already.
+        fitting.sort(key=lambda name: self.holders.get(name) is None)
+        name = fitting[0] if fitting else f"t{len(self.keys)}"
+        self.keys[name], self.holders[name] = _key(spec), node
+        if node is not None:
+            self.names[node] = name
+        return name, not fitting
+
+    def _is_free(self, name: str, i: int, last: int) -> bool:
+        owner, holder = self.owners.get(name), self.holders.get(name)
+        writes_over = isinstance(self.calls[i], PointwiseCall)
+        if holder is not None and (not writes_over or self.last[holder] != i or holder in self.outputs):
+            return False
+        if owner is None:
+            return True
+        # The owner's own step may write over what it reads, if it is pointwise.
+        ready = self.made[owner]
+        return i < ready and last < ready + isinstance(self.calls[ready], PointwiseCall)
+
+    def end(self, i: int) -> None:
+        """After step `i`, arrays whose values nobody reads any more are free."""
+        for name, holder in self.holders.items():
+            if holder is not None and holder not in self.outputs and self.last[holder] <= i:
+                self.holders[name] = None
+
+
+def _key(spec: TensorSpec) -> tuple[Any, tuple[int, ...]]:
+    return spec.np_dtype, tuple(spec.sizes)
+
+
+def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) -> Kernel:
+    """A function of a block's output arrays and input arrays."""
     lines: list[str] = []
     globals_: dict[str, Any] = {"empty": np.empty}
-    names = {node: f"o{i}" for i, node in enumerate(kernel.outputs)}
+    arrays = _Arrays(kernel)
+    arrays.set_outputs({node: blocks.result_spec(node.val, block) for node in kernel.outputs})
     seen = {view: f"a{i}" for i, view in enumerate(blocks.views)}
-    head = ", ".join([*names.values(), *seen.values()])
-    last_use = {
-        operand: i
-        for i, call in enumerate(kernel.computed)
-        for operand in call.operands
-        if isinstance(operand, Node)
-    }
+    head = ", ".join([*(arrays.names[node] for node in kernel.outputs), *seen.values()])
     specs: dict[Node, TensorSpec] = {}
-    free: dict[Any, list[str]] = {}
-
-    def array_of(name: str, spec: TensorSpec) -> str:
-        spare = free.get((spec.np_dtype, spec.sizes))
-        if spare:
-            return spare.pop()
-        globals_[f"d{name}"], globals_[f"s{name}"] = spec.np_dtype, spec.sizes
-        lines.append(f"    {name} = empty(s{name}, d{name})")
-        return name
-
     for i, call in enumerate(kernel.computed):
         own = views_of(call, kernel.inputs, kernel.space)
         given = specs | {node: blocks.spec_of(view, block) for node, view in own.items()}
         _, planned = call.planned(given)
-        results, outs, done = results_of(call), [], []
+        known = arrays.names | {node: seen[view] for node, view in own.items()}
+        read = {known[operand] for operand in call.operands if isinstance(operand, Node)}
+        results, outs = results_of(call), []
         for place, spec in enumerate(specs_of(call)):
             made, node = blocks.result_spec(spec, block), results.get(place)
-            name = names.get(node) if node is not None else None
-            if name is None:
-                name = array_of(f"t{i}_{place}", made)
-                if node is None or node not in last_use:
-                    done.append((made, name))
+            name, is_new = arrays.name_of(i, node, made, outs)
+            if is_new:
+                globals_[f"d{name}"], globals_[f"s{name}"] = _key(made)
+                lines.append(f"    {name} = empty(s{name}, d{name})")
             if node is not None:
-                names[node], specs[node] = name, made
+                specs[node] = made
             outs.append(name)
-        into = planned.unshared or planned.into
-        known = names | {node: seen[view] for node, view in own.items()}
+        into = planned.into if read.intersection(outs) else planned.unshared or planned.into
         lines.append(f"    {call_text(into, ', '.join(outs), i, call.operands, known, globals_)}")
-        inside = dict.fromkeys(o for o in call.operands if isinstance(o, Node) and o in specs)
-        over = [o for o in inside if last_use[o] == i and o not in kernel.outputs]
-        done += [(specs[o], names[o]) for o in over]
-        for spec, name in done:
-            free.setdefault((spec.np_dtype, spec.sizes), []).append(name)
+        arrays.end(i)
     text = "\n".join([f"def compute({head}):", *lines]) + "\n"
     program: Kernel = defined("compute", text, f"rows of {kernel.name}", globals_)
     return program
