@@ -18,6 +18,7 @@ from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
+from ..runtime.scalar_type import bool_
 from ..runtime.tensor_spec import TensorSpec
 from .pointwise import PointwiseCall, bound_arguments
 
@@ -25,12 +26,22 @@ OPERATORS = frozenset(
     f"aten::{name}"
     for name in (
         *("sum.dim_IntList", "mean.dim", "prod.dim_int", "amax", "amin", "any.dim", "all.dim", "logsumexp"),
-        *("var.correction", "std.correction", "var_mean.correction", "std_mean.correction"),
+        *(
+            "var.dim",
+            "std.dim",
+            "var.correction",
+            "std.correction",
+            "var_mean.correction",
+            "std_mean.correction",
+        ),
+        *("max.dim", "min.dim", "argmax", "argmin"),
         *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
-        *("native_layer_norm", "_fused_rms_norm"),
+        *("_vector_norm", "native_layer_norm", "_fused_rms_norm"),
     )
 )
 """The operators that may reduce rows."""
+PLACES = frozenset({"aten::max.dim", "aten::min.dim", "aten::argmax", "aten::argmin"})
+"""Those that say where an extremum is."""
 LONGEST_ROW_BYTES = 1 << 20
 """Of a row on the CPU: blocks have whole rows, and are to stay in the cache."""
 LONGEST_DEVICE_ROW = 1 << 16
@@ -162,6 +173,8 @@ def row_call(node: Node) -> RowCall | None:
     if any(v.val.device is not source.device or v.val.dtype.is_complex for v in tensors):
         return None
     if not isinstance(node.val, TensorSpec) and not _takes_each_once(node):
+        return None
+    if source.dtype is bool_ and entry.name in PLACES:
         return None
     kernel = entry.kernel_for(BY_NAME["CPU" if source.device.type == "cpu" else "CUDA"])
     planner = None if kernel is None else kernel.planner

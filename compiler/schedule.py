@@ -18,6 +18,7 @@ Example:
 from __future__ import annotations
 
 import heapq
+import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -204,10 +205,10 @@ def _one_domain(a: Node, b: Node) -> bool:
     return a.val.sizes == b.val.sizes and a.val.device is b.val.device
 
 
-def _sizes_of(node: Node, sizes: tuple[int, ...]) -> bool:
-    """Whether a step has a result of these sizes."""
+def _has_sizes(node: Node, space: RowSpace) -> bool:
+    """Whether a step has a result of whole rows."""
     specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
-    return any(spec.sizes == sizes for spec in specs)
+    return any(spec.sizes == space.sizes for spec in specs)
 
 
 class _Grouping:
@@ -254,8 +255,6 @@ class _Grouping:
         inside = set(members)
         if isinstance(self.calls[self.nodes[here]], ResultOf):
             return True
-        if space.device.type == "cpu" and not any(_sizes_of(n, space.sizes) for n in members):
-            return False  # Nothing would be read from the cache, and eager kernels take longer blocks.
         for node in members:
             specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
             if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
@@ -349,6 +348,12 @@ def _steps(
     """A group as one kernel, or as calls where there is nothing to put together."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
+    if space is not None and space.device.type == "cpu" and not any(_has_sizes(n, space) for n in members):
+        # Nothing would be read from the cache, and eager kernels take longer blocks.
+        runs = itertools.groupby(
+            members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
+        )
+        return [step for key, run in runs for step in _run(list(run), calls, results, bool(key))]
     inside = set(members)
     inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
@@ -356,3 +361,8 @@ def _steps(
         return [RowsKernel(tuple([calls[n] for n in members]), inputs, outputs, space)]
     pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
+
+
+def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:
+    """Steps that follow one another: those over one index space as a kernel, others as calls."""
+    return _steps(run, calls, results, None) if is_pointwise else [OperatorCall(node) for node in run]

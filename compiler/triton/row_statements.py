@@ -22,7 +22,7 @@ from ...triton_kernels.elementwise.pointwise_functions import divide, exp, log, 
 from ...triton_kernels.normalization.softmax_kernels import gradient, normalised, scale_of, summand
 from ...triton_kernels.reduction.joint_reduction_kernels import finite
 from ...triton_kernels.reduction.moments_kernels import spread
-from ...triton_kernels.reduction.reduction import REDUCTIONS, Reduction
+from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction
 from ..pointwise import PointwiseCall
 from ..reductions import RowCall, View, views_of
 from ..schedule import RowsKernel
@@ -172,6 +172,12 @@ class Row(NamedTuple):
         return self.call.call.values[names.index(name)]
 
     @property
+    def correction(self) -> Any:
+        """What a variance subtracts from the number of elements; None for the default."""
+        names = {argument.name for argument in self.call.node.target._entry.schema.arguments}
+        return self.argument("correction") if "correction" in names else int(self.argument("unbiased"))
+
+    @property
     def comment(self) -> str:
         """The step as the graph has it."""
         return self.call.node.format_node()
@@ -204,15 +210,44 @@ def _reduced(stub: str, of_truth: str | None = None) -> Callable[[Row], dict[int
     """A reduction that combines one accumulator; `of_truth` is for a boolean output."""
 
     def lower(row: Row) -> dict[int, str]:
-        source, out = row.argument("self").val.dtype, row.call.specs[0]
-        how = REDUCTIONS[of_truth if of_truth is not None and out.dtype is bool_ else stub]
-        type_ = how.accumulate(source, out.dtype)
+        is_truth = of_truth is not None and row.call.specs[0].dtype is bool_
+        return _combined(row, REDUCTIONS[of_truth if is_truth and of_truth else stub])
+
+    return lower
+
+
+def _combined(row: Row, how: Reduction) -> dict[int, str]:
+    """A reduction that combines one accumulator as its own kernel does."""
+    source, out = row.argument("self").val.dtype, row.call.specs[0]
+    type_ = how.accumulate(source, out.dtype)
+    made = row.program
+    value = row.given("self", type_, row.comment)
+    text = f"convert({made.function(how.load)}({{{value}}}), {type_text(type_)})"
+    found = made.combined(how, text, value, type_=type_)
+    finish = f"{made.function(how.finish)}({{{found}}}, {row.number(row.n, tl.int64)})"
+    return {0: row.stored(finish, found)}
+
+
+def _place(stub: str, has_value: bool) -> Callable[[Row], dict[int, str]]:
+    """Where an extremum is, a NaN before any number and the first of equals, and which of equals it is."""
+
+    def lower(row: Row) -> dict[int, str]:
+        type_ = compute_type(row.argument("self").val.dtype)
         made = row.program
+        how = REDUCTIONS[stub]
         value = row.given("self", type_, row.comment)
-        text = f"convert({made.function(how.load)}({{{value}}}), {type_text(type_)})"
-        found = made.combined(how, text, value, type_=type_)
-        finish = f"{made.function(how.finish)}({{{found}}}, {row.number(row.n, tl.int64)})"
-        return {0: row.stored(finish, found)}
+        top = made.combined(how, f"{{{value}}}", value, type_=type_)
+        is_top = f"({{{value}}} == {{{top}}}) | ({{{value}}} != {{{value}}}) & ({{{top}}} != {{{top}}})"
+        first = REDUCTIONS["amin_stub"]
+        place = made.combined(first, f"tl.where({is_top}, r, {row.n})", value, top, type_=tl.int64)
+        if not has_value:
+            return {0: row.stored(f"{{{place}}}", place)}
+        other = row.number(how.start(type_), type_)
+        # Zeros of both signs are equal.
+        found = made.combined(
+            how, f"tl.where(r == {{{place}}}, {{{value}}}, {other})", value, place, type_=type_
+        )
+        return {0: row.stored(f"{{{found}}}", found), 1: row.stored(f"{{{place}}}", place, place=1)}
 
     return lower
 
@@ -295,7 +330,7 @@ def _moments(is_root: bool, has_mean: bool) -> Callable[[Row], dict[int, str]]:
     def lower(row: Row) -> dict[int, str]:
         type_ = compute_type(row.argument("self").val.dtype)
         made = row.program
-        correction = row.argument("correction")
+        correction = row.correction
         freedom = float(max(row.n - (1 if correction is None else correction), 0))
         count, divided = row.number(row.n, type_), made.function(divide)
         value = row.given("self", type_, row.comment)
@@ -323,6 +358,11 @@ LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
     "aten::amin": _reduced("amin_stub"),
     "aten::any.dim": _reduced("any_stub"),
     "aten::all.dim": _reduced("all_stub"),
+    "aten::max.dim": _place("amax_stub", True),
+    "aten::min.dim": _place("amin_stub", True),
+    "aten::argmax": _place("amax_stub", False),
+    "aten::argmin": _place("amin_stub", False),
+    "aten::_vector_norm": lambda row: _combined(row, NORMS[row.argument("ord")]),
     "aten::logsumexp": _logsumexp,
     "aten::_softmax": _softmax(False),
     "aten::_log_softmax": _softmax(True),
@@ -330,6 +370,8 @@ LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
     "aten::_log_softmax_backward_data": _softmax_backward(True),
     "aten::native_layer_norm": _normalised(True),
     "aten::_fused_rms_norm": _normalised(False),
+    "aten::var.dim": _moments(False, False),
+    "aten::std.dim": _moments(True, False),
     "aten::var.correction": _moments(False, False),
     "aten::std.correction": _moments(True, False),
     "aten::var_mean.correction": _moments(False, True),

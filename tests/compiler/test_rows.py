@@ -60,8 +60,15 @@ def statistics(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
     )  # fmt: skip
 
 
+def softmax_by_max(x: tt.Tensor) -> tt.Tensor:
+    e = (x - x.max(-1, keepdim=True).values).exp()
+    return e / e.sum(-1)[..., None]
+
+
 CHAINS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "softmax by hand": (softmax, ("rows",)),
+    "softmax by hand with max": (softmax_by_max, ("rows",)),
+    "unit vectors": (lambda x, w: F.normalize(x, dim=-1) * w, ("rows", "row")),
     "layer_norm of a residual": (residual_norm, ("rows", "rows", "mask", "row", "row")),
     "rms_norm by hand": (rms_by_hand, ("rows", "row")),
     "layer_norm by hand": (norm_by_hand, ("rows", "row", "row")),
@@ -293,9 +300,11 @@ def test_what_has_no_neighbour_keeps_its_own_kernel(device: str) -> None:
 
 
 def test_sums_that_read_the_same_go_together_where_launches_cost() -> None:
-    f = lambda x: (x.sum(-1), x.amax(-1), x.softmax(-1))  # noqa: E731
-    assert steps_of(f, drawn(4, 6, device="cuda")) == [["sum", "amax", "_softmax"]]
-    assert steps_of(lambda x: (x.sum(-1), x.amax(-1)), drawn(4, 6)) == ["sum", "amax"]
+    f = lambda x: (x.sum(-1), x.amax(-1) * 2 + 1)  # noqa: E731
+    assert steps_of(f, drawn(4, 6, device="cuda")) == [["sum", "amax", "mul", "add"]]
+    assert steps_of(f, drawn(4, 6)) == ["sum", "amax", ["mul", "add"]], (
+        "nothing of a row is kept in the cache"
+    )
 
 
 def test_statistics_may_be_results(device: str) -> None:
@@ -305,6 +314,25 @@ def test_statistics_may_be_results(device: str) -> None:
         return y * 2, mean, rstd + 1, spread, middle
 
     alike(f, lambda: (drawn(4, 6, device=device), drawn(6, device=device, seed=1)))
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.int32])
+def test_places_of_extrema(dtype: Any, device: str) -> None:
+    """The first of equals, a NaN before all numbers, and its own zero of both."""
+
+    def f(x: tt.Tensor) -> Any:
+        y = x * 1
+        return *y.max(-1), *y.min(-1, keepdim=True), y.argmax(-1) + 1, y.argmin(-1, keepdim=True)
+
+    x = drawn(7, 30) * 5
+    x[1, 3], x[1, 20] = 50, 50
+    if dtype.is_floating_point:
+        x[2, 5], x[2, 9], x[3], x[4], x[5] = float("nan"), float("nan"), 0.0, float("-inf"), float("inf")
+        x[6] = tt.tensor([0.0, -0.0] * 15)
+    x = x.to(dtype)
+    expected = f(x)
+    assert isinstance(steps_of(f, x.to(device))[0], list)
+    same([found.cpu() for found in tt.compile(f, fullgraph=True)(x.to(device))], list(expected))
 
 
 def test_a_vector_may_be_a_row_and_numbers_of_rows(device: str) -> None:
