@@ -18,7 +18,7 @@ from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
-from ..runtime.scalar_type import bool_
+from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..runtime.tensor_spec import TensorSpec
 from .pointwise import PointwiseCall, bound_arguments
 
@@ -42,6 +42,8 @@ OPERATORS = frozenset(
 """The operators that may reduce rows."""
 PLACES = frozenset({"aten::max.dim", "aten::min.dim", "aten::argmax", "aten::argmin"})
 """Those that say where an extremum is."""
+DTYPES = frozenset({bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64})
+"""What rows are made of: others are refused by some operators, or computed in other ways."""
 LONGEST_ROW_BYTES = 1 << 20
 """Of a row on the CPU: blocks have whole rows, and are to stay in the cache."""
 LONGEST_DEVICE_ROW = 1 << 16
@@ -170,7 +172,7 @@ def row_call(node: Node) -> RowCall | None:
         return None
     if any(v.val.sizes not in (space.sizes, space.line) or not v.val.is_contiguous for v in tensors):
         return None
-    if any(v.val.device is not source.device or v.val.dtype.is_complex for v in tensors):
+    if any(v.val.device is not source.device or v.val.dtype not in DTYPES for v in tensors):
         return None
     if not isinstance(node.val, TensorSpec) and not _takes_each_once(node):
         return None

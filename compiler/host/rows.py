@@ -246,7 +246,8 @@ def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) 
         _, planned = call.planned(given)
         known = arrays.names | {node: seen[view] for node, view in own.items()}
         read = {known[operand] for operand in call.operands if isinstance(operand, Node)}
-        results, outs = results_of(call), []
+        results = results_of(call)
+        outs: list[str] = []
         for place, spec in enumerate(specs_of(call)):
             made, node = blocks.result_spec(spec, block), results.get(place)
             name, is_new = arrays.name_of(i, node, made, outs)

@@ -21,6 +21,9 @@ is a result of the program.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...runtime.tensor_spec import TensorSpec
@@ -71,7 +74,7 @@ def _puts_back(view: Node, source: Node) -> bool:
     sizes = source.args[0].val.sizes
     place = [a.name for a in source.target._entry.schema.arguments].index("dim")
     given = source.args[place] if len(source.args) > place else source.kwargs.get("dim")
-    dims = given if isinstance(given, tuple | list) else [given]
+    dims: Sequence[Any] = given if isinstance(given, tuple | list) else [given]
     if any(d.__class__ is not int for d in dims):
         return False
     reduced = {d % len(sizes) for d in dims} if dims else set(range(len(sizes)))

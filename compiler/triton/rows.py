@@ -267,7 +267,8 @@ class _Writer:
 
     def columns(self, base: str = "") -> None:
         """The elements of a row that are computed now."""
-        self.write(f"r = {base}tl.arange(0, BLOCK_R)[None, :]")
+        wide = ".to(tl.int64)" if self.layout.is_wide else ""
+        self.write(f"r = {base}tl.arange(0, BLOCK_R)[None, :]{wide}")
         for line in offset_lines(self.layout.over_line, "r", "r"):
             self.write(line)
         if self.masks_line:
