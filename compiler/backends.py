@@ -12,11 +12,11 @@ from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
-from ..runtime.device import device as Device
 from .host.pointwise import host_kernel
 from .host.replay import replay
+from .host.rows import host_rows_kernel
 from .passes import run_passes
-from .schedule import FusedKernel, Schedule, fused_schedule, plain_schedule
+from .schedule import FusedKernel, RowsKernel, Schedule, fused_schedule, plain_schedule
 
 Compiled = Callable[..., tuple[Any, ...]]
 Backend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]
@@ -97,14 +97,14 @@ def interpreted(graph: Graph) -> Compiled:
     return lambda *inputs: forward(None, *inputs)
 
 
-def kernel_for(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
+def kernel_for(kernel: FusedKernel | RowsKernel) -> Callable[..., tuple[Any, ...]]:
     """A fused kernel as a function of bytes, on the device that it is for."""
-    device: Device = kernel.domain.device
-    if device.type == "cpu":
-        return host_kernel(kernel)
+    if kernel.device.type == "cpu":
+        return host_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else host_kernel(kernel)
     from .triton.pointwise import device_kernel
+    from .triton.rows import device_rows_kernel
 
-    return device_kernel(kernel)
+    return device_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else device_kernel(kernel)
 
 
 def compile_graph(

@@ -15,7 +15,7 @@ from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
-from .schedule import FusedKernel, Schedule, fused_schedule, plain_schedule
+from .schedule import OperatorCall, Schedule, fused_schedule, plain_schedule
 from .sources import sources_of
 from .training import split
 
@@ -55,7 +55,7 @@ class Explanation:
     def op_count(self) -> int:
         """Operators of all graphs."""
         return sum(
-            len(step.calls) if isinstance(step, FusedKernel) else 1
+            1 if isinstance(step, OperatorCall) else len(step.calls)
             for schedule in self.schedules
             for step in schedule.steps
         )

@@ -22,6 +22,8 @@ from ..runtime.tensor_spec import TensorSpec
 
 COPIES = frozenset({"aten::_to_copy", "aten::clone"})
 """Operators that copy their first argument."""
+FILLS = frozenset({"aten::masked_fill.Scalar"})
+"""Operators of each element that PyTorch does not tag as pointwise."""
 
 
 class CopyKernel:
@@ -77,7 +79,7 @@ def pointwise_call(node: Node) -> PointwiseCall | None:
         return None
     if entry.name in COPIES:
         return _copy_call(node)
-    if "pointwise" not in entry.tags:
+    if "pointwise" not in entry.tags and entry.name not in FILLS:
         return None
     device = node.val.device.type
     if device not in ("cpu", "cuda"):

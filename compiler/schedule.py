@@ -18,14 +18,21 @@ Example:
 from __future__ import annotations
 
 import heapq
+import itertools
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph, Node
+from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .pointwise import PointwiseCall, pointwise_call
+from .reductions import ResultOf, RowCall, RowSpace, row_call
 
 LONGEST_NAME = 60
+
+FusedStep = PointwiseCall | RowCall | ResultOf
+"""A step that may be in a kernel."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +68,12 @@ class FusedKernel:
     @property
     def name(self) -> str:
         """The names of its operators, joined."""
-        names = [call.node.target._opname.strip("_") for call in self.calls]
-        text = "_".join(names)
-        return text if len(text) <= LONGEST_NAME else f"{names[0]}_{len(names) - 2}_more_{names[-1]}"
+        return joined_name(self.calls)
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self.domain.device
 
     def __str__(self) -> str:
         given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
@@ -73,16 +83,64 @@ class FusedKernel:
 
 
 @dataclass(frozen=True)
+class RowsKernel:
+    """Reductions of rows, and pointwise steps over these rows, that are computed together.
+
+    Attributes:
+        calls: the steps in order.
+        inputs: the nodes outside that they read.
+        outputs: the steps that are read outside, or are results.
+        space: the rows.
+    """
+
+    calls: tuple[FusedStep, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    space: RowSpace
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self.space.device
+
+    @property
+    def name(self) -> str:
+        """The names of its operators, joined."""
+        return joined_name(self.computed)
+
+    @property
+    def computed(self) -> list[PointwiseCall | RowCall]:
+        """The steps that are computed: all but those which take one of several results."""
+        return [call for call in self.calls if not isinstance(call, ResultOf)]
+
+    def __str__(self) -> str:
+        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        rows = f"rows {list(self.space.line)} of {list(self.space.sizes)}"
+        head = f"kernel {self.name}({given}) -> {made} over {rows} on {self.device}:"
+        return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
+
+
+def joined_name(calls: Sequence[PointwiseCall | RowCall]) -> str:
+    """The names of operators as that of a kernel."""
+    names = [call.node.target._opname.strip("_") for call in calls]
+    text = "_".join(names)
+    return text if len(text) <= LONGEST_NAME else f"{names[0]}_{len(names) - 2}_more_{names[-1]}"
+
+
+Step = OperatorCall | FusedKernel | RowsKernel
+
+
+@dataclass(frozen=True)
 class Schedule:
     """The steps of a graph in the order in which they run."""
 
     graph: Graph
-    steps: tuple[OperatorCall | FusedKernel, ...]
+    steps: tuple[Step, ...]
 
     @property
-    def kernels(self) -> list[FusedKernel]:
+    def kernels(self) -> list[FusedKernel | RowsKernel]:
         """The fused kernels, in order."""
-        return [step for step in self.steps if isinstance(step, FusedKernel)]
+        return [step for step in self.steps if not isinstance(step, OperatorCall)]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.steps))
@@ -109,22 +167,48 @@ def plain_schedule(graph: Graph) -> Schedule:
 
 
 def fused_schedule(graph: Graph) -> Schedule:
-    """A schedule in which pointwise steps over one index space are as few kernels as can be.
+    """A schedule in which steps over one index space are as few kernels as can be.
 
     A step joins the kernels of what it reads, unless something between would have to run both before and after the
-    kernel. Kernels of one step stay calls.
+    kernel. Pointwise steps go together, and reductions with those over the same rows, and with one another where they
+    read the same. Kernels of one step stay calls.
     """
     nodes = graph.find_nodes(op="call_function")
-    calls = {node: call for node in nodes if (call := pointwise_call(node)) is not None}
-    grouping = _Grouping(nodes)
+    calls = fused_steps(nodes)
+    grouping = _Grouping(nodes, calls)
     for node in nodes:
         if node in calls:
-            grouping.join(node, [n for n in node.all_input_nodes if n in calls and _one_domain(n, node)])
+            grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
+
+
+def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
+    """The steps that may be in a kernel."""
+    found: dict[Node, FusedStep] = {}
+    for node in nodes:
+        call = pointwise_call(node) or row_call(node)
+        if call is not None:
+            found[node] = call
+        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall):
+            found[node] = ResultOf(node)
+    return found
+
+
+def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
+    """What a step may join: its operands, and for a reduction what reads them, too."""
+    if not isinstance(calls[node], RowCall):
+        return node.all_input_nodes
+    return [n for given in node.all_input_nodes for n in (given, *given.users) if n is not node]
 
 
 def _one_domain(a: Node, b: Node) -> bool:
     return a.val.sizes == b.val.sizes and a.val.device is b.val.device
+
+
+def _has_sizes(node: Node, space: RowSpace) -> bool:
+    """Whether a step has a result of whole rows."""
+    specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
+    return any(spec.sizes == space.sizes for spec in specs)
 
 
 class _Grouping:
@@ -133,9 +217,11 @@ class _Grouping:
     Sets of steps are bits of integers, at the steps' places in the graph.
     """
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self, nodes: list[Node], calls: dict[Node, FusedStep]) -> None:
+        self.nodes, self.calls = nodes, calls
         self.place = {node: i for i, node in enumerate(nodes)}
         self.members = [1 << i for i in range(len(nodes))]
+        self.spaces = [call.space if isinstance(call := calls.get(n), RowCall) else None for n in nodes]
         self.before = [0] * len(nodes)
         for i, node in enumerate(nodes):
             for given in before_each(node, nodes, i):
@@ -149,10 +235,34 @@ class _Grouping:
         for candidate in candidates:
             there = self.place[candidate]
             together = self.members[here] | self.members[there]
+            # What reads the same, but comes later, is not grouped yet.
+            if there > here or together == self.members[here] or not self._fits(here, there, together):
+                continue
             # What any member needs, outside of the group, must not need a member.
             needed = self._needed(together) & ~together
             if not any(self.before[i] & together for i in bits_of(needed)):
-                self._unite(together, needed)
+                self._unite(together, needed, self.spaces[here] or self.spaces[there])
+
+    def _fits(self, here: int, there: int, together: int) -> bool:
+        """Whether the groups of two steps have one index space."""
+        spaces = {self.spaces[here], self.spaces[there]} - {None}
+        if not spaces:
+            return _one_domain(self.nodes[here], self.nodes[there])
+        space = next(iter(spaces))
+        if len(spaces) > 1 or space is None:
+            return False
+        members = [self.nodes[i] for i in bits_of(together)]
+        inside = set(members)
+        if isinstance(self.calls[self.nodes[here]], ResultOf):
+            return True
+        for node in members:
+            specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
+            if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
+                return False
+            is_pointwise = isinstance(self.calls[node], PointwiseCall)
+            if any(n in inside and not space.joins(node, is_pointwise, n) for n in node.all_input_nodes):
+                return False
+        return True
 
     def _needed(self, members: int) -> int:
         found = 0
@@ -160,9 +270,10 @@ class _Grouping:
             found |= self.before[i]
         return found
 
-    def _unite(self, together: int, needed: int) -> None:
+    def _unite(self, together: int, needed: int, space: RowSpace | None) -> None:
         for i in bits_of(together):
             self.members[i] = together
+            self.spaces[i] = space
             self.before[i] = needed | together & ~(1 << i)
         for i, before in enumerate(self.before):
             if before & together and not together >> i & 1:
@@ -199,8 +310,8 @@ def bits_of(number: int) -> list[int]:
 
 
 def _ordered(
-    graph: Graph, nodes: list[Node], calls: dict[Node, PointwiseCall], grouping: _Grouping
-) -> list[OperatorCall | FusedKernel]:
+    graph: Graph, nodes: list[Node], calls: dict[Node, FusedStep], grouping: _Grouping
+) -> list[Step]:
     """Groups in an order in which each comes after what it needs, as close to the graph's own as can be.
 
     Draws of random numbers keep their order, and writes come after everything else.
@@ -218,12 +329,12 @@ def _ordered(
             then[each].append(group)
     ready = [group for group, count in waiting.items() if not count]
     heapq.heapify(ready)
-    steps: list[OperatorCall | FusedKernel] = []
+    steps: list[Step] = []
     results = set(graph.output_node.all_input_nodes)
     while ready:
         group = heapq.heappop(ready)
         members = [nodes[i] for i in bits_of(grouping.members[group])]
-        steps.append(_step(members, calls, results))
+        steps += _steps(members, calls, results, grouping.spaces[group])
         for each in then[group]:
             waiting[each] -= 1
             if not waiting[each]:
@@ -231,10 +342,27 @@ def _ordered(
     return steps
 
 
-def _step(members: list[Node], calls: dict[Node, Any], results: set[Node]) -> OperatorCall | FusedKernel:
-    if len(members) == 1:
-        return OperatorCall(members[0])
+def _steps(
+    members: list[Node], calls: dict[Node, FusedStep], results: set[Node], space: RowSpace | None
+) -> list[Step]:
+    """A group as one kernel, or as calls where there is nothing to put together."""
+    if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
+        return [OperatorCall(node) for node in members]
+    if space is not None and space.device.type == "cpu" and not any(_has_sizes(n, space) for n in members):
+        # Nothing would be read from the cache, and eager kernels take longer blocks.
+        runs = itertools.groupby(
+            members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
+        )
+        return [step for key, run in runs for step in _run(list(run), calls, results, bool(key))]
     inside = set(members)
-    inputs = dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside)
-    outputs = [n for n in members if n in results or any(user not in inside for user in n.users)]
-    return FusedKernel(tuple(calls[n] for n in members), tuple(inputs), tuple(outputs))
+    inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
+    outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
+    if space is not None:
+        return [RowsKernel(tuple([calls[n] for n in members]), inputs, outputs, space)]
+    pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall)]
+    return [FusedKernel(tuple(pointwise), inputs, outputs)]
+
+
+def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:
+    """Steps that follow one another: those over one index space as a kernel, others as calls."""
+    return _steps(run, calls, results, None) if is_pointwise else [OperatorCall(node) for node in run]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .schedule import Schedule
+from .schedule import RowsKernel, Schedule
 
 
 def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
@@ -12,9 +12,12 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
     found = {}
     for schedule in schedules:
         for kernel in schedule.kernels:
-            if kernel.domain.device.type == "cuda":
+            if kernel.device.type == "cuda":
                 from .triton.pointwise import write_kernel
+                from .triton.rows import write_rows_kernel
 
-                written = write_kernel(kernel)
+                written = (
+                    write_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else write_kernel(kernel)
+                )
                 found[written.name] = written.text
     return found

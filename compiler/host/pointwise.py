@@ -37,11 +37,13 @@ Kernel = Callable[..., tuple[Any, ...]]
 def host_kernel(kernel: FusedKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
     if kernel.domain.numel <= WHOLE_UP_TO:
-        return _quietly(_whole(kernel))
-    return _quietly(_in_blocks(kernel))
+        return quietly(_whole(kernel))
+    return quietly(_in_blocks(kernel))
 
 
-def _quietly(compute: Kernel) -> Kernel:
+def quietly(compute: Kernel) -> Kernel:
+    """A function that runs with floating-point errors ignored, in any thread."""
+
     def run(*inputs: Any) -> tuple[Any, ...]:
         try:
             return run_quiet(compute, *inputs)  # type: ignore[no-any-return]
@@ -63,20 +65,20 @@ def _whole(kernel: FusedKernel) -> Kernel:
         _, planned = call.planned(specs)
         names[call.node] = f"t{i}"
         if planned.fresh is not None:
-            lines.append(f"    t{i} = {_call(planned.fresh, None, i, call.operands, names, globals_)}")
+            lines.append(f"    t{i} = {call_text(planned.fresh, None, i, call.operands, names, globals_)}")
         else:
             globals_[f"new{i}"] = allocator_of(call.node.val)
             into = planned.unshared or planned.into
             lines += [
                 f"    t{i} = new{i}()",
-                f"    {_call(into, f't{i}', i, call.operands, names, globals_)}",
+                f"    {call_text(into, f't{i}', i, call.operands, names, globals_)}",
             ]
     lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
     made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return made
 
 
-def _call(
+def call_text(
     function: Any,
     out: str | None,
     i: int,
@@ -94,11 +96,11 @@ def _call(
         given = f"{names[operands[0]]}, n{i}"
         return f"k{i}({given})" if out is None else f"k{i}({given}, out={out})"
     globals_[f"k{i}"] = unwrapped(function)
-    given = _arguments(operands, names, globals_)
+    given = arguments_text(operands, names, globals_)
     return f"k{i}({given})" if out is None else f"k{i}({out}, {given})"
 
 
-def _arguments(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
+def arguments_text(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
     """A kernel's arguments as source; numbers become globals."""
     given = []
     for operand in operands:
@@ -195,7 +197,7 @@ def _block_program(kernel: FusedKernel, shape: tuple[int, ...], sizes: tuple[int
                 globals_[f"d{i}"] = dtype
                 lines.append(f"    t{i} = empty(shape, d{i})")
         into = planned.unshared or planned.into
-        lines.append(f"    {_call(into, names[node], i, call.operands, names, globals_)}")
+        lines.append(f"    {call_text(into, names[node], i, call.operands, names, globals_)}")
         inside = {o for o in call.operands if isinstance(o, Node) and o not in outputs}
         for operand in inside - set(kernel.inputs):
             if last_use[operand] == i:

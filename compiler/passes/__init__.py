@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dispatch.layers.graph.graph import Graph
+from .broadcasts import broadcast_in_pointwise_steps
 from .common_subexpressions import share_common_subexpressions
 from .dead_code import eliminate_dead_code
+from .kept_dimensions import keep_dimensions
+from .vector_norms import reduce_to_norms
 
-PASSES: tuple[Callable[[Graph], bool], ...] = (share_common_subexpressions, eliminate_dead_code)
+PASSES: tuple[Callable[[Graph], bool], ...] = (
+    reduce_to_norms,
+    share_common_subexpressions,
+    keep_dimensions,
+    broadcast_in_pointwise_steps,
+    eliminate_dead_code,
+)
 
 
 def run_passes(graph: Graph) -> Graph:

@@ -105,7 +105,7 @@ GROUPS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         lambda x, y, z: ((x + y) * 2 - (x * y).exp().sum()).abs() * 3,
         [["mul", "exp"], "sum", ["add", "mul", "sub", "abs", "mul"]],
     ),
-    "softmax by hand": (lambda x, y, z: softmax(x), ["amax", ["sub", "exp"], "sum", "div"]),
+    "softmax by hand": (lambda x, y, z: softmax(x), [["amax", "sub", "exp", "sum", "div"]]),
     "two results": (lambda x, y, z: (x.exp() + 1, x.exp() * 2), [["exp", "add", "mul"]]),
     "other sizes": (lambda x, y, z: (x[0] * 2 + 1) + (y * 2 + 1), ["select", ["mul", "add"], ["mul", "add", "add"]]),
     "products": (lambda x, y, z: (x.exp() + 1) @ (y * 2 - 1), [["exp", "add"], ["mul", "sub"], "mm"]),

@@ -60,9 +60,8 @@ def test_launches_of_a_program() -> None:
     compiled = tt.compile(softmax, fullgraph=True)
     x = drawn(3, 8, device="cuda")
     same(compiled(x), softmax(x))
-    calls = [launches(lambda: x.amax(-1, keepdim=True)), launches(lambda: x.sum(-1, keepdim=True))]
-    assert launches(lambda: compiled(x)) == 2 + sum(calls)
-    assert launches(lambda: softmax(x)) == 6 + sum(calls)
+    assert launches(lambda: softmax(x)) == 8
+    assert launches(lambda: compiled(x)) == 1
 
 
 def test_a_derivative_is_fused_as_well() -> None:

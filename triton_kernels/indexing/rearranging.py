@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.scalars import fitting_number
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import ElementFunction, PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import storage_size
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.tensor_spec import TensorSpec
@@ -47,19 +47,24 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
         inputs[2] = fixed[0].__class__
     type_ = part_type(out.dtype)
     types = [type_, tl.int1, type_]
+    element: ElementFunction | None = None
     if out.dtype.is_complex:
         pairs = [True, False, True]
         into = complex_elementwise(call, complex_filled_where, inputs, types, pairs, True).into
     else:
         check_dtypes(call, [out])
-        into = elementwise(call, filled_where, inputs, types).into
+        kernel = elementwise(call, filled_where, inputs, types)
+        into, element = kernel.into, kernel.element
     if isinstance(call.args["value"], TensorSpec):
         return PlannedKernel(into)
     fitting = fitting_number(out.dtype)
     if fixed:
         fitting(*fixed)
         return PlannedKernel(lambda to, *data: into(to, *data, *fixed))
-    return PlannedKernel(lambda to, data, mask, value: into(to, data, mask, fitting(value)))
+    if element is not None:
+        of_data, of_mask, of_value = element.prepare
+        element = element._replace(prepare=(of_data, of_mask, lambda value: of_value(fitting(value))))
+    return PlannedKernel(lambda to, data, mask, value: into(to, data, mask, fitting(value)), element=element)
 
 
 def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:

@@ -1,0 +1,265 @@
+"""A kernel over rows on the CPU: one function of arrays, which goes through all of its steps for some rows at a time.
+
+Few elements are computed whole. Many go in blocks of whole rows, of about `BLOCK_BYTES`, by eager calls' kernels:
+what a step makes for the next is still in the cache when that reads it. Threads of the pool share the blocks, which are
+of about one size, and follow from the geometry alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.blocks import Block, block_indices
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
+from ..pointwise import PointwiseCall
+from ..reductions import View, results_of, specs_of, views_of
+from ..schedule import RowsKernel
+from . import pointwise
+from .pointwise import Kernel, call_text, quietly
+
+BLOCK_BYTES = 1 << 19
+"""Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
+wait for each other there."""
+
+
+def host_rows_kernel(kernel: RowsKernel) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
+        return quietly(_whole(kernel))
+    return quietly(_in_blocks(kernel))
+
+
+def _whole(kernel: RowsKernel) -> Kernel:
+    """Every step over all rows, as eager calls compute it."""
+    specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
+    names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
+    globals_: dict[str, Any] = {}
+    lines = [f"def compute({', '.join(names.values())}):"]
+    for i, call in enumerate(kernel.computed):
+        _, planned = call.planned(specs)
+        results, made = results_of(call), specs_of(call)
+        names |= {node: f"t{i}_{place}" for place, node in results.items()}
+        fresh = planned.fresh if len(made) == 1 else planned.first if set(results) == {0} else None
+        if fresh is not None:
+            lines.append(f"    t{i}_0 = {call_text(fresh, None, i, call.operands, names, globals_)}")
+            continue
+        for place, spec in enumerate(made):
+            globals_[f"new{i}_{place}"] = allocator_of(spec)
+            lines.append(f"    t{i}_{place} = new{i}_{place}()")
+        outs = ", ".join(f"t{i}_{place}" for place in range(len(made)))
+        into = planned.unshared or planned.into
+        lines.append(f"    {call_text(into, outs, i, call.operands, names, globals_)}")
+    lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
+    computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
+    return computed
+
+
+class _Blocks:
+    """The rows of a kernel in blocks: their indices over `lead`, and how arrays are seen over it.
+
+    Where all inputs lie without gaps, or are the same for all rows, `lead` has all rows in its last dimension.
+    """
+
+    def __init__(self, kernel: RowsKernel) -> None:
+        self.space = space = kernel.space
+        inputs = set(kernel.inputs)
+        self.views: list[View] = list(
+            dict.fromkeys(v for call in kernel.computed for v in views_of(call, list(inputs), space).values())
+        )
+        count = len(space.lead)
+        is_flat = all(self._is_flat(view) for view in self.views)
+        self.lead = (1,) * (count - 1) + (space.rows,) if is_flat else space.lead
+        specs = [spec for call in kernel.computed for spec in specs_of(call)]
+        widest = max(spec.itemsize for spec in (*specs, *(node.val for node in kernel.inputs)))
+        limit = max(BLOCK_BYTES // (widest * space.n), 1)
+        # Of about one size: a kernel may be chosen by how many elements there are.
+        limit = max(-(-space.rows // -(-space.rows // limit)), 1)
+        self.indices = block_indices(self.lead, None, limit)
+
+    def _is_flat(self, view: View) -> bool:
+        spec, count = view.node.val, len(self.space.lead)
+        if view.ndim is None:
+            return True
+        lead = ((1,) * (view.ndim - spec.ndim) + tuple(spec.sizes))[:count]
+        return all(n == 1 for n in lead) or (lead == self.space.lead and bool(spec.is_contiguous))
+
+    def shape_of(self, index: Block) -> tuple[int, ...]:
+        """The sizes of a block over `lead`."""
+        return tuple([min(s.stop, n) - s.start for s, n in zip(index, self.lead, strict=True)])
+
+    def seen(self, view: View) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The sizes and strides of an input over `lead` and a row."""
+        spec, count = view.node.val, len(self.space.lead)
+        more = (view.ndim or spec.ndim) - spec.ndim
+        sizes, strides = (1,) * more + tuple(spec.sizes), (0,) * more + tuple(spec.strides)
+        if view.ndim is None or self.lead == self.space.lead or all(n == 1 for n in sizes[:count]):
+            return sizes, strides
+        sizes = self.lead + sizes[count:]
+        return sizes, contiguous_strides(sizes)
+
+    def spec_of(self, view: View, block: tuple[int, ...]) -> TensorSpec:
+        """What a block of an input looks like."""
+        sizes, strides = self.seen(view)
+        spec: TensorSpec = view.node.val
+        if view.ndim is None:
+            return spec
+        own = [b if n != 1 else 1 for b, n in zip(block, sizes[: len(block)], strict=True)]
+        return spec.replace(sizes=(*own, *sizes[len(block) :]), strides=strides)
+
+    def sliced(self, view: View) -> list[bool]:
+        """Over which dimensions of `lead` an input moves."""
+        return [] if view.ndim is None else [n != 1 for n in self.seen(view)[0][: len(self.lead)]]
+
+    def result_spec(self, spec: TensorSpec, block: tuple[int, ...]) -> TensorSpec:
+        """What a block of a result looks like."""
+        sizes = block + tuple(spec.sizes[len(block) :])
+        return spec.replace(sizes=sizes, strides=contiguous_strides(sizes))
+
+
+def _in_blocks(kernel: RowsKernel) -> Kernel:
+    """Every step over some rows, and then the next rows."""
+    blocks = _Blocks(kernel)
+    programs: dict[tuple[int, ...], Kernel] = {}
+    for index in blocks.indices:
+        shape = blocks.shape_of(index)
+        if shape not in programs:
+            programs[shape] = _block_program(kernel, blocks, shape)
+    allocators = [allocator_of(node.val) for node in kernel.outputs]
+    count, whole = len(blocks.lead), slice(None)
+    out_shapes = [blocks.lead + tuple(node.val.sizes[count:]) for node in kernel.outputs]
+    in_shapes = [blocks.seen(view)[0] for view in blocks.views]
+    places = [kernel.inputs.index(view.node) for view in blocks.views]
+    moves = [blocks.sliced(view) for view in blocks.views]
+    work = [
+        (
+            programs[blocks.shape_of(index)],
+            index,
+            [tuple([s if moving else whole for s, moving in zip(index, own)]) for own in moves],  # noqa: B905
+        )
+        for index in blocks.indices
+    ]
+    shares = math.prod(kernel.space.sizes) * len(kernel.computed) >= pointwise.SHARED_FROM
+
+    def compute(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        targets = [out.reshape(shape) for out, shape in zip(outs, out_shapes, strict=True)]
+        views = [inputs[place].reshape(shape) for place, shape in zip(places, in_shapes, strict=True)]
+
+        def part(first: int, last: int) -> None:
+            for program, index, own in work[first:last]:
+                program(
+                    *[target[index] for target in targets],
+                    *[view[each] for view, each in zip(views, own, strict=True)],
+                )
+
+        if shares:
+            parallel_for(0, len(work), 1, part)
+        else:
+            part(0, len(work))
+        return outs
+
+    return compute
+
+
+class _Arrays:
+    """Which array of a block each result has: those of the outputs, and as few others as can be.
+
+    A pointwise step writes over an operand that nobody needs any more. Other results take an array that is free, among
+    them one of an output that is computed later.
+    """
+
+    def __init__(self, kernel: RowsKernel) -> None:
+        self.made = {node: i for i, call in enumerate(kernel.computed) for node in results_of(call).values()}
+        self.last = dict(self.made)
+        for i, call in enumerate(kernel.computed):
+            self.last |= {operand: i for operand in call.operands if isinstance(operand, Node)}
+        self.calls = kernel.computed
+        self.names = {node: f"o{i}" for i, node in enumerate(kernel.outputs)}
+        self.keys = {name: _key(node.val) for node, name in self.names.items()}
+        self.owners = {name: node for node, name in self.names.items()}
+        self.holders: dict[str, Node | None] = {}
+        self.outputs = set(kernel.outputs)
+
+    def set_outputs(self, specs: dict[Node, TensorSpec]) -> None:
+        """Tell the outputs' blocks."""
+        self.keys = {name: _key(specs[node]) for node, name in self.names.items()}
+
+    def name_of(self, i: int, node: Node | None, spec: TensorSpec, taken: list[str]) -> tuple[str, bool]:
+        """The array of a result of step `i`, none of those that are `taken`, and whether it is a new one."""
+        if node in self.outputs and node is not None:
+            self.holders[self.names[node]] = node
+            return self.names[node], False
+        last = i if node is None else self.last[node]
+        fitting = [
+            name for name, key in self.keys.items() if key == _key(spec) and self._is_free(name, i, last)
+        ]
+        # One that is written over is in the cache already.
+        fitting.sort(key=lambda name: self.holders.get(name) is None)
+        name = fitting[0] if fitting else f"t{len(self.keys)}"
+        self.keys[name], self.holders[name] = _key(spec), node
+        if node is not None:
+            self.names[node] = name
+        return name, not fitting
+
+    def _is_free(self, name: str, i: int, last: int) -> bool:
+        owner, holder = self.owners.get(name), self.holders.get(name)
+        writes_over = isinstance(self.calls[i], PointwiseCall)
+        if holder is not None and (not writes_over or self.last[holder] != i or holder in self.outputs):
+            return False
+        if owner is None:
+            return True
+        # The owner's own step may write over what it reads, if it is pointwise.
+        ready = self.made[owner]
+        return i < ready and last < ready + isinstance(self.calls[ready], PointwiseCall)
+
+    def end(self, i: int) -> None:
+        """After step `i`, arrays whose values nobody reads any more are free."""
+        for name, holder in self.holders.items():
+            if holder is not None and holder not in self.outputs and self.last[holder] <= i:
+                self.holders[name] = None
+
+
+def _key(spec: TensorSpec) -> tuple[Any, tuple[int, ...]]:
+    return spec.np_dtype, tuple(spec.sizes)
+
+
+def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) -> Kernel:
+    """A function of a block's output arrays and input arrays."""
+    lines: list[str] = []
+    globals_: dict[str, Any] = {"empty": np.empty}
+    arrays = _Arrays(kernel)
+    arrays.set_outputs({node: blocks.result_spec(node.val, block) for node in kernel.outputs})
+    seen = {view: f"a{i}" for i, view in enumerate(blocks.views)}
+    head = ", ".join([*(arrays.names[node] for node in kernel.outputs), *seen.values()])
+    specs: dict[Node, TensorSpec] = {}
+    for i, call in enumerate(kernel.computed):
+        own = views_of(call, kernel.inputs, kernel.space)
+        given = specs | {node: blocks.spec_of(view, block) for node, view in own.items()}
+        _, planned = call.planned(given)
+        known = arrays.names | {node: seen[view] for node, view in own.items()}
+        read = {known[operand] for operand in call.operands if isinstance(operand, Node)}
+        results = results_of(call)
+        outs: list[str] = []
+        for place, spec in enumerate(specs_of(call)):
+            made, node = blocks.result_spec(spec, block), results.get(place)
+            name, is_new = arrays.name_of(i, node, made, outs)
+            if is_new:
+                globals_[f"d{name}"], globals_[f"s{name}"] = _key(made)
+                lines.append(f"    {name} = empty(s{name}, d{name})")
+            if node is not None:
+                specs[node] = made
+            outs.append(name)
+        into = planned.into if read.intersection(outs) else planned.unshared or planned.into
+        lines.append(f"    {call_text(into, ', '.join(outs), i, call.operands, known, globals_)}")
+        arrays.end(i)
+    text = "\n".join([f"def compute({head}):", *lines]) + "\n"
+    program: Kernel = defined("compute", text, f"rows of {kernel.name}", globals_)
+    return program

@@ -1,0 +1,58 @@
+"""Pointwise steps broadcast their operands themselves.
+
+Before::
+
+    graph(%x : float32[4, 6], %norm : float32[4, 1]):
+        %expand : float32[4, 6] = aten.expand(%norm, [4, 6])
+        %div : float32[4, 6] = aten.div.Tensor(%x, %expand)
+        return [%div]
+
+After::
+
+    graph(%x : float32[4, 6], %norm : float32[4, 1]):
+        %div : float32[4, 6] = aten.div.Tensor(%x, %norm)
+        return [%div]
+
+A step keeps an operand that is the only one with its sizes, and one without dimensions, which would not take part in
+the promotion of dtypes.
+"""
+
+from __future__ import annotations
+
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.layers.graph.graph import Graph, Node
+from ...runtime.tensor_spec import TensorSpec
+
+EXPAND = "aten::expand"
+
+
+def broadcast_in_pointwise_steps(graph: Graph) -> bool:
+    """Have pointwise steps read what is expanded for them. Returns whether any does."""
+    changed = False
+    for node in graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, OpOverload):
+            continue
+        if "pointwise" not in node.target._entry.tags or not isinstance(node.val, TensorSpec):
+            continue
+        for given in node.all_input_nodes:
+            if _is_expanded(given) and _has_sizes_without(node, given):
+                node.replace_input_with(given, given.args[0])
+                changed = True
+    return changed
+
+
+def _is_expanded(node: Node) -> bool:
+    return (
+        isinstance(node.target, OpOverload)
+        and node.target._entry.name == EXPAND
+        and isinstance(node.args[0], Node)
+        and node.args[0].val.ndim > 0
+    )
+
+
+def _has_sizes_without(node: Node, given: Node) -> bool:
+    """Whether another tensor gives a step its sizes."""
+    others = [n for n in node.all_input_nodes if n is not given]
+    return given.val.sizes == node.val.sizes and any(
+        isinstance(n.val, TensorSpec) and n.val.sizes == node.val.sizes for n in others
+    )

@@ -1,0 +1,82 @@
+"""Reductions whose dimensions are put back as size 1 keep them in the first place.
+
+Before::
+
+    graph(%x : float32[4, 6]):
+        %mean : float32[4] = aten.mean.dim(%x, [-1])
+        %unsqueeze : float32[4, 1] = aten.unsqueeze(%mean, 1)
+        %sub : float32[4, 6] = aten.sub.Tensor(%x, %unsqueeze)
+        return [%sub]
+
+After::
+
+    graph(%x : float32[4, 6]):
+        %mean : float32[4, 1] = aten.mean.dim(%x, [-1], keepdim=True)
+        %sub : float32[4, 6] = aten.sub.Tensor(%x, %mean)
+        return [%sub]
+
+So a kernel over rows need not go through a view. A reduction that something else reads stays, and so does a view that
+is a result of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.layers.graph.graph import Graph, Node
+from ...runtime.tensor_spec import TensorSpec
+from ..reductions import OPERATORS
+
+VIEWS = frozenset({"aten::unsqueeze", "aten::view"})
+
+
+def keep_dimensions(graph: Graph) -> bool:
+    """Replace views of reductions by reductions that keep their dimensions. Returns whether any was."""
+    results = set(graph.output_node.all_input_nodes)
+    changed = False
+    for node in graph.nodes:
+        if node in results or _name(node) not in VIEWS:
+            continue
+        source = node.args[0]
+        if not isinstance(source, Node) or not _is_reduced(source) or len(source.users) != 1:
+            continue
+        if not _puts_back(node, source):
+            continue
+        names = [a.name for a in source.target._entry.schema.arguments]
+        place = names.index("keepdim")
+        if len(source.args) > place:
+            source.args = (*source.args[:place], True, *source.args[place + 1 :])
+        else:
+            source.kwargs = {**source.kwargs, "keepdim": True}
+        source.val = node.val
+        node.replace_all_uses_with(source)
+        graph.erase_node(node)
+        changed = True
+    return changed
+
+
+def _name(node: Node) -> str:
+    return node.target._entry.name if isinstance(node.target, OpOverload) else ""
+
+
+def _is_reduced(node: Node) -> bool:
+    """Whether a step is a reduction of one result that has fewer dimensions than what is reduced."""
+    if _name(node) not in OPERATORS or not isinstance(node.val, TensorSpec):
+        return False
+    names = {a.name for a in node.target._entry.schema.arguments}
+    return {"keepdim", "dim"} <= names and bool(node.args[0].val.ndim > node.val.ndim)
+
+
+def _puts_back(view: Node, source: Node) -> bool:
+    """Whether a view has the dimensions of what was reduced, the reduced ones as size 1."""
+    sizes = source.args[0].val.sizes
+    place = [a.name for a in source.target._entry.schema.arguments].index("dim")
+    given = source.args[place] if len(source.args) > place else source.kwargs.get("dim")
+    dims: Sequence[Any] = given if isinstance(given, tuple | list) else [given]
+    if any(d.__class__ is not int for d in dims):
+        return False
+    reduced = {d % len(sizes) for d in dims} if dims else set(range(len(sizes)))
+    kept = tuple([1 if d in reduced else n for d, n in enumerate(sizes)])
+    return bool(view.val.sizes == kept and view.val.is_contiguous)

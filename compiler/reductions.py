@@ -1,0 +1,254 @@
+"""Which steps of a graph compute each row by itself: reductions over the last dimensions, softmax, layer norm.
+
+A row is what is reduced, `RowSpace.line`; how many there are say the dimensions before it, `RowSpace.lead`. Such a step
+has for each row a number or a row, which depend on no other row: so that it may be computed for some rows together with
+pointwise steps over them. Its kernel is the eager one, asked for the specs of some rows.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Node
+from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall
+from ..runtime.device import device as Device
+from ..runtime.dispatch_key import BY_NAME
+from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import PointwiseCall, bound_arguments
+
+OPERATORS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("sum.dim_IntList", "mean.dim", "prod.dim_int", "amax", "amin", "any.dim", "all.dim", "logsumexp"),
+        *(
+            "var.dim",
+            "std.dim",
+            "var.correction",
+            "std.correction",
+            "var_mean.correction",
+            "std_mean.correction",
+        ),
+        *("max.dim", "min.dim", "argmax", "argmin"),
+        *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
+        *("_vector_norm", "native_layer_norm", "_fused_rms_norm"),
+    )
+)
+"""The operators that may reduce rows."""
+PLACES = frozenset({"aten::max.dim", "aten::min.dim", "aten::argmax", "aten::argmin"})
+"""Those that say where an extremum is."""
+DTYPES = frozenset({bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64})
+"""What rows are made of: others are refused by some operators, or computed in other ways."""
+LONGEST_ROW_BYTES = 1 << 20
+"""Of a row on the CPU: blocks have whole rows, and are to stay in the cache."""
+LONGEST_DEVICE_ROW = 1 << 16
+"""Elements of a row on a GPU, which one program goes through."""
+FEWEST_DEVICE_ROWS = 128
+"""Rows from which programs of one row fill a GPU; eager kernels share the work on fewer long ones among programs."""
+SHORT_DEVICE_ROW = 4096
+"""Elements of a row that one program goes through as quickly as several do."""
+
+
+class RowSpace(NamedTuple):
+    """The index space of steps that compute each row by itself.
+
+    Attributes:
+        lead: the sizes of the dimensions that say which row.
+        line: those of a row.
+        device: where they are.
+    """
+
+    lead: tuple[int, ...]
+    line: tuple[int, ...]
+    device: Device
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of tensors that have all elements of all rows."""
+        return self.lead + self.line
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The sizes of tensors that have one number for each row, with the dimensions of a row as size 1."""
+        return self.lead + (1,) * len(self.line)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return math.prod(self.lead)
+
+    @property
+    def n(self) -> int:
+        """The elements of a row."""
+        return math.prod(self.line)
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Whether a result of these sizes belongs to such a kernel: whole rows, or a number for each."""
+        return tuple(sizes) in (self.sizes, self.kept, self.lead)
+
+    def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
+        """Whether a step reads only the same row of another one's result.
+
+        Numbers for each row that are without the dimensions of a row would be broadcast along other dimensions.
+        """
+        if not isinstance(operand.val, TensorSpec):
+            return True  # several results, of which `reader` takes one
+        sizes = operand.val.sizes
+        return len(sizes) == reader.val.ndim if is_pointwise else bool(sizes == self.sizes)
+
+
+class RowCall(NamedTuple):
+    """A step that computes each row by itself.
+
+    Attributes:
+        call: the step, with its kernel.
+        space: its rows.
+    """
+
+    call: PointwiseCall
+    space: RowSpace
+
+    @property
+    def node(self) -> Node:
+        """The step."""
+        return self.call.node
+
+    @property
+    def operands(self) -> list[Any]:
+        """What the kernel is called with after its outputs: nodes and numbers."""
+        return self.call.operands
+
+    @property
+    def results(self) -> dict[int, Node]:
+        """The nodes of its outputs by their places: itself, or what takes one of several."""
+        if isinstance(self.node.val, TensorSpec):
+            return {0: self.node}
+        return {user.args[1]: user for user in self.node.users}
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The specs of its outputs."""
+        val = self.node.val
+        return (val,) if isinstance(val, TensorSpec) else tuple(val)
+
+    def planned(self, specs: dict[Node, TensorSpec]) -> tuple[StructuredCall, PlannedKernel]:
+        """The kernel for operands of these specs."""
+        return self.call.planned(specs)
+
+
+class ResultOf(NamedTuple):
+    """A step that takes one of several results of a `RowCall`.
+
+    Attributes:
+        node: the step.
+    """
+
+    node: Node
+
+
+def row_call(node: Node) -> RowCall | None:
+    """A step as one that computes each row by itself, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload) or node.is_impure:
+        return None
+    entry = node.target._entry
+    if entry.name not in OPERATORS:
+        return None
+    values = tuple(bound_arguments(node))
+    names = [argument.name for argument in entry.schema.arguments]
+    tensors = [v for v in values if isinstance(v, Node)]
+    source = tensors[0].val
+    if not isinstance(source, TensorSpec) or source.device.type not in ("cpu", "cuda"):
+        return None
+    space = _space_of(source, dict(zip(names, values, strict=True)))
+    if space is None or not is_served(space, source):
+        return None
+    results = node.val if isinstance(node.val, tuple | list) else (node.val,)
+    if any(not spec.is_contiguous or not space.holds(spec.sizes) for spec in results):
+        return None
+    if any(v.val.sizes not in (space.sizes, space.line) or not v.val.is_contiguous for v in tensors):
+        return None
+    if any(v.val.device is not source.device or v.val.dtype not in DTYPES for v in tensors):
+        return None
+    if not isinstance(node.val, TensorSpec) and not _takes_each_once(node):
+        return None
+    if source.dtype is bool_ and entry.name in PLACES:
+        return None
+    kernel = entry.kernel_for(BY_NAME["CPU" if source.device.type == "cpu" else "CUDA"])
+    planner = None if kernel is None else kernel.planner
+    if not isinstance(planner, StructuredKernel) or planner.form != "functional":
+        return None
+    runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
+    return RowCall(PointwiseCall(node, values, tuple(runtime), planner), space)
+
+
+def _space_of(source: TensorSpec, arguments: dict[str, Any]) -> RowSpace | None:
+    """The rows of an operator with these arguments; None where it does not reduce the last dimensions."""
+    if "normalized_shape" in arguments:
+        count = len(arguments["normalized_shape"])
+    else:
+        given = arguments["dim"]
+        dims = given if isinstance(given, tuple | list) else [given]
+        if any(d.__class__ is not int for d in dims) or not source.ndim:
+            return None
+        places = sorted({d % source.ndim for d in dims})
+        count = len(places)
+        if places != list(range(source.ndim - count, source.ndim)):
+            return None
+    if not 0 < count < source.ndim:
+        return None
+    split = source.ndim - count
+    return RowSpace(tuple(source.sizes[:split]), tuple(source.sizes[split:]), source.device)
+
+
+def is_served(space: RowSpace, source: TensorSpec) -> bool:
+    """Whether rows are many and short enough that a block has some of them."""
+    if space.rows < 2 or space.n < 2:
+        return False
+    if space.device.type == "cpu":
+        return space.n * source.itemsize <= LONGEST_ROW_BYTES
+    return space.n <= SHORT_DEVICE_ROW or (space.n <= LONGEST_DEVICE_ROW and space.rows >= FEWEST_DEVICE_ROWS)
+
+
+def _takes_each_once(node: Node) -> bool:
+    """Whether several results are only read one by one, each by one step."""
+    places = [user.args[1] if user.target is operator.getitem else None for user in node.users]
+    return None not in places and len(set(places)) == len(places) > 0
+
+
+def results_of(call: PointwiseCall | RowCall) -> dict[int, Node]:
+    """The nodes of a step's outputs by their places."""
+    return call.results if isinstance(call, RowCall) else {0: call.node}
+
+
+def specs_of(call: PointwiseCall | RowCall) -> tuple[TensorSpec, ...]:
+    """The specs of a step's outputs."""
+    return call.specs if isinstance(call, RowCall) else (call.node.val,)
+
+
+class View(NamedTuple):
+    """How a step sees an input: with the dimensions that say which row first, or as it is.
+
+    Attributes:
+        node: the input.
+        ndim: the dimensions that it is expanded to, of size 1; None for what all rows have in common.
+    """
+
+    node: Node
+    ndim: int | None
+
+
+def views_of(call: PointwiseCall | RowCall, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
+    """How a step sees those of its operands that are the kernel's inputs."""
+    found = {}
+    for operand in call.operands:
+        if isinstance(operand, Node) and operand in inputs:
+            ndim: int | None = call.node.val.ndim if isinstance(call, PointwiseCall) else None
+            if isinstance(call, RowCall) and operand.val.sizes == space.sizes:
+                ndim = len(space.sizes)
+            found[operand] = View(operand, ndim if operand.val.ndim else None)
+    return found

@@ -1,0 +1,380 @@
+"""The steps of a kernel over rows as statements of Triton source, before it is known whether a row is read once.
+
+A statement defines one value of a tile, or combines the elements of its rows to a number for each. Texts are templates:
+``{y3}`` stands for the value `y3`, whose name differs from pass to pass where a row is read several times. Softmax,
+layer norm and variances are the statements that their own kernels consist of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.stub import ElementFunction
+from ...runtime.cuda.triton.lazy_triton import NAMES, tl
+from ...runtime.scalar_type import bool_, float64
+from ...runtime.tensor_spec import TensorSpec
+from ...triton_kernels.conversion import compute_type, triton_type
+from ...triton_kernels.elementwise.elementwise import HEAVY
+from ...triton_kernels.elementwise.pointwise_functions import divide, exp, log, rsqrt
+from ...triton_kernels.normalization.softmax_kernels import gradient, normalised, scale_of, summand
+from ...triton_kernels.reduction.joint_reduction_kernels import finite
+from ...triton_kernels.reduction.moments_kernels import spread
+from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction
+from ..pointwise import PointwiseCall
+from ..reductions import RowCall, View, views_of
+from ..schedule import RowsKernel
+
+
+class Statement(NamedTuple):
+    """One value.
+
+    Attributes:
+        name: what it is called.
+        text: a template of the expression that gives it, or of the value that is combined.
+        reads: the names of the values in it.
+        comment: what is said before it.
+        reduction: how the elements of a row are combined; None for a value of each element.
+        accumulator: the type in which they are, as source.
+        words: registers that an element takes.
+    """
+
+    name: str
+    text: str
+    reads: tuple[str, ...]
+    comment: str = ""
+    reduction: Reduction | None = None
+    accumulator: Any = None
+    words: int = 1
+
+
+@dataclass
+class Program:
+    """The statements of a kernel, and what they need.
+
+    Attributes:
+        statements: in order.
+        loads: for each value that is loaded: how which input is seen.
+        stores: the values of the outputs, in their order.
+        imports: functions by the names that the source gives them.
+        is_heavy: whether a step holds much in registers.
+    """
+
+    statements: list[Statement] = field(default_factory=list)
+    loads: dict[str, View] = field(default_factory=dict)
+    stores: dict[Node, str] = field(default_factory=dict)
+    imports: dict[Any, str] = field(default_factory=dict)
+    is_heavy: bool = False
+
+    def function(self, made: Any) -> str:
+        """What the source calls a `@triton.jit` function."""
+        return self.imports.setdefault(made, f"f_{made.__name__}_{len(self.imports)}")
+
+    def value(self, text: str, *reads: str, comment: str = "", words: int = 1) -> str:
+        """Define a value of each element, or of each row. Returns its name."""
+        name = f"y{len(self.statements)}"
+        self.statements.append(Statement(name, text, reads, comment, words=words))
+        return name
+
+    def combined(self, row: Reduction, text: str, *reads: str, type_: Any, comment: str = "") -> str:
+        """Define a number for each row, of the type in which elements are combined. Returns its name."""
+        name = f"y{len(self.statements)}"
+        words = type_.primitive_bitwidth // 32 or 1
+        self.statements.append(Statement(name, text, reads, comment, row, type_, words))
+        return name
+
+
+def program_of(kernel: RowsKernel) -> Program:
+    """The statements of a kernel. Raises RuntimeError for a step that has none."""
+    made = Program()
+    values: dict[Node, str] = {}
+    loaded: dict[View, str] = {}
+    for call in kernel.computed:
+        own = dict(values)
+        for node, view in views_of(call, kernel.inputs, kernel.space).items():
+            if view not in loaded:
+                loaded[view] = f"x{len(loaded)}"
+                made.loads[loaded[view]] = view
+            own[node] = loaded[view]
+        if isinstance(call, PointwiseCall):
+            values[call.node] = _element(made, call, own, {n: n.val for n in own})
+            continue
+        lower = LOWERED[call.node.target._entry.name]
+        for place, name in lower(Row(made, call, own, kernel.space.n)).items():
+            if place in call.results:
+                values[call.results[place]] = name
+    made.stores = {node: values[node] for node in kernel.outputs}
+    made.statements = _read(made)
+    return made
+
+
+def _read(made: Program) -> list[Statement]:
+    """The statements whose values are read or stored: not those of statistics that nobody asks for."""
+    wanted = set(made.stores.values())
+    kept = []
+    for statement in reversed(made.statements):
+        if statement.name in wanted:
+            wanted.update(statement.reads)
+            kept.append(statement)
+    return kept[::-1]
+
+
+def type_text(type_: Any) -> str:
+    """A Triton type as source."""
+    return f"tl.{NAMES.get(type_.name, type_.name)}"
+
+
+def rounded(text: str, spec: TensorSpec) -> str:
+    """A value in the dtype that it has in the program."""
+    return f"convert({text}, {type_text(triton_type(spec.dtype))})"
+
+
+def words_of(spec: TensorSpec) -> int:
+    """Registers of an element."""
+    return max(spec.itemsize // 4, 1)
+
+
+def _element(
+    made: Program, call: PointwiseCall, values: dict[Node, str], specs: dict[Node, TensorSpec]
+) -> str:
+    from .pointwise import operands_of
+
+    element: ElementFunction | None = call.planned(specs)[1].element
+    if element is None:
+        raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+    made.is_heavy = made.is_heavy or element.function in HEAVY
+    given = operands_of(element, call.operands, {n: f"{{{name}}}" for n, name in values.items()})
+    reads = [values[operand] for operand in call.operands if isinstance(operand, Node)]
+    text = rounded(f"{made.function(element.function)}({given})", call.node.val)
+    return made.value(text, *reads, comment=call.node.format_node(), words=words_of(call.node.val))
+
+
+class Row(NamedTuple):
+    """A step over rows that is to be written.
+
+    Attributes:
+        program: what it is written to.
+        call: the step.
+        values: the names of its operands.
+        n: the elements of a row.
+    """
+
+    program: Program
+    call: RowCall
+    values: dict[Node, str]
+    n: int
+
+    def argument(self, name: str) -> Any:
+        """An argument of the operator's."""
+        names = [argument.name for argument in self.call.node.target._entry.schema.arguments]
+        return self.call.call.values[names.index(name)]
+
+    @property
+    def correction(self) -> Any:
+        """What a variance subtracts from the number of elements; None for the default."""
+        names = {argument.name for argument in self.call.node.target._entry.schema.arguments}
+        return self.argument("correction") if "correction" in names else int(self.argument("unbiased"))
+
+    @property
+    def comment(self) -> str:
+        """The step as the graph has it."""
+        return self.call.node.format_node()
+
+    def given(self, name: str, type_: Any, comment: str = "") -> str:
+        """An operand in the type in which is computed. Returns the value's name."""
+        own = self.values[self.argument(name)]
+        words = type_.primitive_bitwidth // 32 or 1
+        return self.program.value(
+            f"convert({{{own}}}, {type_text(type_)})", own, comment=comment, words=words
+        )
+
+    def stored(self, text: str, *reads: str, place: int = 0) -> str:
+        """A result, rounded to the output's dtype. Returns the value's name."""
+        spec = self.call.specs[place]
+        return self.program.value(rounded(text, spec), *reads, words=words_of(spec))
+
+    def total(self, text: str, *reads: str, type_: Any) -> str:
+        """The sum of a row."""
+        return self.program.combined(REDUCTIONS["sum_stub"], text, *reads, type_=type_)
+
+    def number(self, value: float | int, type_: Any) -> str:
+        """A number as source."""
+        from .pointwise import number_text
+
+        return f"tl.full([], {number_text(value)}, {type_text(type_)})"
+
+
+def _reduced(stub: str, of_truth: str | None = None) -> Callable[[Row], dict[int, str]]:
+    """A reduction that combines one accumulator; `of_truth` is for a boolean output."""
+
+    def lower(row: Row) -> dict[int, str]:
+        is_truth = of_truth is not None and row.call.specs[0].dtype is bool_
+        return _combined(row, REDUCTIONS[of_truth if is_truth and of_truth else stub])
+
+    return lower
+
+
+def _combined(row: Row, how: Reduction) -> dict[int, str]:
+    """A reduction that combines one accumulator as its own kernel does."""
+    source, out = row.argument("self").val.dtype, row.call.specs[0]
+    type_ = how.accumulate(source, out.dtype)
+    made = row.program
+    value = row.given("self", type_, row.comment)
+    text = f"convert({made.function(how.load)}({{{value}}}), {type_text(type_)})"
+    found = made.combined(how, text, value, type_=type_)
+    finish = f"{made.function(how.finish)}({{{found}}}, {row.number(row.n, tl.int64)})"
+    return {0: row.stored(finish, found)}
+
+
+def _place(stub: str, has_value: bool) -> Callable[[Row], dict[int, str]]:
+    """Where an extremum is, a NaN before any number and the first of equals, and which of equals it is."""
+
+    def lower(row: Row) -> dict[int, str]:
+        type_ = compute_type(row.argument("self").val.dtype)
+        made = row.program
+        how = REDUCTIONS[stub]
+        value = row.given("self", type_, row.comment)
+        top = made.combined(how, f"{{{value}}}", value, type_=type_)
+        is_top = f"({{{value}}} == {{{top}}}) | ({{{value}}} != {{{value}}}) & ({{{top}}} != {{{top}}})"
+        first = REDUCTIONS["amin_stub"]
+        place = made.combined(first, f"tl.where({is_top}, r, {row.n})", value, top, type_=tl.int64)
+        if not has_value:
+            return {0: row.stored(f"{{{place}}}", place)}
+        other = row.number(how.start(type_), type_)
+        # Zeros of both signs are equal.
+        found = made.combined(
+            how, f"tl.where(r == {{{place}}}, {{{value}}}, {other})", value, place, type_=type_
+        )
+        return {0: row.stored(f"{{{found}}}", found), 1: row.stored(f"{{{place}}}", place, place=1)}
+
+    return lower
+
+
+def _softmax(is_log: bool) -> Callable[[Row], dict[int, str]]:
+    def lower(row: Row) -> dict[int, str]:
+        type_ = compute_type(row.argument("self").val.dtype)
+        made = row.program
+        value = row.given("self", type_, row.comment)
+        top = made.combined(REDUCTIONS["amax_stub"], f"{{{value}}}", value, type_=type_)
+        total = row.total(f"{made.function(exp)}({{{value}}} - {{{top}}})", value, top, type_=type_)
+        scale = made.value(f"{made.function(scale_of)}({{{total}}}, {is_log})", total)
+        result = f"{made.function(normalised)}({{{value}}}, {{{top}}}, {{{total}}}, {{{scale}}}, {is_log})"
+        return {0: row.stored(result, value, top, total, scale)}
+
+    return lower
+
+
+def _softmax_backward(is_log: bool) -> Callable[[Row], dict[int, str]]:
+    def lower(row: Row) -> dict[int, str]:
+        type_ = compute_type(row.argument("output").val.dtype)
+        made = row.program
+        grad, value = row.given("grad_output", type_, row.comment), row.given("output", type_)
+        text = f"{made.function(summand)}({{{grad}}}, {{{value}}}, {is_log})"
+        total = row.total(text, grad, value, type_=type_)
+        result = f"{made.function(gradient)}({{{grad}}}, {{{value}}}, {{{total}}}, {is_log})"
+        return {0: row.stored(result, grad, value, total)}
+
+    return lower
+
+
+def _logsumexp(row: Row) -> dict[int, str]:
+    type_ = compute_type(row.call.specs[0].dtype)
+    made = row.program
+    value = row.given("self", type_, row.comment)
+    top = made.combined(REDUCTIONS["amax_stub"], f"{{{value}}}", value, type_=type_)
+    shift = made.value(f"{made.function(finite)}({{{top}}})", top)
+    total = row.total(f"{made.function(exp)}({{{value}}} - {{{shift}}})", value, shift, type_=type_)
+    return {0: row.stored(f"{made.function(log)}({{{total}}}) + {{{shift}}}", total, shift)}
+
+
+def _normalised(is_centred: bool) -> Callable[[Row], dict[int, str]]:
+    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+
+    def lower(row: Row) -> dict[int, str]:
+        spec = row.argument("input").val
+        type_ = compute_type(spec.dtype)
+        made = row.program
+        count, divided = row.number(row.n, type_), made.function(divide)
+        value = row.given("input", type_, row.comment)
+        found = {}
+        if is_centred:
+            total = row.total(f"{{{value}}}", value, type_=type_)
+            centre = made.value(f"{divided}({{{total}}}, {count})", total)
+            value = made.value(f"{{{value}}} - {{{centre}}}", value, centre)
+            found[1] = row.stored(f"{{{centre}}}", centre, place=1)
+        squares = row.total(f"{{{value}}} * {{{value}}}", value, type_=type_)
+        eps = row.argument("eps")
+        added = row.number(
+            (2.0**-52 if spec.dtype is float64 else 2.0**-23) if eps is None else float(eps), type_
+        )
+        factor = made.value(f"{made.function(rsqrt)}({divided}({{{squares}}}, {count}) + {added})", squares)
+        last = 2 if is_centred else 1
+        found[last] = row.stored(f"{{{factor}}}", factor, place=last)
+        text, reads = f"{{{value}}} * {{{factor}}}", [value, factor]
+        for name, operation in (("weight", "*"), ("bias", "+"))[: 2 if is_centred else 1]:
+            if row.argument(name) is not None:
+                parameter = row.given(name, type_)
+                text = f"({text}) {operation} {{{parameter}}}"
+                reads.append(parameter)
+        found[0] = row.stored(text, *reads)
+        return found
+
+    return lower
+
+
+def _moments(is_root: bool, has_mean: bool) -> Callable[[Row], dict[int, str]]:
+    """The variance, or its root, about the rounded mean, less what that left over (Chan, Golub, LeVeque, 1983)."""
+
+    def lower(row: Row) -> dict[int, str]:
+        type_ = compute_type(row.argument("self").val.dtype)
+        made = row.program
+        correction = row.correction
+        freedom = float(max(row.n - (1 if correction is None else correction), 0))
+        count, divided = row.number(row.n, type_), made.function(divide)
+        value = row.given("self", type_, row.comment)
+        total = row.total(f"{{{value}}}", value, type_=type_)
+        mean = made.value(f"{divided}({{{total}}}, {count})", total)
+        gap = made.value(f"{{{value}}} - {{{mean}}}", value, mean)
+        left = row.total(f"{{{gap}}}", gap, type_=type_)
+        squares = row.total(f"{{{gap}}} * {{{gap}}}", gap, type_=type_)
+        about = made.value(f"{{{squares}}} - {{{left}}} * {divided}({{{left}}}, {count})", squares, left)
+        number = row.number(freedom, tl.float64)
+        result = f"{made.function(spread)}({{{about}}}, {number}, {is_root})"
+        found = {0: row.stored(result, about)}
+        if has_mean:
+            found[1] = row.stored(f"{{{mean}}}", mean, place=1)
+        return found
+
+    return lower
+
+
+LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
+    "aten::sum.dim_IntList": _reduced("sum_stub", "any_stub"),
+    "aten::mean.dim": _reduced("mean_stub"),
+    "aten::prod.dim_int": _reduced("prod_stub", "all_stub"),
+    "aten::amax": _reduced("amax_stub"),
+    "aten::amin": _reduced("amin_stub"),
+    "aten::any.dim": _reduced("any_stub"),
+    "aten::all.dim": _reduced("all_stub"),
+    "aten::max.dim": _place("amax_stub", True),
+    "aten::min.dim": _place("amin_stub", True),
+    "aten::argmax": _place("amax_stub", False),
+    "aten::argmin": _place("amin_stub", False),
+    "aten::_vector_norm": lambda row: _combined(row, NORMS[row.argument("ord")]),
+    "aten::logsumexp": _logsumexp,
+    "aten::_softmax": _softmax(False),
+    "aten::_log_softmax": _softmax(True),
+    "aten::_softmax_backward_data": _softmax_backward(False),
+    "aten::_log_softmax_backward_data": _softmax_backward(True),
+    "aten::native_layer_norm": _normalised(True),
+    "aten::_fused_rms_norm": _normalised(False),
+    "aten::var.dim": _moments(False, False),
+    "aten::std.dim": _moments(True, False),
+    "aten::var.correction": _moments(False, False),
+    "aten::std.correction": _moments(True, False),
+    "aten::var_mean.correction": _moments(False, True),
+    "aten::std_mean.correction": _moments(True, True),
+}
+"""How each operator is written; it gives the names of the values of its outputs, by their places."""

@@ -1,0 +1,452 @@
+"""A kernel over rows on CUDA: one Triton program for some rows, over all of its steps, and its launch.
+
+A row that a block has room for is read once, and everything made of it stays in registers. A longer one, or one whose
+values would not fit, is gone through block by block, once for each reduction that needs the one before, and what is
+cheap to compute is computed again. Reductions combine as the eager kernels do, in their types.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ...triton_kernels.reduction.sides import INTERPRETED_REDUCED, INTERPRETED_TILE, LANES
+from ..reductions import View
+from ..schedule import RowsKernel
+from .pointwise import import_of, number_text
+from .row_statements import Program, Statement, program_of, type_text, words_of
+from .source_files import module_of
+
+HEADER = '''"""{what}
+
+Written by `tt.compile` for {device}; each step names the operator that it comes from.
+"""
+
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
+from triten.triton_kernels.conversion import convert
+{imports}
+
+
+@triton.jit
+def {name}({pointers}, n_rows, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr):
+    o = (tl.program_id(0).to({index_type}) * BLOCK_O + tl.arange(0, BLOCK_O))[:, None]
+{body}
+'''
+SPREAD = 2048
+"""Elements of a block at least, of several rows where they are short."""
+LANE = 16
+"""Elements of a row for each lane."""
+LOOP = 2048
+"""Elements of a row at a time where it is gone through several times, by `LOOP_WARPS` warps."""
+LOOP_WARPS = 8
+REGISTERS, RESIDENT = 65536, 16
+"""Of a multiprocessor, and how many warps are to share them at least. None are set aside for addresses: the compiler
+loads late what is read late."""
+
+
+class Tile(NamedTuple):
+    """How many rows and how many elements of a row a program has at a time, and its warps."""
+
+    rows: int
+    elements: int
+    warps: int
+
+
+class WrittenRows(NamedTuple):
+    """A kernel's source, and what a launch of it needs.
+
+    Attributes:
+        name: the program's.
+        text: the module's.
+        tile: the block for which it was written.
+        is_whole: whether that has whole rows.
+        index_type: ``i32`` or ``i64``.
+    """
+
+    name: str
+    text: str
+    tile: Tile
+    is_whole: bool
+    index_type: str
+
+
+def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
+    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    written = write_rows_kernel(kernel)
+    launch, grid = plan_launch(kernel, written)
+    allocators = [allocator_of(node.val) for node in kernel.outputs]
+    enqueue, rows = launch.enqueue, kernel.space.rows
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        enqueue(grid, *[x.address for x in inputs], *[out.address for out in outs], rows)
+        return outs
+
+    return run
+
+
+def plan_launch(kernel: RowsKernel, written: WrittenRows) -> tuple[Launch, tuple[int, int, int]]:
+    """The launch of a written kernel, and its grid."""
+    specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
+    names = names_of(kernel)
+    signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
+    tile = written.tile
+    launch = Launch(
+        kernel.device,
+        getattr(module_of(written.text), written.name),
+        {**signature, "n_rows": written.index_type},
+        {"BLOCK_O": tile.rows, "BLOCK_R": tile.elements},
+        divisible=["n_rows"] if kernel.space.rows % 16 == 0 else [],
+        elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+        num_warps=tile.warps,
+    )
+    return launch, (cdiv(kernel.space.rows, tile.rows), 1, 1)
+
+
+def names_of(kernel: RowsKernel) -> list[str]:
+    """What the program calls its inputs and outputs."""
+    return [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(kernel.outputs))]
+
+
+def write_rows_kernel(kernel: RowsKernel) -> WrittenRows:
+    """The source of a kernel over rows."""
+    program = program_of(kernel)
+    layout = Layout(kernel, program)
+    tile, is_whole = tile_of(kernel, program, layout)
+    writer = _Writer(kernel, program, layout, tile)
+    body = writer.whole() if is_whole else writer.in_passes()
+    operators = ", ".join(c.node.target.name().removeprefix("aten::") for c in kernel.computed)
+    names = names_of(kernel)
+    text = HEADER.format(
+        what=f"{operators}: rows {list(kernel.space.line)} of {list(kernel.space.sizes)}.",
+        device=kernel.device.type,
+        imports="\n".join(import_of(function, name) for function, name in program.imports.items()),
+        name=kernel.name,
+        pointers=", ".join(names),
+        body="\n".join(f"    {line}" if line else "" for line in body),
+        index_type="tl.int64" if layout.is_wide else "tl.int32",
+    )
+    return WrittenRows(kernel.name, text, tile, is_whole, "i64" if layout.is_wide else "i32")
+
+
+class Layout:
+    """Where the elements of inputs and outputs lie: offsets over rows, and over the elements of a row."""
+
+    def __init__(self, kernel: RowsKernel, program: Program) -> None:
+        space = kernel.space
+        split = len(space.lead)
+        strides: dict[Any, Sequence[int]] = {}
+        for name, view in program.loads.items():
+            strides[name] = self._strides(view, space.lead, space.line)
+        for node in kernel.outputs:
+            strides[node] = self._strides(View(node, node.val.ndim), space.lead, space.line)
+        self.names = list(strides)
+        self.over_rows = coalesced(space.lead, [own[:split] for own in strides.values()], keep_order=True)
+        self.over_line = coalesced(space.line, [own[split:] for own in strides.values()], keep_order=True)
+        extent = self.over_rows.extent() + self.over_line.extent()
+        self.is_wide = max(extent, space.rows * space.n) + 2 * INTERPRETED_TILE > INT32_MAX
+
+    @staticmethod
+    def _strides(view: View, lead: tuple[int, ...], line: tuple[int, ...]) -> tuple[int, ...]:
+        spec = view.node.val
+        if view.ndim is not None and view.ndim == len(lead):
+            return broadcast_strides(spec, lead) + (0,) * len(line)
+        return broadcast_strides(spec, lead + line)
+
+    def strides(self, name: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """A value's strides over rows and over the elements of a row, the inner dimension first."""
+        place = self.names.index(name)
+        return self.over_rows.strides[place], self.over_line.strides[place]
+
+    def moves_along_rows(self, name: Any) -> bool:
+        """Whether a value differs from element to element of a row."""
+        return any(self.strides(name)[1])
+
+
+def offset_lines(geometry: Geometry, index: str, letter: str) -> list[str]:
+    """Lines that take an index apart into coordinates, the innermost first."""
+    if len(geometry.sizes) < 2:
+        return []
+    lines, rest = [], index
+    for i, size in enumerate(geometry.sizes[:-1]):
+        lines += [f"{letter}{i} = {rest} % {size}", f"{letter}_{i} = {rest} // {size}"]
+        rest = f"{letter}_{i}"
+    return [*lines, f"{letter}{len(geometry.sizes) - 1} = {rest}"]
+
+
+def offset_text(geometry: Geometry, strides: Sequence[int], index: str, letter: str) -> str:
+    """An operand's offset as source; empty where it does not move."""
+    if not any(strides):
+        return ""
+    runs = [strides[0] * math.prod(geometry.sizes[:i]) for i in range(len(strides))]
+    if list(strides) == runs:
+        names, strides = [index], strides[:1]
+    else:
+        names = [f"{letter}{i}" for i in range(len(strides))]
+    terms = [name if s == 1 else f"{name} * {s}" for name, s in zip(names, strides, strict=True) if s]
+    return " + ".join(terms)
+
+
+def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile, bool]:
+    """The block of a program, and whether it has whole rows.
+
+    A lane has 16 elements, as those of the eager kernels have, or fewer where more values of each are alive at once
+    than its registers hold.
+    """
+    rows, n = kernel.space.rows, kernel.space.n
+    whole = next_power_of_2(n)
+    if interpreted():
+        elements = min(whole, INTERPRETED_REDUCED)
+        return Tile(min(next_power_of_2(rows), INTERPRETED_TILE // elements), elements, 4), whole == elements
+    outputs = min(next_power_of_2(rows), max(1, SPREAD // whole))
+    words = most_alive(program, layout) * (2 if program.is_heavy else 1)
+    for warps in (4, 8, 16, 32):
+        each = cdiv(outputs * whole, LANES * warps)
+        room = REGISTERS // (LANES * max(warps, RESIDENT))
+        if each <= LANE and each * words <= room:
+            return Tile(outputs, whole, warps), True
+    return Tile(1, min(whole, LOOP), LOOP_WARPS), whole <= LOOP
+
+
+def most_alive(program: Program, layout: Layout) -> int:
+    """The most registers that an element of a row takes at once."""
+    wide = wide_values(program, layout)
+    words = {name: words_of(view.node.val) for name, view in program.loads.items()}
+    words |= {s.name: s.words for s in program.statements}
+    last: dict[str, int] = {}
+    for i, statement in enumerate(program.statements):
+        last.update(dict.fromkeys(statement.reads, i))
+    for name in program.stores.values():
+        last.setdefault(name, len(program.statements))
+    alive: set[str] = set()
+    most = 1
+    for i, statement in enumerate(program.statements):
+        alive.update(name for name in (*statement.reads, statement.name) if name in wide)
+        most = max(most, sum(words[name] for name in alive))
+        alive = {name for name in alive if last.get(name, -1) > i}
+    return most
+
+
+def wide_values(program: Program, layout: Layout) -> set[str]:
+    """The values that differ from element to element of a row."""
+    found = {name for name in program.loads if layout.moves_along_rows(name)}
+    for statement in program.statements:
+        if statement.reduction is None and found.intersection(statement.reads):
+            found.add(statement.name)
+    return found
+
+
+class _Writer:
+    """Writes the body of a program."""
+
+    def __init__(self, kernel: RowsKernel, program: Program, layout: Layout, tile: Tile) -> None:
+        self.kernel, self.program, self.layout, self.tile = kernel, program, layout, tile
+        self.n = kernel.space.n
+        self.wide = wide_values(program, layout)
+        self.pointers = dict(zip((*kernel.inputs, *kernel.outputs), names_of(kernel), strict=True))
+        self.masks_rows = kernel.space.rows % tile.rows != 0
+        self.masks_line = self.n % tile.elements != 0
+        self.lines: list[str] = []
+        self.indent = ""
+
+    def write(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(self.indent + line)
+
+    def begin(self) -> None:
+        """What comes before all steps."""
+        for line in offset_lines(self.layout.over_rows, "o", "o"):
+            self.write(line)
+        if self.masks_rows:
+            self.write("is_row = o < n_rows")
+
+    def columns(self, base: str = "") -> None:
+        """The elements of a row that are computed now."""
+        wide = ".to(tl.int64)" if self.layout.is_wide else ""
+        self.write(f"r = {base}tl.arange(0, BLOCK_R)[None, :]{wide}")
+        for line in offset_lines(self.layout.over_line, "r", "r"):
+            self.write(line)
+        if self.masks_line:
+            self.write(f"is_inside = r < {self.n}")
+
+    def mask(self, over_rows: bool, over_line: bool) -> str:
+        """The mask of a value that moves over rows, or along them; empty where there is none."""
+        own = ["is_row"] if over_rows and self.masks_rows else []
+        return " & ".join([*own, *(["is_inside"] if over_line and self.masks_line else [])])
+
+    def access(self, name: Any) -> tuple[str, str]:
+        """The offset of a value, and the rest of the arguments of its load or store."""
+        over_rows, over_line = self.layout.strides(name)
+        texts = [
+            offset_text(self.layout.over_rows, over_rows, "o", "o"),
+            offset_text(self.layout.over_line, over_line, "r", "r"),
+        ]
+        mask = self.mask(bool(texts[0]), bool(texts[1]))
+        at = " + ".join(text for text in texts if text)
+        return (f" + {at}" if at else ""), (f", mask={mask}" if mask else "")
+
+    def load(self, name: str) -> None:
+        """Load an input."""
+        view = self.program.loads[name]
+        at, rest = self.access(name)
+        self.write(f"{name} = tl.load({self.pointers[view.node]}{at}{rest})  # %{view.node.name}")
+
+    def store(self, node: Node, value: str) -> None:
+        """Store an output."""
+        at, _ = self.access(node)
+        mask = self.mask(True, self.layout.moves_along_rows(node))
+        rest = f", mask={mask}" if mask else ""
+        # A number for each row may be one for all of them, and has to be as many as there are addresses.
+        self.write(f"tl.store({self.pointers[node]}{at}, {value}{rest})")
+
+    def filled(self, statement: Statement, value: str) -> str:
+        """A value that is combined, as a tile in which what is outside of rows changes nothing."""
+        type_ = type_text(statement.accumulator)
+        value = f"tl.broadcast_to(convert({value}, {type_}), (BLOCK_O, BLOCK_R))"
+        mask = self.mask(True, True)
+        return f"tl.where({mask}, {value}, {self.start(statement)})" if mask else value
+
+    def start(self, statement: Statement) -> str:
+        """What combining begins with."""
+        assert statement.reduction is not None
+        number = number_text(statement.reduction.start(statement.accumulator))
+        return f"tl.full((1, 1), {number}, {type_text(statement.accumulator)})"
+
+    def function(self, made: Any) -> str:
+        """What the source calls a function."""
+        return self.program.function(made)
+
+    def whole(self) -> list[str]:
+        """Every step, over whole rows."""
+        self.begin()
+        self.columns()
+        done: set[str] = set()
+        for statement in self.program.statements:
+            for name in statement.reads:
+                if name in self.program.loads and name not in done:
+                    self.load(name)
+                    done.add(name)
+            if statement.comment:
+                self.write(f"# {statement.comment}")
+            value = statement.text.format_map(_Same())
+            if statement.reduction is None:
+                self.write(f"{statement.name} = {value}")
+            else:
+                row = statement.reduction
+                value = (
+                    f"{self.function(row.combine)}({self.start(statement)}, {self.filled(statement, value)})"
+                )
+                self.write(f"{statement.name} = {self.function(row.across)}({value})[:, None]")
+            for node, name in self.program.stores.items():
+                if name == statement.name:
+                    self.store(node, name)
+        return self.lines
+
+    def in_passes(self) -> list[str]:
+        """Rows block by block: a pass for what needs no reduction, another for what needs that, and so on."""
+        self.begin()
+        level = self.levels()
+        statements = {s.name: s for s in self.program.statements}
+        for each in range(max(level.values()) + 1):
+            numbers = [n for n in level if n not in self.wide and level[n] == each]
+            for name in numbers:
+                self.number(name, statements)
+            ends = [
+                s.name
+                for s in self.program.statements
+                if s.reduction is not None and self.level_of_reads(s, level) == each
+            ]
+            stored = [
+                (node, name)
+                for node, name in self.program.stores.items()
+                if name in self.wide and level[name] == each
+            ]
+            if ends or stored:
+                self.one_pass(each, ends, stored, statements)
+        return self.lines
+
+    def levels(self) -> dict[str, int]:
+        """How many passes each value needs before it is known."""
+        level = dict.fromkeys(self.program.loads, 0)
+        for statement in self.program.statements:
+            level[statement.name] = self.level_of_reads(statement, level) + (statement.reduction is not None)
+        return level
+
+    @staticmethod
+    def level_of_reads(statement: Statement, level: dict[str, int]) -> int:
+        """The passes before what a statement reads."""
+        return max((level[name] for name in statement.reads), default=0)
+
+    def number(self, name: str, statements: dict[str, Statement]) -> None:
+        """A number for each row, outside of all passes."""
+        if name in self.program.loads:
+            self.load(name)
+        elif (statement := statements[name]).reduction is not None:
+            across = self.function(statement.reduction.across)
+            self.write(f"{name} = {across}(all_{name})[:, None]")
+        else:
+            if statement.comment:
+                self.write(f"# {statement.comment}")
+            self.write(f"{name} = {statement.text.format_map(_Same())}")
+        for node, stored in self.program.stores.items():
+            if stored == name:
+                self.store(node, name)
+
+    def one_pass(
+        self, each: int, ends: list[str], stored: list[tuple[Node, str]], statements: dict[str, Statement]
+    ) -> None:
+        """Go through the row, combine what `ends` name, and store what is stored."""
+        needed: set[str] = set()
+        waiting = [*(name for end in ends for name in statements[end].reads), *(name for _, name in stored)]
+        while waiting:
+            name = waiting.pop()
+            if name in self.wide and name not in needed:
+                needed.add(name)
+                waiting += statements[name].reads if name in statements else ()
+        for end in ends:
+            number = self.start(statements[end]).replace("(1, 1)", "(BLOCK_O, BLOCK_R)")
+            self.write(f"all_{end} = {number}")
+        self.write(f"for base in range(0, {self.n}, BLOCK_R):")
+        self.indent = "    "
+        self.columns("base + ")
+        renamed = _Renamed(self.wide, f"_{each}")
+        for name in self.program.loads:
+            if name in needed:
+                self.load(name)
+                self.lines[-1] = self.lines[-1].replace(f"{name} =", f"{name}_{each} =", 1)
+        for statement in self.program.statements:
+            value = statement.text.format_map(renamed)
+            if statement.name in needed:
+                if statement.comment:
+                    self.write(f"# {statement.comment}")
+                self.write(f"{statement.name}_{each} = {value}")
+            elif statement.name in ends and statement.reduction is not None:
+                own = f"all_{statement.name}"
+                self.write(
+                    f"{own} = {self.function(statement.reduction.combine)}({own}, {self.filled(statement, value)})"
+                )
+        for node, name in stored:
+            self.store(node, f"{name}_{each}")
+        self.indent = ""
+
+
+class _Same(dict[str, str]):
+    """Values by their own names."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+class _Renamed(dict[str, str]):
+    """Values of each element by the names that they have in a pass."""
+
+    def __init__(self, wide: set[str], suffix: str) -> None:
+        self.wide, self.suffix = wide, suffix
+
+    def __missing__(self, name: str) -> str:
+        return name + self.suffix if name in self.wide else name
