@@ -15,7 +15,7 @@ from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
 from .schedule import FusedKernel, Schedule, fused_schedule
-from .sources import sources_of
+from .sources import execution_of, sources_of
 from .training import split
 
 
@@ -28,12 +28,14 @@ class Explanation:
         break_reasons: why the call cannot be captured.
         guards: the places that the function reads, with their values in words.
         sources: the source of each fused kernel for CUDA, by its name.
+        execution: how each fused kernel runs, in words.
     """
 
     schedules: tuple[Schedule, ...]
     break_reasons: tuple[str, ...]
     guards: tuple[str, ...]
     sources: dict[str, str]
+    execution: tuple[str, ...] = ()
 
     @property
     def graph_count(self) -> int:
@@ -70,6 +72,9 @@ class Explanation:
             parts.append(
                 f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
             )
+        if self.execution:
+            lines = "\n".join(f"    {line}" for line in self.execution)
+            parts.append(f"Kernels:\n{lines}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
         return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
 
@@ -119,7 +124,10 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules))
+    execution = [
+        f"{kernel.name}: {execution_of(kernel)}" for schedule in schedules for kernel in schedule.kernels
+    ]
+    return Explanation(schedules, (), tuple(guards), sources_of(schedules), tuple(execution))
 
 
 __all__ = ["Explanation", "explain"]
