@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .element_program import REGISTERS, Value
+from .stages import Loop
 
 DATA = object.__basicsize__
 """Where an array object has the pointer to its elements: behind the head that all objects have (PyArrayObject)."""
@@ -26,16 +27,15 @@ declare void @Py_IncRef(ptr)
 """
 
 
-def write_loop(inputs: Sequence[Value], outputs: Sequence[Value], steps: Sequence[str], rank: int) -> str:
+def write_loop(loop: Loop, steps: Sequence[str], rank: int) -> str:
     """A module's text.
 
     Args:
-        inputs: the values that are read from arrays.
-        outputs: the values that are written.
+        loop: what is read, computed and written.
         steps: of each array, outputs first, how it goes along the innermost dimension: ``unit``, ``zero`` or ``any``.
         rank: the dimensions of the loop nest, 1 or more.
     """
-    writer = _Writer(inputs, outputs, steps, rank)
+    writer = _Writer(loop, steps, rank)
     return HEADER + writer.declarations() + "\n" + writer.loop() + "\n" + writer.call()
 
 
@@ -46,45 +46,20 @@ def storage(dtype: str) -> str:
 
 
 class _Writer:
-    def __init__(
-        self, inputs: Sequence[Value], outputs: Sequence[Value], steps: Sequence[str], rank: int
-    ) -> None:
-        self.inputs, self.outputs, self.steps, self.rank = inputs, outputs, steps, rank
-        self.arrays = [*outputs, *inputs]
+    def __init__(self, loop: Loop, steps: Sequence[str], rank: int) -> None:
+        self.inputs, self.outputs = loop.reads, [value for value, _ in loop.writes]
+        self.instructions, self.steps, self.rank = loop.instructions, steps, rank
+        self.arrays = [*self.outputs, *self.inputs]
         self.names: dict[int, str] = {}
-        self.lines: list[str] = []
-        self.count = 0
 
     def declarations(self) -> str:
         """Declarations of the functions of LLVM that instructions call."""
         found = {}
-        for value in self._instructions():
+        for value in self.instructions:
             if value.text.startswith("call "):
                 head, _, argument = value.text[5:].partition("(")
                 found[head] = f"declare {head}({argument.split()[0]})\n"
         return "".join(found.values())
-
-    def _instructions(self) -> list[Value]:
-        """What the loop computes, in order."""
-        done: dict[int, Value] = {id(v): v for v in self.inputs}
-        order: list[Value] = []
-
-        def visit(value: Value) -> None:
-            stack = [(value, False)]
-            while stack:
-                here, is_ready = stack.pop()
-                if id(here) in done or here.kind == "constant":
-                    continue
-                if is_ready:
-                    done[id(here)] = here
-                    order.append(here)
-                    continue
-                stack.append((here, True))
-                stack += [(operand, False) for operand in reversed(here.operands)]
-
-        for value in self.outputs:
-            visit(value)
-        return order
 
     def loop(self) -> str:
         """The loop nest."""
@@ -141,7 +116,7 @@ class _Writer:
             if value.dtype == "bool":
                 lines.append(f"  %y{i} = icmp ne i8 %x{i}, 0")
                 self.names[id(value)] = f"%y{i}"
-        for i, value in enumerate(self._instructions()):
+        for i, value in enumerate(self.instructions):
             names = [self._name(operand) for operand in value.operands]
             lines.append(f"  %v{i} = {value.text.format(*names)}")
             self.names[id(value)] = f"%v{i}"

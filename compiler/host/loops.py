@@ -33,8 +33,9 @@ PARTS = 64
 """Parts of an index space at most, which threads take one by one."""
 PART = 1 << 16
 """Elements of a part, at least."""
-SHARED_BYTES = 1 << 21
-"""Bytes of a kernel's arrays from which threads share its one loop: it takes some 70 us to wake one."""
+SHARED_FROM = 1 << 25
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: a millisecond's work.
+To wake a thread takes some 70 us, and more where cores are busy."""
 
 Kernel = Callable[..., tuple[Any, ...]]
 
@@ -107,7 +108,8 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     )
     text = _text(loop, geometry)
     indices = block_indices(geometry.sizes, geometry.turned, max(PART, -(-domain.numel // PARTS)))
-    shares = sum(s.nbytes for s in specs) >= SHARED_BYTES and len(indices) > 1
+    work = max(sum(s.nbytes for s in specs), 2 * domain.numel * len(loop.instructions))
+    shares = work >= SHARED_FROM and len(indices) > 1
     if not shares and geometry.turned is None:
         indices = [tuple([slice(0, n) for n in geometry.sizes])]
     arrays = ", ".join([*(name for _, name in loop.writes), *(f"a{v.detail}" for v in loop.reads)])
@@ -238,4 +240,4 @@ class _BlockWriter:
 
 
 def _text(loop: Loop, geometry: Geometry) -> str:
-    return write_loop(loop.reads, [v for v, _ in loop.writes], geometry.steps, len(geometry.sizes))
+    return write_loop(loop, geometry.steps, len(geometry.sizes))

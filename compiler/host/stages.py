@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from .element_program import Value
 from .lowering import Lowered
@@ -25,6 +26,12 @@ class Loop:
 
     reads: tuple[Value, ...]
     writes: tuple[tuple[Value, str], ...]
+
+    @cached_property
+    def instructions(self) -> list[Value]:
+        """What is computed, in order."""
+        found = made_of([value for value, _ in self.writes], self.reads)
+        return [value for value in found if value.kind == "instruction"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Stages:
 
 def staged(lowered: Lowered) -> Stages:
     """The steps of a kernel."""
-    order = _reachable(lowered.outputs)
+    order = made_of(lowered.outputs)
     levels: dict[int, int] = {}
     for value in order:
         level = max((levels[id(o)] for o in value.operands), default=0)
@@ -97,9 +104,9 @@ def staged(lowered: Lowered) -> Stages:
     return Stages(tuple(steps), arrays)
 
 
-def _reachable(outputs: Sequence[Value]) -> list[Value]:
-    """What outputs are made of, operands before what is made of them."""
-    done: set[int] = set()
+def made_of(outputs: Sequence[Value], given: Sequence[Value] = ()) -> list[Value]:
+    """What values are made of, and they themselves, in order; not what is given, and what that is made of."""
+    done = set(map(id, given))
     order: list[Value] = []
     stack = [(value, False) for value in reversed(outputs)]
     while stack:

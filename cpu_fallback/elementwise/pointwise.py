@@ -241,7 +241,9 @@ def relu(call: StructuredCall) -> PlannedKernel:
         if spec.dtype is call.outputs[0].dtype and spec.numel > ZEROS and common in (float16, bfloat16):
             return PlannedKernel(_narrow_relu(call))
         # NumPy's loop is quicker over two whole arrays than over one and a number.
-        return planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
+        kernel = planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
+        # A plan of few elements must not serve many: of a negative zero they make different ones.
+        return kernel._replace(any_shape=min(kernel.any_shape, ZEROS))
     if not spec.is_contiguous:
         return PlannedKernel(lambda out, a: maximum(zero, a, out=out))
     if spec.numel > ZEROS:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,7 @@ def test_layouts(layout: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> 
     from triten.compiler.host import loops
 
     if shared:
-        monkeypatch.setattr(loops, "SHARED_BYTES", 0)
+        monkeypatch.setattr(loops, "SHARED_FROM", 0)
         monkeypatch.setattr(loops, "PART", 1000)
 
     def f(x: tt.Tensor, y: tt.Tensor) -> Any:
@@ -249,7 +250,7 @@ def test_sizes(size: int) -> None:
 def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from triten.compiler.host import loops
 
-    monkeypatch.setattr(loops, "SHARED_BYTES", 0)
+    monkeypatch.setattr(loops, "SHARED_FROM", 0)
     monkeypatch.setattr(loops, "PART", 100)
     before = tt.get_num_threads()
     tt.set_num_threads(threads)
@@ -291,6 +292,42 @@ def test_loops_around_passes_of_numpy_in_blocks(layout: str, monkeypatch: pytest
 
 
 @needs_llvm
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_many_elements(dtype: Any) -> None:
+    def f(x: tt.Tensor) -> Any:
+        y = x * 1
+        return (
+            y.relu(),
+            F.gelu(y),
+            F.gelu(y, approximate="tanh"),
+            F.silu(y),
+            y.sign(),
+            y.sigmoid(),
+            y.exp() - 1,
+        )
+
+    def made() -> tuple[tt.Tensor]:
+        return (tt.cat([pairs(dtype)[0], drawn(20000, dtype=dtype) * 4, pairs(dtype)[1]]),)
+
+    agree(f, made, calls=1)
+
+
+@needs_llvm
+def test_threads_that_compile_and_call_at_once() -> None:
+    x = drawn(10000)
+    functions = [lambda x, n=n: (x * n + 0.25) / (n + 3) for n in range(6)]
+    expected = [f(x) for f in functions]
+
+    def work(_: int) -> list[tt.Tensor]:
+        compiled = [tt.compile(f) for f in functions]
+        return [[f(x) for f in compiled] for _ in range(3)][-1]
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(work, range(8)):
+            same(found, expected)
+
+
+@needs_llvm
 def test_results_that_are_inputs_or_come_twice() -> None:
     agree(lambda x: (x.clone(), (x + 1) * 2, (1 + x) * 2, x.to(tt.float64)), lambda: (drawn(30),))
 
@@ -316,10 +353,11 @@ def test_rows_are_those_of_kernels() -> None:
 
 
 PROGRAM = """
-import json
+import json, sys
 import triten as tt
 from triten.compiler.host.object_code import counts
 
+assert "llvmlite" not in sys.modules
 f = tt.compile(lambda a, b: tt.relu((a + b) * 3.5))
 x = tt.arange(1000).float()
 print(json.dumps([f(x, -x / 2).sum().item(), counts]))
