@@ -189,7 +189,8 @@ class _BlockWriter:
     def _dtype(self, value: Value) -> np.dtype[Any]:
         if value.kind == "operator":
             return value.detail.node.val.np_dtype  # type: ignore[no-any-return]
-        return BY_NAME[value.dtype].np
+        found: np.dtype[Any] = BY_NAME[value.dtype].np
+        return found
 
     def _allocate(self, name: str, dtype: np.dtype[Any]) -> None:
         if name in self.names:
