@@ -37,7 +37,13 @@ SHARED_FROM = 1 << 25
 """Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: a millisecond's work.
 To wake a thread takes some 70 us, and more where cores are busy."""
 
+TILE = 64
+"""Elements along the innermost dimension that are taken at once where an array lies along another one."""
+TURNED_FROM = 1 << 16
+"""Elements from which that matters: fewer stay in the cache."""
+
 Kernel = Callable[..., tuple[Any, ...]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def stages_of(kernel: FusedKernel) -> Stages | None:
@@ -88,7 +94,30 @@ class Geometry:
                     return fast
         return None
 
-    def numbers(self, index: Sequence[slice]) -> np.ndarray[Any, Any]:
+    def parts(self, limit: int) -> list[Numbers]:
+        """The space in parts of about `limit` elements."""
+        return [self.numbers(index) for index in block_indices(self.sizes, None, limit)]
+
+    def tiled(self, along: int, limit: int) -> tuple[Geometry, list[Numbers]]:
+        """The same space with the innermost dimension cut into tiles, and its parts.
+
+        Within a tile the loop goes along another dimension, too, before it goes on: the cache still has what an array
+        that lies along that one gave to a cache line's neighbours.
+        """
+        inner = len(self.sizes) - 1
+        order = [*(d for d in range(inner) if d != along), along, inner]
+        tiles, rest = divmod(self.sizes[-1], TILE)
+        strides = [(TILE * own[-1], *(own[d] for d in order)) for own in self.strides]
+        outer = [self.sizes[d] for d in order[:-1]]
+        whole = Geometry((tiles, *outer, TILE), strides, self.itemsizes)
+        found = whole.parts(limit)
+        if rest:
+            last = Geometry((tiles + 1, *outer, TILE), strides, self.itemsizes)
+            for index in block_indices(outer, None, max(limit // rest, 1)):
+                found.append(last.numbers((slice(tiles, tiles + 1), *index, slice(0, rest))))
+        return whole, found
+
+    def numbers(self, index: Sequence[slice]) -> Numbers:
         """A part of the space, as compiled code reads it."""
         starts = [s.start for s in index]
         numbers = [min(s.stop, n) - s.start for s, n in zip(index, self.sizes, strict=True)]
@@ -106,28 +135,29 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     geometry = Geometry.merged(
         domain.sizes, [broadcast_strides(s, domain.sizes) for s in specs], [s.itemsize for s in specs]
     )
-    text = _text(loop, geometry)
-    indices = block_indices(geometry.sizes, geometry.turned, max(PART, -(-domain.numel // PARTS)))
     work = max(sum(s.nbytes for s in specs), 2 * domain.numel * len(loop.instructions))
-    shares = work >= SHARED_FROM and len(indices) > 1
-    if not shares and geometry.turned is None:
-        indices = [tuple([slice(0, n) for n in geometry.sizes])]
+    limit = max(PART, -(-domain.numel // PARTS)) if work >= SHARED_FROM else domain.numel
+    turned = geometry.turned
+    if turned is not None and domain.numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
+        geometry, parts = geometry.tiled(turned, limit)
+    else:
+        parts = geometry.parts(limit)
     arrays = ", ".join([*(name for _, name in loop.writes), *(f"a{v.detail}" for v in loop.reads)])
-    globals_: dict[str, Any] = {"loop": loop_function(text)}
+    globals_: dict[str, Any] = {"loop": loop_function(_text(loop, geometry))}
     lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
     for j, node in enumerate(kernel.outputs):
         globals_[f"new{j}"] = allocator_of(node.val)
         lines.append(f"    o{j} = new{j}()")
-    if len(indices) == 1:
-        globals_["g"] = geometry.numbers(indices[0])
+    if len(parts) == 1:
+        globals_["g"] = parts[0]
         lines.append(f"    loop(g, {arrays})")
     else:
-        globals_ |= {"parts": [geometry.numbers(index) for index in indices], "parallel_for": parallel_for}
+        globals_ |= {"parts": parts, "parallel_for": parallel_for}
         lines += [
             "    def part(first, last):",
             "        for g in parts[first:last]:",
             f"            loop(g, {arrays})",
-            f"    parallel_for(0, {len(indices)}, {1 if shares else len(indices)}, part)",
+            f"    parallel_for(0, {len(parts)}, {1 if work >= SHARED_FROM else len(parts)}, part)",
         ]
     lines.append(f"    return ({''.join(f'o{j}, ' for j in range(len(kernel.outputs)))})")
     made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
@@ -170,7 +200,7 @@ class _BlockWriter:
             for value in step.reads:
                 last[self.stages.arrays[id(value)]] = i
         for i, step in enumerate(steps):
-            ended = [v for v in step.reads if last[self.stages.arrays[id(v)]] == i]
+            ended = [v for v in dict.fromkeys(step.reads) if last[self.stages.arrays[id(v)]] == i]
             if isinstance(step, Loop):
                 for value, name in step.writes:
                     self._allocate(name, self._dtype(value))

@@ -27,7 +27,7 @@ from ..widen import NARROW, comparable_np, compute_np
 from . import number_representation as representation
 from . import pointwise_math as m
 from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
-from .gelu import chained
+from .gelu import CHAINED_FROM, chained
 from .selection import SMALL, selected
 from .vector_passes import LONG, PASSES, Passes
 
@@ -430,9 +430,7 @@ def gelu(call: StructuredCall) -> PlannedKernel:
     check_kind(call, FLOAT)
     if (kernel := chained(call, False)) is not None:
         return kernel
-    if call.args["approximate"] == "tanh":
-        return planned(call, m.gelu_tanh)
-    return planned(call, m.gelu)
+    return _of_few(planned(call, m.gelu_tanh if call.args["approximate"] == "tanh" else m.gelu))
 
 
 def gelu_backward(call: StructuredCall) -> PlannedKernel:
@@ -440,9 +438,13 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
     check_kind(call, FLOAT)
     if (kernel := chained(call, True)) is not None:
         return kernel
-    if call.args["approximate"] == "tanh":
-        return planned(call, m.gelu_tanh_backward)
-    return planned(call, m.gelu_backward)
+    is_tanh = call.args["approximate"] == "tanh"
+    return _of_few(planned(call, m.gelu_tanh_backward if is_tanh else m.gelu_backward))
+
+
+def _of_few(kernel: PlannedKernel) -> PlannedKernel:
+    """A plan of few elements must not serve as many as a chain does, which rounds otherwise."""
+    return kernel._replace(any_shape=min(kernel.any_shape, CHAINED_FROM))
 
 
 def round_decimals(call: StructuredCall) -> PlannedKernel:

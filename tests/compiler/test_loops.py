@@ -230,6 +230,8 @@ def test_layouts(layout: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> 
     if shared:
         monkeypatch.setattr(loops, "SHARED_FROM", 0)
         monkeypatch.setattr(loops, "PART", 1000)
+        monkeypatch.setattr(loops, "TILE", 16)
+        monkeypatch.setattr(loops, "TURNED_FROM", 0)
 
     def f(x: tt.Tensor, y: tt.Tensor) -> Any:
         total = (x + y) * 2
@@ -243,6 +245,16 @@ def test_layouts(layout: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("size", [2, 3, 15, 16, 17, 4095, 4096, 4097, 70001])
 def test_sizes(size: int) -> None:
     agree(lambda x, y: ((x + y) * x).relu(), lambda: (drawn(size, seed=1), drawn(size, seed=2)), calls=1)
+
+
+@needs_llvm
+def test_an_array_that_is_read_twice_by_one_step() -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        z = (x * 2).exp()
+        w = tt.remainder(z, z)
+        return (w + 1).exp() * (w - x).exp()
+
+    agree(f, lambda: (drawn(30),))
 
 
 @needs_llvm
