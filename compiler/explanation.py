@@ -16,7 +16,7 @@ from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
 from .schedule import OperatorCall, Schedule, fused_schedule, plain_schedule
-from .sources import sources_of
+from .sources import execution_of, sources_of
 from .training import split
 
 
@@ -32,6 +32,7 @@ class Explanation:
         eager_peak_bytes: the most bytes of values between inputs and results that live at once when the operators run
             one by one, forward and backward, each value as long as something reads it.
         peak_bytes: the same for the schedules.
+        execution: how each fused kernel runs, in words.
     """
 
     schedules: tuple[Schedule, ...]
@@ -40,6 +41,7 @@ class Explanation:
     sources: dict[str, str]
     eager_peak_bytes: int = 0
     peak_bytes: int = 0
+    execution: tuple[str, ...] = ()
 
     @property
     def graph_count(self) -> int:
@@ -81,6 +83,9 @@ class Explanation:
         parts.append(
             f"Peak bytes of intermediates: eager {self.eager_peak_bytes:,}, compiled {self.peak_bytes:,}"
         )
+        if self.execution:
+            lines = "\n".join(f"    {line}" for line in self.execution)
+            parts.append(f"Kernels:\n{lines}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
         return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
 
@@ -135,7 +140,10 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules), eager, compiled)
+    execution = [
+        f"{kernel.name}: {execution_of(kernel)}" for schedule in schedules for kernel in schedule.kernels
+    ]
+    return Explanation(schedules, (), tuple(guards), sources_of(schedules), eager, compiled, tuple(execution))
 
 
 __all__ = ["Explanation", "explain"]

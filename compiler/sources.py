@@ -1,10 +1,10 @@
-"""The sources of a schedule's kernels, for people."""
+"""The sources of a schedule's kernels, and how they run, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .schedule import RowsKernel, Schedule
+from .schedule import FusedKernel, RowsKernel, Schedule
 
 
 def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
@@ -21,3 +21,14 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
                 )
                 found[written.name] = written.text
     return found
+
+
+def execution_of(kernel: FusedKernel | RowsKernel) -> str:
+    """How a fused kernel runs, in words."""
+    if kernel.device.type == "cuda":
+        return "one Triton kernel"
+    if isinstance(kernel, RowsKernel):
+        return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
+    from .host.pointwise import execution_on_host
+
+    return execution_on_host(kernel)

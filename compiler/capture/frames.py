@@ -25,7 +25,7 @@ STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 SITE_PACKAGES = sysconfig.get_path("purelib")
 BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
 """What reads attributes by names that need not stand in the code."""
-PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy")
+PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy", "llvmlite")
 """Installed packages whose code reads nothing of the program's."""
 
 

@@ -1,6 +1,10 @@
-"""Code for the CPU: fused kernels as passes of NumPy over blocks that stay in the cache, and the replay of a schedule.
+"""Code for the CPU: fused kernels as compiled loops, or as NumPy's passes over blocks, and the replay of a schedule.
 
-`pointwise` makes a fused kernel a function of arrays, `rows` one that reduces rows; `replay` makes a schedule one
-function of tensors, which serves every device. All are written out as Python's source. Kernels come from
-`cpu_fallback`, through the operators.
+`pointwise` makes a fused kernel a function of arrays, as passes of NumPy over blocks that stay in the cache, and `rows`
+one that reduces rows; `numpy_calls` writes each call. Where llvmlite is installed `loops` does so: `lowering` turns
+operators into an `element_program`, `stages` cuts that into loops and what NumPy computes between them, `llvm_source`
+writes a loop as LLVM's text, and `object_code` compiles it, keeps it on disk and loads it.
+
+`replay` makes a schedule one function of tensors, which serves every device. Functions of Python are written out as
+source. Kernels come from `cpu_fallback`, through the operators.
 """

@@ -3,12 +3,15 @@
 Few elements are computed whole, each step by the kernel that an eager call would have. Many go in blocks of
 `BLOCK_BYTES`: what a step makes for the next is still in the cache when that reads it, and only inputs and outputs
 meet memory. Blocks are shared among the threads of the pool, and follow from the geometry alone.
+
+Where `loops` can compile some of the steps, its programs take the place of those that are NumPy's alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +20,13 @@ from ...cpu_fallback.blocks import block_indices
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
-from ...runtime.float_errors import run_quiet, run_quiet_copy, unwrapped
+from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ..schedule import FusedKernel
+from .numpy_calls import call_text
+from .object_code import is_possible
 
 BLOCK_BYTES = 1 << 18
 """Bytes of the widest array of a block. Half a dozen of them stay in a core's own cache; at a fourth of it, threads
@@ -32,13 +37,37 @@ SHARED_FROM = 1 << 17
 """Elements, times steps of the kernel, from which blocks are shared among threads: it takes some 70 us to wake one."""
 
 Kernel = Callable[..., tuple[Any, ...]]
+ProgramMaker = Callable[[tuple[int, ...], dict[Node, TensorSpec]], Kernel]
+"""From a block's shape and its inputs' specs to a function of its output arrays and input arrays."""
 
 
 def host_kernel(kernel: FusedKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
-    if kernel.domain.numel <= WHOLE_UP_TO:
+    is_small = kernel.domain.numel <= WHOLE_UP_TO
+    if is_possible():
+        from .loops import block_program, one_loop, stages_of
+
+        stages = stages_of(kernel)
+        if stages is not None:
+            if len(stages.steps) == 1:
+                return one_loop(kernel, stages.loops[0])
+            program = partial(block_program, kernel, stages)
+            return quietly(_at_once(kernel, program) if is_small else _in_blocks(kernel, program))
+    if is_small:
         return quietly(_whole(kernel))
-    return quietly(_in_blocks(kernel))
+    return quietly(_in_blocks(kernel, partial(_block_program, kernel)))
+
+
+def execution_on_host(kernel: FusedKernel) -> str:
+    """How a fused kernel runs, in words."""
+    if is_possible():
+        from .loops import stages_of
+
+        stages = stages_of(kernel)
+        if stages is not None:
+            return str(stages)
+    blocks = "" if kernel.domain.numel <= WHOLE_UP_TO else " over blocks"
+    return f"{len(kernel.calls)} passes of NumPy{blocks}"
 
 
 def quietly(compute: Kernel) -> Kernel:
@@ -78,42 +107,24 @@ def _whole(kernel: FusedKernel) -> Kernel:
     return made
 
 
-def call_text(
-    function: Any,
-    out: str | None,
-    i: int,
-    operands: Sequence[Any],
-    names: dict[Node, str],
-    globals_: dict[str, Any],
-) -> str:
-    """A kernel's call as source; it runs where floating-point errors are ignored already.
-
-    A ufunc beside a number is called itself, with the number as the array that the kernel would look up.
-    """
-    marks = getattr(function, "__dict__", {})
-    if "constants" in marks and len(operands) == 2:
-        globals_[f"k{i}"], globals_[f"n{i}"] = marks["ufunc"], marks["constants"][operands[1]]
-        given = f"{names[operands[0]]}, n{i}"
-        return f"k{i}({given})" if out is None else f"k{i}({given}, out={out})"
-    globals_[f"k{i}"] = unwrapped(function)
-    given = arguments_text(operands, names, globals_)
-    return f"k{i}({given})" if out is None else f"k{i}({out}, {given})"
+def _at_once(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
+    """One block of all elements."""
+    program = make_program(kernel.domain.sizes, {node: node.val for node in kernel.inputs})
+    outs = [f"o{i}" for i in range(len(kernel.outputs))]
+    inputs = [f"a{i}" for i in range(len(kernel.inputs))]
+    lines = [
+        f"def compute({', '.join(inputs)}):",
+        *(f"    {out} = new{out}()" for out in outs),
+        f"    program({', '.join([*outs, *inputs])})",
+        f"    return ({''.join(f'{out}, ' for out in outs)})",
+    ]
+    globals_: dict[str, Any] = {"program": program}
+    globals_ |= {f"new{out}": allocator_of(node.val) for out, node in zip(outs, kernel.outputs, strict=True)}
+    made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
+    return made
 
 
-def arguments_text(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
-    """A kernel's arguments as source; numbers become globals."""
-    given = []
-    for operand in operands:
-        if isinstance(operand, Node):
-            given.append(names[operand])
-        else:
-            name = f"m{len(globals_)}"
-            globals_[name] = operand
-            given.append(name)
-    return ", ".join(given)
-
-
-def _in_blocks(kernel: FusedKernel) -> Kernel:
+def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
     """Every step over a block, and then the next block."""
     domain = kernel.domain
     flat = all(_is_flat(node.val, domain) for node in kernel.inputs)
@@ -125,7 +136,8 @@ def _in_blocks(kernel: FusedKernel) -> Kernel:
     for index in indices:
         shape = tuple([min(s.stop, n) - s.start for s, n in zip(index, sizes, strict=True)])
         if shape not in programs:
-            programs[shape] = _block_program(kernel, shape, domain.sizes, flat)
+            specs = {node: _block_spec(node.val, shape, domain.sizes, flat) for node in kernel.inputs}
+            programs[shape] = make_program(shape, specs)
     work = [(index, programs[_shape_of(index, sizes)]) for index in indices]
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     single = [node.val.numel == 1 for node in kernel.inputs]
@@ -163,14 +175,12 @@ def _shape_of(index: tuple[slice, ...], sizes: Sequence[int]) -> tuple[int, ...]
     return tuple([min(s.stop, n) - s.start for s, n in zip(index, sizes, strict=True)])
 
 
-def _block_program(kernel: FusedKernel, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> Kernel:
+def _block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node, TensorSpec]) -> Kernel:
     """A function of a block's output arrays and input arrays.
 
     Results that no other step needs any more leave their arrays to later ones.
     """
-    specs: dict[Node, TensorSpec] = {}
-    for node in kernel.inputs:
-        specs[node] = _block_spec(node.val, shape, sizes, flat)
+    specs = dict(specs)
     lines: list[str] = []
     globals_: dict[str, Any] = {"empty": np.empty, "shape": shape}
     names = {node: f"o{i}" for i, node in enumerate(kernel.outputs)}

@@ -23,7 +23,8 @@ from ..pointwise import PointwiseCall
 from ..reductions import View, results_of, specs_of, views_of
 from ..schedule import RowsKernel
 from . import pointwise
-from .pointwise import Kernel, call_text, quietly
+from .numpy_calls import call_text
+from .pointwise import Kernel, quietly
 
 BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads

@@ -27,7 +27,7 @@ from ..widen import NARROW, comparable_np, compute_np
 from . import number_representation as representation
 from . import pointwise_math as m
 from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
-from .gelu import chained
+from .gelu import CHAINED_FROM, chained
 from .selection import SMALL, selected
 from .vector_passes import LONG, PASSES, Passes
 
@@ -241,7 +241,9 @@ def relu(call: StructuredCall) -> PlannedKernel:
         if spec.dtype is call.outputs[0].dtype and spec.numel > ZEROS and common in (float16, bfloat16):
             return PlannedKernel(_narrow_relu(call))
         # NumPy's loop is quicker over two whole arrays than over one and a number.
-        return planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
+        kernel = planned(call, lambda a: maximum(zero if a.size < ZEROS else np.zeros_like(a), a))
+        # A plan of few elements must not serve many: of a negative zero they make different ones.
+        return kernel._replace(any_shape=min(kernel.any_shape, ZEROS))
     if not spec.is_contiguous:
         return PlannedKernel(lambda out, a: maximum(zero, a, out=out))
     if spec.numel > ZEROS:
@@ -428,9 +430,7 @@ def gelu(call: StructuredCall) -> PlannedKernel:
     check_kind(call, FLOAT)
     if (kernel := chained(call, False)) is not None:
         return kernel
-    if call.args["approximate"] == "tanh":
-        return planned(call, m.gelu_tanh)
-    return planned(call, m.gelu)
+    return _of_few(planned(call, m.gelu_tanh if call.args["approximate"] == "tanh" else m.gelu))
 
 
 def gelu_backward(call: StructuredCall) -> PlannedKernel:
@@ -438,9 +438,13 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
     check_kind(call, FLOAT)
     if (kernel := chained(call, True)) is not None:
         return kernel
-    if call.args["approximate"] == "tanh":
-        return planned(call, m.gelu_tanh_backward)
-    return planned(call, m.gelu_backward)
+    is_tanh = call.args["approximate"] == "tanh"
+    return _of_few(planned(call, m.gelu_tanh_backward if is_tanh else m.gelu_backward))
+
+
+def _of_few(kernel: PlannedKernel) -> PlannedKernel:
+    """A plan of few elements must not serve as many as a chain does, which rounds otherwise."""
+    return kernel._replace(any_shape=min(kernel.any_shape, CHAINED_FROM))
 
 
 def round_decimals(call: StructuredCall) -> PlannedKernel:

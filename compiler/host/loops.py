@@ -1,0 +1,274 @@
+"""A fused kernel on the CPU as compiled loops (the extra ``triten[jit]``), with what NumPy computes between them.
+
+A kernel that is one loop goes over its arrays once. One with functions that NumPy computes goes through its loops and
+those functions for a block of `BLOCK_BYTES` at a time, which stays in the cache. Parts and blocks are shared among the
+threads of the pool, and follow from the geometry alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.blocks import block_indices
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import BY_NAME
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
+from ...triton_kernels.geometry import broadcast_strides, coalesced
+from ..schedule import FusedKernel
+from .element_program import ElementProgram, Value
+from .llvm_source import write_loop
+from .lowering import Lowered
+from .numpy_calls import call_text
+from .object_code import loop_function, target
+from .stages import Loop, NumpyStep, Stages, staged
+
+PARTS = 64
+"""Parts of an index space at most, which threads take one by one."""
+PART = 1 << 16
+"""Elements of a part, at least."""
+SHARED_FROM = 1 << 25
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: a millisecond's work.
+To wake a thread takes some 70 us, and more where cores are busy."""
+
+TILE = 64
+"""Elements along the innermost dimension that are taken at once where an array lies along another one."""
+TURNED_FROM = 1 << 16
+"""Elements from which that matters: fewer stay in the cache."""
+
+Kernel = Callable[..., tuple[Any, ...]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def stages_of(kernel: FusedKernel) -> Stages | None:
+    """How a kernel is computed with loops; None where there are none: llvmlite is missing, or all is NumPy's."""
+    found = target()
+    if found is None:
+        return None
+    made = staged(Lowered(kernel, ElementProgram(found.converts_half, found.truncates)))
+    return made if made.loops else None
+
+
+class Geometry:
+    """An index space for a loop, outermost dimension first, and the strides of its arrays over it, in bytes."""
+
+    def __init__(
+        self, sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int]
+    ) -> None:
+        self.sizes, self.strides, self.itemsizes = tuple(sizes), [tuple(s) for s in strides], itemsizes
+
+    @staticmethod
+    def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> Geometry:
+        """A geometry of as few dimensions as can be; strides are in elements."""
+        found = coalesced(sizes, strides)
+        if not found.sizes:  # one element
+            return Geometry((1,), [(size,) for size in itemsizes], itemsizes)
+        own = [
+            tuple([s * size for s in reversed(one)])
+            for one, size in zip(found.strides, itemsizes, strict=True)
+        ]
+        return Geometry(found.sizes[::-1], own, itemsizes)
+
+    @property
+    def steps(self) -> list[str]:
+        """How each array goes along the innermost dimension."""
+        return [
+            "unit" if s[-1] == size else "zero" if not s[-1] else "any"
+            for s, size in zip(self.strides, self.itemsizes, strict=True)
+        ]
+
+    @property
+    def turned(self) -> int | None:
+        """A dimension along which some array lies side by side, but not along the innermost; None without one."""
+        for own in self.strides:
+            moving = [d for d, s in enumerate(own) if s]
+            if moving and own[-1]:
+                fast = min(moving, key=lambda d: (abs(own[d]), -d))
+                if fast != len(own) - 1:
+                    return fast
+        return None
+
+    def parts(self, limit: int) -> list[Numbers]:
+        """The space in parts of about `limit` elements."""
+        return [self.numbers(index) for index in block_indices(self.sizes, None, limit)]
+
+    def tiled(self, along: int, limit: int) -> tuple[Geometry, list[Numbers]]:
+        """The same space with the innermost dimension cut into tiles, and its parts.
+
+        Within a tile the loop goes along another dimension, too, before it goes on: the cache still has what an array
+        that lies along that one gave to a cache line's neighbours.
+        """
+        inner = len(self.sizes) - 1
+        order = [*(d for d in range(inner) if d != along), along, inner]
+        tiles, rest = divmod(self.sizes[-1], TILE)
+        strides = [(TILE * own[-1], *(own[d] for d in order)) for own in self.strides]
+        outer = [self.sizes[d] for d in order[:-1]]
+        whole = Geometry((tiles, *outer, TILE), strides, self.itemsizes)
+        found = whole.parts(limit)
+        if rest:
+            last = Geometry((tiles + 1, *outer, TILE), strides, self.itemsizes)
+            for index in block_indices(outer, None, max(limit // rest, 1)):
+                found.append(last.numbers((slice(tiles, tiles + 1), *index, slice(0, rest))))
+        return whole, found
+
+    def numbers(self, index: Sequence[slice]) -> Numbers:
+        """A part of the space, as compiled code reads it."""
+        starts = [s.start for s in index]
+        numbers = [min(s.stop, n) - s.start for s, n in zip(index, self.sizes, strict=True)]
+        for own in self.strides:
+            numbers += [sum(a * b for a, b in zip(starts, own, strict=True)), *own]
+        return np.array(numbers, np.int64)
+
+
+def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs, which goes over them once."""
+    domain = kernel.domain
+    outs = [kernel.outputs[int(name[1:])].val for _, name in loop.writes]
+    inputs = [kernel.inputs[v.detail].val for v in loop.reads]
+    specs = [*outs, *inputs]
+    geometry = Geometry.merged(
+        domain.sizes, [broadcast_strides(s, domain.sizes) for s in specs], [s.itemsize for s in specs]
+    )
+    work = max(sum(s.nbytes for s in specs), 2 * domain.numel * len(loop.instructions))
+    limit = max(PART, -(-domain.numel // PARTS)) if work >= SHARED_FROM else domain.numel
+    turned = geometry.turned
+    if turned is not None and domain.numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
+        geometry, parts = geometry.tiled(turned, limit)
+    else:
+        parts = geometry.parts(limit)
+    arrays = ", ".join([*(name for _, name in loop.writes), *(f"a{v.detail}" for v in loop.reads)])
+    globals_: dict[str, Any] = {"loop": loop_function(_text(loop, geometry))}
+    lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
+    for j, node in enumerate(kernel.outputs):
+        globals_[f"new{j}"] = allocator_of(node.val)
+        lines.append(f"    o{j} = new{j}()")
+    if len(parts) == 1:
+        globals_["g"] = parts[0]
+        lines.append(f"    loop(g, {arrays})")
+    else:
+        globals_ |= {"parts": parts, "parallel_for": parallel_for}
+        lines += [
+            "    def part(first, last):",
+            "        for g in parts[first:last]:",
+            f"            loop(g, {arrays})",
+            f"    parallel_for(0, {len(parts)}, {1 if work >= SHARED_FROM else len(parts)}, part)",
+        ]
+    lines.append(f"    return ({''.join(f'o{j}, ' for j in range(len(kernel.outputs)))})")
+    made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
+    return made
+
+
+def block_program(
+    kernel: FusedKernel, stages: Stages, shape: tuple[int, ...], specs: dict[Node, TensorSpec]
+) -> Kernel:
+    """A function of a block's output arrays, which are contiguous, and input arrays of these specs.
+
+    Arrays that no other step needs any more are left to later ones.
+    """
+    writer = _BlockWriter(kernel, stages, shape, specs)
+    head = [f"o{i}" for i in range(len(kernel.outputs))] + [f"a{i}" for i in range(len(kernel.inputs))]
+    text = "\n".join([f"def compute({', '.join(head)}):", *writer.lines()]) + "\n"
+    made: Kernel = defined("compute", text, f"block of {kernel.name}", writer.globals)
+    return made
+
+
+class _BlockWriter:
+    def __init__(
+        self, kernel: FusedKernel, stages: Stages, shape: tuple[int, ...], specs: dict[Node, TensorSpec]
+    ) -> None:
+        self.kernel, self.stages, self.shape = kernel, stages, shape
+        self.specs = dict(specs)
+        for call in kernel.calls:
+            self.specs[call.node] = call.node.val.replace(sizes=shape, strides=contiguous_strides(shape))
+        own = [f"o{i}" for i in range(len(kernel.outputs))] + [f"a{i}" for i in range(len(kernel.inputs))]
+        self.names = {name: name for name in own}
+        self.free: dict[Any, list[str]] = {}
+        self.globals: dict[str, Any] = {"empty": np.empty, "shape": shape}
+        self.text: list[str] = []
+
+    def lines(self) -> list[str]:
+        """The body."""
+        steps = self.stages.steps
+        last: dict[str, int] = {}
+        for i, step in enumerate(steps):
+            for value in step.reads:
+                last[self.stages.arrays[id(value)]] = i
+        for i, step in enumerate(steps):
+            ended = [v for v in dict.fromkeys(step.reads) if last[self.stages.arrays[id(v)]] == i]
+            if isinstance(step, Loop):
+                for value, name in step.writes:
+                    self._allocate(name, self._dtype(value))
+                self._loop(i, step)
+                self._release(ended)
+            else:
+                # A ufunc may write to the array that it reads.
+                if step.value.kind == "ufunc":
+                    self._release(ended)
+                self._allocate(step.target, self._dtype(step.value))
+                self._numpy(i, step)
+                if step.value.kind != "ufunc":
+                    self._release(ended)
+        return self.text
+
+    def _dtype(self, value: Value) -> np.dtype[Any]:
+        if value.kind == "operator":
+            return value.detail.node.val.np_dtype  # type: ignore[no-any-return]
+        found: np.dtype[Any] = BY_NAME[value.dtype].np
+        return found
+
+    def _allocate(self, name: str, dtype: np.dtype[Any]) -> None:
+        if name in self.names:
+            return
+        spare = self.free.get(dtype)
+        if spare:
+            self.names[name] = spare.pop()
+            return
+        self.names[name] = name
+        self.globals[f"d{name}"] = dtype
+        self.text.append(f"    {name} = empty(shape, d{name})")
+
+    def _release(self, values: Sequence[Value]) -> None:
+        for value in values:
+            name = self.stages.arrays[id(value)]
+            if name[0] == "t":
+                self.free.setdefault(self._dtype(value), []).append(self.names[name])
+
+    def _loop(self, i: int, loop: Loop) -> None:
+        whole = contiguous_strides(self.shape)
+        strides, itemsizes = [whole] * len(loop.writes), [self._dtype(v).itemsize for v, _ in loop.writes]
+        for value in loop.reads:
+            itemsizes.append(self._dtype(value).itemsize)
+            if value.kind == "input":
+                strides.append(broadcast_strides(self.specs[self.kernel.inputs[value.detail]], self.shape))
+            else:
+                strides.append(whole)
+        geometry = Geometry.merged(self.shape, strides, itemsizes)
+        self.globals[f"loop{i}"] = loop_function(_text(loop, geometry))
+        self.globals[f"g{i}"] = geometry.numbers([slice(0, n) for n in geometry.sizes])
+        arrays = [self.names[name] for _, name in loop.writes]
+        arrays += [self.names[self.stages.arrays[id(v)]] for v in loop.reads]
+        self.text.append(f"    loop{i}(g{i}, {', '.join(arrays)})")
+
+    def _numpy(self, i: int, step: NumpyStep) -> None:
+        value, out = step.value, self.names[step.target]
+        given = [self.names[self.stages.arrays[id(v)]] for v in value.operands]
+        if value.kind == "ufunc":
+            self.globals[f"k{i}"] = value.detail
+            self.text.append(f"    k{i}({given[0]}, {out})")
+            return
+        call = value.detail
+        _, planned = call.planned(self.specs)
+        names = dict(zip([o for o in call.operands if isinstance(o, Node)], given, strict=True))
+        self.text.append(
+            f"    {call_text(planned.unshared or planned.into, out, i, call.operands, names, self.globals)}"
+        )
+
+
+def _text(loop: Loop, geometry: Geometry) -> str:
+    return write_loop(loop, geometry.steps, len(geometry.sizes))

@@ -1,0 +1,44 @@
+"""The call of a kernel of `cpu_fallback` as source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...dispatch.layers.graph.graph import Node
+from ...runtime.float_errors import unwrapped
+
+
+def call_text(
+    function: Any,
+    out: str | None,
+    i: int,
+    operands: Sequence[Any],
+    names: dict[Node, str],
+    globals_: dict[str, Any],
+) -> str:
+    """A kernel's call as source; it runs where floating-point errors are ignored already.
+
+    A ufunc beside a number is called itself, with the number as the array that the kernel would look up.
+    """
+    marks = getattr(function, "__dict__", {})
+    if "constants" in marks and len(operands) == 2:
+        globals_[f"k{i}"], globals_[f"n{i}"] = marks["ufunc"], marks["constants"][operands[1]]
+        given = f"{names[operands[0]]}, n{i}"
+        return f"k{i}({given})" if out is None else f"k{i}({given}, out={out})"
+    globals_[f"k{i}"] = unwrapped(function)
+    given = _arguments(operands, names, globals_)
+    return f"k{i}({given})" if out is None else f"k{i}({out}, {given})"
+
+
+def _arguments(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
+    """A kernel's arguments as source; numbers become globals."""
+    given = []
+    for operand in operands:
+        if isinstance(operand, Node):
+            given.append(names[operand])
+        else:
+            name = f"m{len(globals_)}"
+            globals_[name] = operand
+            given.append(name)
+    return ", ".join(given)

@@ -1,0 +1,141 @@
+"""The order in which an element program is computed: loops, and what NumPy does between them.
+
+What NumPy computes for whole blocks cuts a program: a loop before it stores what it reads, a loop after it goes on.
+Each value is in the first loop that it can be in, so that there are as few as the longest chain of NumPy's steps
+demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from .element_program import Value
+from .lowering import Lowered
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that is compiled.
+
+    Attributes:
+        reads: the values that come from arrays.
+        writes: values, and the names of the arrays that they go to.
+    """
+
+    reads: tuple[Value, ...]
+    writes: tuple[tuple[Value, str], ...]
+
+    @cached_property
+    def instructions(self) -> list[Value]:
+        """What is computed, in order."""
+        found = made_of([value for value, _ in self.writes], self.reads)
+        return [value for value in found if value.kind == "instruction"]
+
+
+@dataclass(frozen=True)
+class NumpyStep:
+    """A ufunc or an operator, which NumPy computes: its value, and the array that it goes to."""
+
+    value: Value
+    target: str
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The values that come from arrays."""
+        return self.value.operands
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A kernel's steps in order, and the arrays between them.
+
+    Attributes:
+        steps: loops, and what NumPy computes.
+        arrays: the name of each value's array, by the value's `id`: ``a0`` for inputs, ``o0`` for outputs, ``t0`` for
+            what is made between.
+    """
+
+    steps: tuple[Loop | NumpyStep, ...]
+    arrays: dict[int, str]
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops alone."""
+        return [step for step in self.steps if isinstance(step, Loop)]
+
+    def __str__(self) -> str:
+        loops = len(self.loops)
+        if loops == len(self.steps) == 1:
+            return "one compiled loop"
+        names = [step.value.name for step in self.steps if isinstance(step, NumpyStep)]
+        return f"{loops} compiled loop{'s' * (loops > 1)}, and NumPy's {', '.join(names)} between"
+
+
+def staged(lowered: Lowered) -> Stages:
+    """The steps of a kernel."""
+    order = made_of(lowered.outputs)
+    levels: dict[int, int] = {}
+    for value in order:
+        level = max((levels[id(o)] for o in value.operands), default=0)
+        levels[id(value)] = level + value.by_numpy
+    arrays = {id(v): f"a{v.detail}" for v in order if v.kind == "input"}
+    copies: list[tuple[Value, str]] = []
+    for k, value in enumerate(lowered.outputs):
+        if id(value) in arrays or value.kind == "constant":
+            copies.append((value, f"o{k}"))
+        else:
+            arrays[id(value)] = f"o{k}"
+    for value in order:
+        for operand in value.operands:
+            if operand.kind in ("constant", "input") or id(operand) in arrays:
+                continue
+            if value.by_numpy or operand.by_numpy or levels[id(operand)] < levels[id(value)]:
+                arrays[id(operand)] = f"t{len(arrays)}"
+    steps: list[Loop | NumpyStep] = []
+    for level in range(max(levels.values(), default=0) + 1):
+        steps += [NumpyStep(v, arrays[id(v)]) for v in order if v.by_numpy and levels[id(v)] == level]
+        here = [v for v in order if levels[id(v)] == level]
+        writes = [(v, arrays[id(v)]) for v in here if v.kind == "instruction" and id(v) in arrays]
+        writes += [(v, name) for v, name in copies if levels[id(v)] == level]
+        if writes:
+            steps.append(Loop(tuple(_leaves([v for v, _ in writes], arrays, levels, level)), tuple(writes)))
+    return Stages(tuple(steps), arrays)
+
+
+def made_of(outputs: Sequence[Value], given: Sequence[Value] = ()) -> list[Value]:
+    """What values are made of, and they themselves, in order; not what is given, and what that is made of."""
+    done = set(map(id, given))
+    order: list[Value] = []
+    stack = [(value, False) for value in reversed(outputs)]
+    while stack:
+        value, is_ready = stack.pop()
+        if id(value) in done:
+            continue
+        if is_ready:
+            done.add(id(value))
+            order.append(value)
+        else:
+            stack.append((value, True))
+            stack += [(operand, False) for operand in reversed(value.operands)]
+    return order
+
+
+def _leaves(
+    values: Sequence[Value], arrays: dict[int, str], levels: dict[int, int], level: int
+) -> list[Value]:
+    """What a loop reads from arrays: inputs, what NumPy made, and what earlier loops stored."""
+    found: dict[int, Value] = {}
+    seen: set[int] = set()
+    stack = list(reversed(values))
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or value.kind == "constant":
+            continue
+        seen.add(id(value))
+        if value.kind != "instruction" or (id(value) in arrays and levels[id(value)] < level):
+            found[id(value)] = value
+        else:
+            stack += reversed(value.operands)
+    return list(found.values())
