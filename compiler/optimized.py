@@ -7,30 +7,47 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from ..dispatch.core.dispatcher import Dispatcher
 from ..dispatch.layers.pytree import tree_flatten
+from ..nn.modules.container import Sequential
+from ..nn.modules.module import Module
 from ..runtime import determinism
 from ..runtime.device import get_default_device
 from ..runtime.grad_mode import grad_disabled, inference_enabled, is_grad_enabled
 from ..runtime.local_dispatch_key_set import local, modes
 from ..runtime.scalar_type import get_default_dtype
 from ..runtime.storage import root_of
+from ..runtime.tensor_impl import TensorImpl
 from ..runtime.traceback_filter import hide_inner_frames
 from .backends import Backend
 from .call_key import SPEC, is_plain_call, signature
+from .capture.frames import Watch
+from .capture.reachable import NUMBERS
 from .capture.recording import record
+from .capture.side_effects import is_users
 from .capture.unsupported import Unsupported, is_own
 from .compilation import Compilation, compiled
 from .debug_files import write_debug_files
+from .splitting.driver import PartTree
+from .splitting.source import GENERATORS, FunctionSource
+from .splitting.split import Split, Splitter, python_function
 from .stances import state as stance
 
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
+
+VARIETY = 3
+"""So many values of one argument of a part have graphs of their own."""
+MOST_MEMBERS = 1000
+"""The most functions that are compiled since a split function calls them."""
 
 every: weakref.WeakSet[OptimizedFunction] = weakref.WeakSet()
 """All compiled functions, for `reset`."""
@@ -42,6 +59,7 @@ class Attempt:
 
     reason: Unsupported
     count: int = 1
+    split: Split | None = None
 
 
 class OptimizedFunction:
@@ -52,16 +70,29 @@ class OptimizedFunction:
         backend: a built-in one's name, or a function.
         fullgraph: raise `Unsupported` for a call that cannot be captured.
         limit: the most graphs; None for `LIMIT`.
+        family: the compiled functions that this one belongs to, None for one of the program's.
+        source: of a part, its tree.
+        tree: of a part, what it takes and returns.
     """
 
     def __init__(
-        self, function: Callable[..., Any], backend: str | Backend, fullgraph: bool, limit: int | None = None
+        self,
+        function: Callable[..., Any],
+        backend: str | Backend,
+        fullgraph: bool,
+        limit: int | None = None,
+        family: Family | None = None,
+        source: FunctionSource | None = None,
+        tree: PartTree | None = None,
     ) -> None:
         self.function = function
         self.backend = backend
         self.fullgraph = fullgraph
         self.own_limit = limit
         self.name = getattr(function, "__name__", type(function).__name__)
+        self.is_root = family is None
+        self.family = Family(backend, limit) if family is None else family
+        self.source, self.tree = source, tree
         self._lock = threading.RLock()
         self.forget()
         every.add(self)
@@ -73,7 +104,12 @@ class OptimizedFunction:
         self.failures: dict[Any, Attempt] = {}
         self.count = 0
         self.recompilations: list[str] = []
+        self.splitter: Splitter | None = None
+        self.last_split: Split | None = None
+        self.variety: dict[str, set[Any]] = {}
         self._is_told = False
+        if self.is_root:
+            self.family = Family(self.backend, self.own_limit)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a graph, captured now if there is none for such arguments, or the function."""
@@ -122,13 +158,65 @@ class OptimizedFunction:
                 raise Unsupported(
                     f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.place
                 )
-            return self.function(*args, **kwargs)
+            return self._run(failed.split, args, kwargs)
+        if not self.is_root and not self.fullgraph and not self._is_worth_while(args, leaves, tensors):
+            return self._run(self.last_split, args, kwargs)
+        if failed is None and len(self.failures) >= LIMIT and not self.fullgraph:
+            return self._run(self.last_split, args, kwargs)
         if self._may_compile(key):
             with self._lock:
                 made = self._capture(leaves, spec, tensors, key)
             if made is not None:
                 return self(*args, **kwargs)
-        return self.function(*args, **kwargs)
+            return self._run(self.failures[key].split, args, kwargs)
+        return self._run(self.last_split, args, kwargs)
+
+    def _run(self, split: Split | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function in parts, or as it is."""
+        if split is None or self.splitter is None or not self.splitter.is_current():
+            return self.function(*args, **kwargs)
+        return split(*self.splitter.prefix, *args, **kwargs)
+
+    def _is_worth_while(self, args: tuple[Any, ...], leaves: Sequence[Any], tensors: Sequence[Any]) -> bool:
+        """Whether a graph is made of a part or of what the program's code calls.
+
+        A part that is given ever other numbers or objects would have a graph for each: what reads them is split off.
+        """
+        if self.tree is None:
+            return bool(tensors) or not all(isinstance(leaf, NUMBERS) for leaf in leaves)
+        for name, value in zip(self.tree.inputs, args, strict=True):
+            looks = self.variety.setdefault(name, set())
+            if len(looks) <= VARIETY and not isinstance(value, TensorImpl):
+                looks.add(look_of(value))
+            if len(looks) > VARIETY:
+                reason = Unsupported(f"{name} has another value in every call")
+                self.last_split = self._splitter().at_reader(name, reason) or self.last_split
+                return False
+        return True
+
+    def _splitter(self) -> Splitter:
+        if self.splitter is None:
+            self.splitter = Splitter(self.function, self._part, self.family.callee, self.source)
+        return self.splitter
+
+    def _part(self, function: FunctionType, source: FunctionSource, tree: PartTree) -> OptimizedFunction:
+        made = OptimizedFunction(function, self.backend, False, self.own_limit, self.family, source, tree)
+        made.name = self.name
+        return made
+
+    def _split(self, error: Unsupported, leaves: Any, spec: Any) -> Split | None:
+        """The function split where it cannot be captured."""
+        splitter = self._splitter()
+        if splitter.source is None:
+            return None
+        line = None
+        if splitter.span(error) is None and error.element is None and splitter.code is not None:
+            watch = Watch(splitter.code)
+            with suppress(Unsupported):
+                record(self.function, leaves, spec, watch)
+            line = watch.line
+        self.last_split = splitter.at(error, line) or self.last_split
+        return self.last_split
 
     def _may_compile(self, key: Any) -> bool:
         if self.count and stance.stance == "fail_on_recompile":
@@ -159,13 +247,11 @@ class OptimizedFunction:
         try:
             made = compiled(record(self.function, leaves, spec), stance.backend or self.backend, tensors)
         except Unsupported as error:
-            failed = self.failures.get(key)
-            if failed is None:
-                self.failures[key] = Attempt(error)
-            else:
-                failed.reason, failed.count = error, failed.count + 1
+            failed = self.failures.setdefault(key, Attempt(error, 0))
+            failed.reason, failed.count = error, failed.count + 1
             if self.fullgraph:
                 raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
+            failed.split = self._split(error, leaves, spec)
             return None
         self.failures.pop(key, None)
         write_debug_files(self.name, self.count, made.recording, made.schedules)
@@ -176,6 +262,55 @@ class OptimizedFunction:
             self.quick[(*state, *map(SPEC, leaves))] = same_look
         self.count += 1
         return made
+
+
+class Family:
+    """Compiled functions that belong together: what the statements of a split function call is compiled, too.
+
+    Args:
+        backend: the one that all have.
+        limit: the most graphs of each.
+    """
+
+    def __init__(self, backend: str | Backend, limit: int | None) -> None:
+        self.backend, self.limit = backend, limit
+        self.members: dict[Any, OptimizedFunction] = {}
+
+    def callee(self, target: Any) -> Any:
+        """What is called in the place of something: a function or module of the program compiled, all else itself."""
+        if not isinstance(target, FunctionType | MethodType | Module):
+            return target
+        found = python_function(target)
+        if found is None or found[0].__code__.co_flags & GENERATORS:
+            return target
+        function, prefix = found
+        if not is_users(function.__code__.co_filename) and type(target) is not Sequential:
+            return target
+        if prefix and not isinstance(prefix[0], Module):
+            target = function  # an object is an argument like others
+        else:
+            prefix = ()
+        key = (id(target.__self__), function) if isinstance(target, MethodType) else target
+        known = self.members.get(key)
+        if known is None:
+            if len(self.members) >= MOST_MEMBERS:
+                return found[0].__get__(prefix[0]) if prefix else target
+            known = self.members[key] = OptimizedFunction(target, self.backend, False, self.limit, self)
+        return partial(known, *prefix) if prefix else known
+
+
+def look_of(value: Any) -> Any:
+    """What tells one value of an argument from another, tensors left out."""
+    leaves, spec = tree_flatten(value)
+    looks = [
+        None
+        if isinstance(leaf, TensorImpl)
+        else (type(leaf), leaf)
+        if isinstance(leaf, int | float | complex | str | bytes)
+        else id(leaf)
+        for leaf in leaves
+    ]
+    return (spec, *looks)
 
 
 def levels_to_the_user() -> int:

@@ -23,15 +23,15 @@ import numpy as np
 from ...runtime.generator import Generator
 from .frames import is_observed_file
 from .guards import same
-from .reachable import Walk
-from .unsupported import Unsupported, is_own
+from .reachable import Location, Walk
+from .unsupported import Unsupported, is_own, trail_from
 
 OUTPUT = "would be done once, when the function is captured"
 CLOCK = "gives something else each time"
 
 
-def refuse_side_effects(before: Walk) -> None:
-    """Put back what was changed since a walk. Raises Unsupported if anything was."""
+def changed_places(before: Walk) -> list[tuple[Location, Any]]:
+    """The places that have another value than at a walk, with the one from then."""
     changed = []
     for location, value in before.places:
         now = location.read()
@@ -41,6 +41,12 @@ def refuse_side_effects(before: Walk) -> None:
             else value is now or same(value, now)
         ):
             changed.append((location, value))
+    return changed
+
+
+def refuse_side_effects(before: Walk) -> None:
+    """Put back what was changed since a walk. Raises Unsupported if anything was."""
+    changed = changed_places(before)
     for location, value in reversed(changed):
         location.write(value)
     if changed:
@@ -64,7 +70,8 @@ class Refusals:
 
     def refuse(self, reason: str) -> None:
         """Raise Unsupported, and remember it."""
-        error = Unsupported(reason)
+        frame = sys._getframe(1)
+        error = Unsupported(reason, trail=trail_from(frame))
         self.first = self.first or error
         raise error
 

@@ -1,0 +1,107 @@
+"""How control leaves a part: statements that leave it for elsewhere become returns that say where to.
+
+A part returns the tuple of its outputs. One with other ways out than its end returns a number in front of them, for the
+way: 0 at the end, 1 with the result of the whole function alone, 2 where a loop around is left, 3 where it goes on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from .names import Names, own_nodes, stored
+from .source import UNBOUND
+
+END, RETURN, BREAK, CONTINUE = range(4)
+
+
+def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
+    """Statements of a text, each at the place of another one."""
+    made = ast.parse(text).body
+    for each in made:
+        for node in ast.walk(each):
+            if "lineno" in node._attributes:
+                ast.copy_location(node, at)
+    return made
+
+
+def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
+    """The ways out of statements that run in a loop around them or in none."""
+    found: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Return):
+            found.add(RETURN)
+        elif isinstance(node, ast.Break | ast.Continue):
+            if not depth:
+                found.add(BREAK if isinstance(node, ast.Break) else CONTINUE)
+        elif isinstance(node, ast.For | ast.While):
+            found |= outer_exits(node.body, depth + 1) | outer_exits(node.orelse, depth)
+        elif isinstance(node, ast.If | ast.With | ast.Try | ast.Match | ast.ExceptHandler | ast.match_case):
+            found |= outer_exits(list(ast.iter_child_nodes(node)), depth)
+    return found
+
+
+def is_tangled(nodes: Sequence[ast.stmt]) -> bool:
+    """Whether a loop is left, or goes on, from within a block whose ``finally`` binds variables after that."""
+    return any(
+        isinstance(node, ast.Try)
+        and stored(node.finalbody)
+        and outer_exits([*node.body, *node.handlers, *node.orelse]) & {BREAK, CONTINUE}
+        for node in own_nodes(nodes)
+    )
+
+
+def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt) -> list[ast.stmt]:
+    """The end of a part: it gives its outputs, those that may have no value with care."""
+    text, values = "", [] if way is None else [str(way)]
+    for name in outputs:
+        if name in bound:
+            values.append(name)
+        else:
+            text += f"try: _triten_out_{name} = {name}\nexcept NameError: _triten_out_{name} = {UNBOUND}\n"
+            values.append(f"_triten_out_{name}")
+    return statements(f"{text}return ({', '.join(values)}{',' * (len(values) == 1)})", at)
+
+
+class WithReturns(ast.NodeTransformer):
+    """Statements whose ways out are returns.
+
+    Args:
+        leave: gives the statements for a way out, at the place of another.
+    """
+
+    def __init__(self, leave: Callable[[int, ast.stmt], list[ast.stmt]]) -> None:
+        self.leave, self.depth = leave, 0
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        value = ast.copy_location(ast.Constant(None), node) if node.value is None else node.value
+        number = ast.copy_location(ast.Constant(RETURN), node)
+        pair = ast.copy_location(ast.Tuple([number, value], ast.Load()), node)
+        return ast.copy_location(ast.Return(pair), node)
+
+    def visit_Break(self, node: ast.Break) -> ast.AST | list[ast.stmt]:
+        return node if self.depth else self.leave(BREAK, node)
+
+    def visit_Continue(self, node: ast.Continue) -> ast.AST | list[ast.stmt]:
+        return node if self.depth else self.leave(CONTINUE, node)
+
+    def _visit_loop(self, node: ast.For | ast.While) -> ast.AST:
+        self.depth += 1
+        node.body = self._visited(node.body)
+        self.depth -= 1
+        node.orelse = self._visited(node.orelse)
+        return node
+
+    def _visited(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        made: list[ast.stmt] = []
+        for each in body:
+            found = self.visit(each)
+            made += found if isinstance(found, list) else [found]
+        return made
+
+    visit_For = visit_While = _visit_loop
+
+    def _left_alone(self, node: ast.AST) -> ast.AST:
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _left_alone
