@@ -46,6 +46,11 @@ class Compilation:
     written: tuple[int, ...]
     finish: Callable[[Sequence[Any]], Any]
 
+    @property
+    def has_operators(self) -> bool:
+        """Whether it computes anything."""
+        return bool(self.recording.graph.find_nodes(op="call_function"))
+
     @staticmethod
     def of(
         recording: Recording,

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -110,6 +110,22 @@ class OptimizedFunction:
         self._is_told = False
         if self.is_root:
             self.family = Family(self.backend, self.own_limit)
+
+    @property
+    def graph_count(self) -> int:
+        """How many graphs it has that compute something."""
+        return sum(each.has_operators for same_look in self.compilations.values() for each in same_look)
+
+    def members(self) -> Iterator[OptimizedFunction]:
+        """This function, its parts where it is split, and, of one of the program's, what those call."""
+        yield self
+        for split in () if self.splitter is None else list(self.splitter.splits.values()):
+            for part in split.parts.values():
+                if isinstance(part, OptimizedFunction):
+                    yield from part.members()
+        if self.is_root:
+            for member in list(self.family.members.values()):
+                yield from member.members()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a graph, captured now if there is none for such arguments, or the function."""
@@ -224,7 +240,7 @@ class OptimizedFunction:
         if self.count and stance.stance == "eager_on_recompile":
             return False
         if self.count >= (LIMIT if self.own_limit is None else self.own_limit):
-            if not self._is_told:
+            if not self._is_told and self.graph_count:
                 self._is_told = True
                 warnings.warn(
                     f"compile: {self.name} has {self.count} graphs, which is recompile_limit; calls that none of them "

@@ -29,17 +29,13 @@ class PartTree:
         node: the function.
         inputs: the local variables that it takes.
         unbound: those that may be given without a value.
-        outputs: the local variables that it returns.
-        is_tail: whether it returns the result of the whole function and nothing else.
-        has_ways: whether a number for the way out stands in front of the outputs.
+        watched: the local variables that are read elsewhere after an error.
     """
 
     node: ast.FunctionDef
     inputs: tuple[str, ...]
     unbound: Names
-    outputs: tuple[str, ...]
-    is_tail: bool
-    has_ways: bool
+    watched: Names
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class Driver:
         own = frozenset(parameters(function.args))
         self.locals = own | stored(function.body) - source.declared.keys() | {TEST}
         body = [copied(each) for each in function.body]
-        place = Place(own - source.unbound, own, NONE, True, False)
+        place = Place(own - source.unbound, own, source.watched, True, bool(source.watched))
         before, at, after = body[:index], body[index], body[index + 1 :]
         if is_test and isinstance(at, ast.If):
             at = hoisted(at, before)
@@ -234,9 +230,8 @@ class Driver:
             body += returned(END if has_ways else None, outputs, flow.bound, core[-1])
         arguments = ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, [])
         node = ast.copy_location(ast.FunctionDef(name, arguments, body, [], None), core[0])
-        self.parts[name] = PartTree(
-            node, tuple(inputs), frozenset(careful), tuple(outputs), is_tail, has_ways
-        )
+        watched = stored(core) & place.live & self.locals if place.is_guarded else NONE
+        self.parts[name] = PartTree(node, tuple(inputs), frozenset(careful), watched)
         given = [f"_triten_in_{each}" if each in careful else each for each in inputs]
         before = "".join(
             f"try: _triten_in_{each} = {each}\nexcept NameError: _triten_in_{each} = {UNBOUND}\n"
@@ -259,8 +254,8 @@ class Driver:
             text += f"del _triten_result\n{unbinding}"
             text += f"if _triten_way == {BREAK}: break\n" * (BREAK in ways)
             text += f"if _triten_way == {CONTINUE}: continue\n" * (CONTINUE in ways)
-        if place.is_guarded and stored(core):
-            names = sorted(stored(core) & self.locals)
+        if watched:
+            names = sorted(watched)
             indented = "".join(f"    {line}\n" for line in text.splitlines())
             text = f"try:\n{indented}except BaseException as _triten_error:\n"
             text += f"    _triten_found = {RESCUED}(_triten_error)\n"

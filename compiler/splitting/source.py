@@ -43,6 +43,7 @@ class FunctionSource:
         original: the function of the program.
         declared: what the function declares ``global`` and ``nonlocal``.
         unbound: parameters that may be given `unbound`, which is taken for no value.
+        watched: local variables that are read elsewhere after an error, of a part in a block that may catch one.
         cells: the variables around the function, by name.
     """
 
@@ -50,14 +51,19 @@ class FunctionSource:
     original: FunctionType
     declared: Mapping[str, type[ast.Global] | type[ast.Nonlocal]]
     unbound: frozenset[str] = frozenset()
+    watched: frozenset[str] = frozenset()
     cells: Mapping[str, CellType] = field(default_factory=dict)
 
     def with_node(
-        self, node: ast.FunctionDef, unbound: frozenset[str], values: Mapping[str, Any]
+        self,
+        node: ast.FunctionDef,
+        unbound: frozenset[str],
+        watched: frozenset[str],
+        values: Mapping[str, Any],
     ) -> FunctionSource:
         """Another function in the same surroundings, which sees some values by names of their own."""
         cells = {**self.cells, **{name: CellType(value) for name, value in values.items()}}
-        return replace(self, node=node, unbound=unbound, cells=cells)
+        return replace(self, node=node, unbound=unbound, watched=watched, cells=cells)
 
     def function(self) -> FunctionType:
         """The function that the tree describes: its lines are the file's, its globals and cells the program's."""
@@ -116,7 +122,7 @@ def source_of(function: FunctionType) -> FunctionSource | None:
         if isinstance(each, ast.Global | ast.Nonlocal):
             declared |= dict.fromkeys(each.names, type(each))
     cleaned = _Cleaned(node).visit(node)
-    return FunctionSource(cleaned, function, declared, frozenset(), cells)
+    return FunctionSource(cleaned, function, declared, cells=cells)
 
 
 def _found(code: CodeType, text: str) -> ast.FunctionDef | None:

@@ -52,6 +52,7 @@ class Split:
         reason: why.
         make_part: compiles a part.
         callee: compiles what the statement calls.
+        is_part: whether the function is itself a part.
 
     Attributes:
         reason: why the function is split.
@@ -66,19 +67,24 @@ class Split:
         reason: Unsupported,
         make_part: MakePart,
         callee: Callee,
+        is_part: bool,
     ) -> None:
         written = Driver(source, index, is_test)
         self.reason = reason
         self.parts: dict[str, Callable[..., Any]] = {}
         values: dict[str, Any] = {UNBOUND: unbound}
         for name, tree in written.parts.items():
-            own = source.with_node(tree.node, tree.unbound, values)
+            own = source.with_node(tree.node, tree.unbound, tree.watched, values)
             function = own.function()
-            made.add(function.__code__)
+            parts.add(function.__code__)
             self.parts[name] = make_part(function, own, tree)
         values |= {CALLEE: callee, RESCUED: rescued, **self.parts}
-        self.driver = source.with_node(written.node, source.unbound, values).function()
-        made.add(self.driver.__code__)
+        whole = source.with_node(written.node, source.unbound, source.watched, values)
+        self.driver = whole.function()
+        drivers.add(self.driver.__code__)
+        self._is_watched = bool(source.watched)
+        if is_part:
+            parts.add(self.driver.__code__)
         self._original = source.original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +94,8 @@ class Split:
         try:
             return driver(*args, **kwargs)
         except BaseException as error:
-            error.__traceback__ = without_driver(error.__traceback__, driver.__code__)
+            if not self._is_watched:
+                error.__traceback__ = without_drivers(error.__traceback__)
             raise
 
 
@@ -111,11 +118,13 @@ class Splitter:
         self.function = None if found is None else found[0]
         self.prefix = () if found is None else found[1]
         self.code = None if self.function is None else self.function.__code__
+        is_part = source is not None
         if source is None and self.function is not None and is_observed(self.function.__code__):
             source = source_of(self.function)
             if source is not None and not can_be_split(source):
                 source = None
         self.source = source
+        self._is_part = is_part
         self.splits: dict[tuple[int, bool], Split] = {}
 
     def is_current(self) -> bool:
@@ -164,7 +173,9 @@ class Splitter:
         assert self.source is not None
         key = (index, is_test)
         if key not in self.splits:
-            self.splits[key] = Split(self.source, index, is_test, reason, self.make_part, self.callee)
+            self.splits[key] = Split(
+                self.source, index, is_test, reason, self.make_part, self.callee, self._is_part
+            )
         return self.splits[key]
 
 
@@ -253,36 +264,38 @@ def span_of(node: ast.expr) -> Span:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
+drivers: set[CodeType] = set()
+"""The code of all drivers."""
+parts: set[CodeType] = set()
+"""The code of all parts, and of the drivers of parts."""
+
+
 def rescued(error: BaseException) -> Mapping[str, Any]:
     """The local variables of the parts that an error left, those of inner ones last."""
     found: dict[str, Any] = {}
-    trace = error.__traceback__
+    for i, entry in enumerate(users_entries(error.__traceback__)):
+        if i and entry.tb_frame.f_code not in parts:
+            break
+        found |= entry.tb_frame.f_locals
+    return found
+
+
+def users_entries(trace: TracebackType | None) -> list[TracebackType]:
+    """The entries of a traceback that are the program's."""
+    found = []
     while trace is not None:
-        if trace.tb_frame.f_code in made:
-            found |= trace.tb_frame.f_locals
+        if not is_own(trace.tb_frame.f_code.co_filename):
+            found.append(trace)
         trace = trace.tb_next
     return found
 
 
-made: set[CodeType] = set()
-"""The code of all parts and drivers."""
-
-
-def without_driver(trace: TracebackType | None, driver: CodeType) -> TracebackType | None:
+def without_drivers(trace: TracebackType | None) -> TracebackType | None:
     """A traceback in which a function that is split stands once: where its driver called a part, the part."""
-    entries = []
-    while trace is not None:
-        entries.append(trace)
-        trace = trace.tb_next
-    kept = []
-    for i, each in enumerate(entries):
-        if each.tb_frame.f_code is driver:
-            inner = (e.tb_frame.f_code for e in entries[i + 1 :] if not is_own(e.tb_frame.f_code.co_filename))
-            called = next(inner, driver)
-            if called is not driver and called in made and called.co_qualname == driver.co_qualname:
-                continue
-        kept.append(each)
+    entries = users_entries(trace)
     joined = None
-    for each in reversed(kept):
-        joined = TracebackType(joined, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    for each, inner in zip(reversed(entries), [None, *reversed(entries[1:])], strict=True):
+        is_called_part = inner is not None and inner.tb_frame.f_code in parts
+        if not (each.tb_frame.f_code in drivers and is_called_part):
+            joined = TracebackType(joined, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return joined
