@@ -14,7 +14,7 @@ from .driver import CALLEE, RESCUED, Driver, PartTree, is_light
 from .names import Flow, captured, own_nodes, parameters, stored
 from .source import UNBOUND, FunctionSource, source_of, unbound
 
-READS_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"})
+READS_LOCALS = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"})
 """What sees a function's local variables by other ways than their names."""
 
 Callee = Callable[[Any], Any]
@@ -187,12 +187,20 @@ def can_be_split(source: FunctionSource) -> bool:
     nodes = list(own_nodes(source.node.body))
     names = {each.id for each in nodes if isinstance(each, ast.Name)}
     names |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
-    if names & READS_LOCALS or any(
-        isinstance(each, ast.Await | ast.AsyncFor | ast.AsyncWith) for each in nodes
+    bare = {each.func.id for each in nodes if isinstance(each, ast.Call) and is_bare_call(each)}
+    if (
+        names & READS_LOCALS
+        or bare & {"vars", "dir"}
+        or any(isinstance(each, ast.Await | ast.AsyncFor | ast.AsyncWith) for each in nodes)
     ):
         return False
     own = frozenset(parameters(source.node.args)) | stored(source.node.body)
     return not _is_bound_later(source.node.body, own, frozenset())
+
+
+def is_bare_call(node: ast.Call) -> bool:
+    """Whether a call is of a name, without arguments."""
+    return isinstance(node.func, ast.Name) and not node.args and not node.keywords
 
 
 def _is_bound_later(body: Sequence[ast.stmt], own: frozenset[str], later: frozenset[str]) -> bool:
