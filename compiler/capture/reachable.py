@@ -352,6 +352,9 @@ class Walk:
     def _shape_of(self, value: Any, path: str) -> None:
         """That an object has no more attributes and no other class, and what its class holds."""
         own = getattr(value, "__dict__", None)
+        if self.is_first and isinstance(own, dict):
+            # What the function adds is found, and taken away again.
+            self.places.append((Location("elements", own, None, f"the attributes of {path}"), tuple(own)))
         if not self.is_first and isinstance(own, dict):
             self.places.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
         # A guard keeps what it looks at alive: arguments, which are known by identity anyway, are not to be.

@@ -29,7 +29,7 @@ from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames, Watch
 from .guards import Guards
 from .reachable import CONSTANTS, NUMBERS, Location, Walk, walk_after, walk_before
-from .side_effects import changed_places, refuse_side_effects, refusing_effects
+from .side_effects import Looks, changed_places, refuse_side_effects, refusing_effects
 from .unsupported import Unsupported, place_of, trail_of
 
 
@@ -120,6 +120,7 @@ def _recorded(
 ) -> Recording:
     others = [leaf for leaf in leaves if not isinstance(leaf, TensorImpl)]
     before = walk_before(function, others)
+    looks = Looks(before)
     frames = Frames()
     body = _Body(function, leaves, spec, before)
     tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
@@ -130,13 +131,16 @@ def _recorded(
             with refusing_effects() as refusals, frames.observed(watch):
                 if watch is not None:
                     watch.is_there = lambda: (
-                        refusals.first is not None or body.has_refused() or bool(changed_places(before))
+                        refusals.first is not None
+                        or body.has_refused()
+                        or bool(changed_places(before))
+                        or bool(looks.changed())
                     )
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1
             set_grad_enabled(modes_before[0])
-            refuse_side_effects(before)
+            refuse_side_effects(before, looks)
         if refusals.first is not None:
             raise refusals.first
     except Unsupported as error:
