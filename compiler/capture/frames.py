@@ -81,6 +81,11 @@ class Frames:
                 return None
         return found
 
+    @property
+    def reads_grad(self) -> bool:
+        """Whether the code names the gradients of tensors."""
+        return any("grad" in code.co_names or "grad" in code.co_consts for code in self.codes)
+
     def _enter(self, frame: FrameType) -> None:
         code = frame.f_code
         self.codes.add(code)

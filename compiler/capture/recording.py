@@ -152,8 +152,7 @@ def _recorded(
         raise Unsupported(f"{type(error).__name__}: {reason}", place_of(trace), trail_of(trace)) from error
     walk = walk_after(function, others, frames, before)
     body.refuse_new_objects(walk)
-    reads_grad = any("grad" in code.co_names for code in frames.codes)
-    if reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
+    if frames.reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
         raise Unsupported("the function reads or sets `grad`, and an argument has one")
     graph = traced.graph
     results = len(body.structure_leaves)

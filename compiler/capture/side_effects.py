@@ -59,7 +59,7 @@ class Looks:
             (tensor, (spec, data, grad, own), location.name)
             for tensor, location, spec, data, grad, own in self._looks
             if tensor._spec.requires_grad != spec.requires_grad
-            or (tensor._data is not data and not hasattr(tensor._data, "storage"))
+            or tensor._data is not data
             or gradient_of(tensor) is not grad
             or vars(tensor) != own
         ]

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..capture.unsupported import Span
 from .exits import BREAK, CONTINUE, END, RETURN, WithReturns, is_tangled, outer_exits, returned, statements
+from .hoisting import Hoisting
 from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
 from .source import UNBOUND, FunctionSource, copied
 
@@ -64,13 +66,15 @@ class Driver:
         source: the function that is split.
         index: which statement of its body no graph holds.
         is_test: whether it is the truth of its condition that is asked for.
+        span: the place of the expression in it that no graph holds, if that is known.
 
     Attributes:
         node: the function written anew.
         parts: what it calls, by name.
     """
 
-    def __init__(self, source: FunctionSource, index: int, is_test: bool) -> None:
+    def __init__(self, source: FunctionSource, index: int, is_test: bool, span: Span | None) -> None:
+        self._span = span
         self.parts: dict[str, PartTree] = {}
         function = source.node
         own = frozenset(parameters(function.args))
@@ -78,14 +82,23 @@ class Driver:
         body = [copied(each) for each in function.body]
         place = Place(own - source.unbound, own, source.watched, True, bool(source.watched))
         before, at, after = body[:index], body[index], body[index + 1 :]
-        if is_test and isinstance(at, ast.If):
-            at = hoisted(at, before)
+        values = self._hoisted(at, before, is_test)
         lines = self._in_parts(before, self._followed(place, [at, *after]))
         place = self._after(place, before)
-        lines += self._around(at, self._followed(place, after), is_test)
+        lines += values.released(self._around(at, self._followed(place, after), is_test))
         lines += self._in_parts(after, self._after(place, [at]))
         self.node = ast.FunctionDef(function.name, function.args, lines or [ast.Pass()], [], None)
         ast.copy_location(self.node, function)
+
+    def _hoisted(self, node: ast.stmt, before: list[ast.stmt], is_test: bool) -> Hoisting:
+        """Move what a statement computes first to statements before it."""
+        if is_test and isinstance(node, ast.If):
+            hoist_test(node, before)
+        values = Hoisting(node, None if is_test else self._span, self.locals)
+        if not is_test:
+            before += values.before
+            self.locals |= frozenset(values.names)
+        return values
 
     def _followed(self, place: Place, rest: Sequence[ast.stmt]) -> Place:
         """A place with more statements after it."""
@@ -151,18 +164,20 @@ class Driver:
 
     def _around_while(self, node: ast.While, place: Place, is_test: bool) -> list[ast.stmt]:
         inside = self._inside_loop(node, place)
-        if not is_test or outer_exits(node.orelse) & {BREAK, CONTINUE}:
+        before: list[ast.stmt] = []
+        ended = ast.copy_location(ast.If(copied(node.test), [ast.Pass()], []), node)
+        self._hoisted(ended, before, is_test)
+        if not before or outer_exits(node.orelse) & {BREAK, CONTINUE}:
             node.test = WithCallees().visit(node.test)
             node.body = self._in_parts(node.body, inside)
             node.orelse = self._in_parts(node.orelse, replace(place, bound=inside.bound, maybe=inside.maybe))
             return [node]
-        before: list[ast.stmt] = []
-        ended = ast.copy_location(ast.If(node.test, [ast.Pass()], []), node)
-        ended = hoisted(ended, before)
         ended.test = ast.copy_location(ast.UnaryOp(ast.Not(), ended.test), node)
         leave = ast.copy_location(ast.Break(), node)
         ended.body = [*self._in_parts(node.orelse, replace(inside, live=place.live)), leave]
-        head = self._in_parts(before, replace(inside, live=inside.live | {TEST}))
+        read = frozenset(Flow([ended]).exposed)
+        ended.test = WithCallees().visit(ended.test)
+        head = self._in_parts(before, replace(inside, live=inside.live | read))
         body = [*head, ended, *self._in_parts(node.body, inside)]
         test = ast.copy_location(ast.Constant(True), node)
         return [ast.copy_location(ast.While(test, body, []), node)]
@@ -284,20 +299,17 @@ class WithCallees(ast.NodeTransformer):
         return node if isinstance(node, SCOPES) else super().visit(node)
 
 
-def hoisted(node: ast.If, before: list[ast.stmt]) -> ast.If:
-    """A condition as a variable, which is bound by a statement before."""
-    test, is_not = node.test, False
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, is_not = test.operand, not is_not
-    if isinstance(test, ast.Name | ast.Constant):
-        return node
-    target = ast.copy_location(ast.Name(TEST, ast.Store()), test)
-    before.append(ast.copy_location(ast.Assign([target], test), test))
-    name: ast.expr = ast.copy_location(ast.Name(TEST, ast.Load()), test)
-    if is_not:
-        name = ast.copy_location(ast.UnaryOp(ast.Not(), name), test)
-    node.test = name
-    return node
+def hoist_test(node: ast.If, before: list[ast.stmt]) -> None:
+    """Have a statement before bind a condition to a variable; ``not`` stays."""
+    owner: Any = node
+    field = "test"
+    while isinstance(getattr(owner, field), ast.UnaryOp) and isinstance(getattr(owner, field).op, ast.Not):
+        owner, field = getattr(owner, field), "operand"
+    test = getattr(owner, field)
+    if not isinstance(test, ast.Name | ast.Constant):
+        target = ast.copy_location(ast.Name(TEST, ast.Store()), test)
+        before.append(ast.copy_location(ast.Assign([target], test), test))
+        setattr(owner, field, ast.copy_location(ast.Name(TEST, ast.Load()), test))
 
 
 def is_light(node: ast.stmt) -> bool:

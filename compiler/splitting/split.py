@@ -49,6 +49,7 @@ class Split:
         source: the function.
         index: which statement of its body is run by Python.
         is_test: whether only the truth of its condition is.
+        span: where in it the expression is that no graph holds, if that is known.
         reason: why.
         make_part: compiles a part.
         callee: compiles what the statement calls.
@@ -64,12 +65,13 @@ class Split:
         source: FunctionSource,
         index: int,
         is_test: bool,
+        span: Span | None,
         reason: Unsupported,
         make_part: MakePart,
         callee: Callee,
         is_part: bool,
     ) -> None:
-        written = Driver(source, index, is_test)
+        written = Driver(source, index, is_test, span)
         self.reason = reason
         self.parts: dict[str, Callable[..., Any]] = {}
         values: dict[str, Any] = {UNBOUND: unbound}
@@ -125,7 +127,7 @@ class Splitter:
                 source = None
         self.source = source
         self._is_part = is_part
-        self.splits: dict[tuple[int, bool], Split] = {}
+        self.splits: dict[tuple[int, Span | None], Split] = {}
 
     def is_current(self) -> bool:
         """Whether a call still runs the function that was split."""
@@ -154,7 +156,7 @@ class Splitter:
             index = next((i for i in reversed(range(len(body))) if not is_light(body[i])), None)
         if index is None:
             return None
-        return self.split(index, span is not None and is_truth(body[index], span), error)
+        return self.split(index, span, error)
 
     def span(self, error: Unsupported) -> Span | None:
         """Where in the function an error arose, if it says so."""
@@ -166,15 +168,16 @@ class Splitter:
             return None
         body = self.source.node.body
         index = next((i for i, node in enumerate(body) if name in Flow([node]).exposed), None)
-        return None if index is None else self.split(index, False, reason)
+        return None if index is None else self.split(index, None, reason)
 
-    def split(self, index: int, is_test: bool, reason: Unsupported) -> Split | None:
-        """The function split at a statement; None where nothing would be gained."""
+    def split(self, index: int, span: Span | None, reason: Unsupported) -> Split:
+        """The function split at a statement."""
         assert self.source is not None
-        key = (index, is_test)
+        key = (index, span)
+        is_test = span is not None and is_truth(self.source.node.body[index], span)
         if key not in self.splits:
             self.splits[key] = Split(
-                self.source, index, is_test, reason, self.make_part, self.callee, self._is_part
+                self.source, index, is_test, span, reason, self.make_part, self.callee, self._is_part
             )
         return self.splits[key]
 
@@ -280,12 +283,18 @@ parts: set[CodeType] = set()
 
 def rescued(error: BaseException) -> Mapping[str, Any]:
     """The local variables of the parts that an error left, those of inner ones last."""
+    entries = users_entries(error.__traceback__)
     found: dict[str, Any] = {}
-    for i, entry in enumerate(users_entries(error.__traceback__)):
-        if i and entry.tb_frame.f_code not in parts:
+    for i, entry in enumerate(entries):
+        if i and not is_part_of(entry.tb_frame.f_code, entries[0].tb_frame.f_code):
             break
         found |= entry.tb_frame.f_locals
     return found
+
+
+def is_part_of(code: CodeType, whole: CodeType) -> bool:
+    """Whether code is a part of a function, by the code of its driver or of another part."""
+    return code in parts and code.co_qualname == whole.co_qualname and code.co_filename == whole.co_filename
 
 
 def users_entries(trace: TracebackType | None) -> list[TracebackType]:
@@ -303,7 +312,7 @@ def without_drivers(trace: TracebackType | None) -> TracebackType | None:
     entries = users_entries(trace)
     joined = None
     for each, inner in zip(reversed(entries), [None, *reversed(entries[1:])], strict=True):
-        is_called_part = inner is not None and inner.tb_frame.f_code in parts
-        if not (each.tb_frame.f_code in drivers and is_called_part):
+        code = each.tb_frame.f_code
+        if code not in drivers or inner is None or not is_part_of(inner.tb_frame.f_code, code):
             joined = TracebackType(joined, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return joined

@@ -1,0 +1,156 @@
+"""What a statement computes before it comes to the expression that no graph holds, as statements of its own.
+
+``print(n, (x * 2).sum().item())`` becomes ``value = (x * 2).sum()`` and ``print(n, value.item())``. The order in which
+things are computed stays.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from ..capture.unsupported import Span
+from .names import Names, own_nodes
+
+VALUE = "_triten_value_"
+"""The local variables for what is computed before start with this."""
+WORK = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
+Slot = tuple[Any, str, int | None]
+
+
+class Hoisting:
+    """A statement, changed in place, and the statements that go before it.
+
+    Args:
+        node: the statement.
+        span: the place of the expression that no graph holds; None for the statement itself or its outermost call.
+        own: the function's local variables.
+
+    Attributes:
+        before: statements that compute values.
+        names: the variables that they bind.
+    """
+
+    def __init__(self, node: ast.stmt, span: Span | None, own: Names) -> None:
+        self.before: list[ast.stmt] = []
+        self.names: list[str] = []
+        self._own = own
+        self._next = sum(name.startswith(VALUE) for name in own)
+        for slot in self._slots(node, span):
+            self._move(slot, node)
+
+    def _slots(self, node: ast.stmt, span: Span | None) -> list[Slot]:
+        """The expressions that are computed before, in their order; none where the order is not plain."""
+        field = field_of(node)
+        root = None if field is None else getattr(node, field)
+        if field is None or root is None or any(isinstance(each, ast.NamedExpr) for each in ast.walk(root)):
+            return []
+        path = None if span is None else path_to(root, span)
+        if path is None:
+            if isinstance(node, ast.Assign) and not all(isinstance(each, ast.Name) for each in node.targets):
+                return [(node, field, None)] if is_work(root) else []
+            path = [root]
+        found: list[Slot] = []
+        for each, below in zip(path, [*path[1:], None], strict=True):
+            slots = operands(each)
+            if slots is None:
+                return []
+            for slot in slots:
+                if below is not None and any(below is inner for inner in ast.walk(value_of(slot))):
+                    break
+                found.append(slot)
+        if any(isinstance(value_of(slot), ast.GeneratorExp | ast.Starred) for slot in found):
+            return []
+        return found if any(is_work(value_of(slot)) for slot in found) else []
+
+    def _move(self, slot: Slot, at: ast.stmt) -> None:
+        owner, field, index = slot
+        value = value_of(slot)
+        if isinstance(value, ast.Constant | ast.Lambda):
+            return
+        if isinstance(value, ast.Name) and (value.id in self._own or isinstance(owner, ast.Attribute)):
+            return
+        name = f"{VALUE}{self._next + len(self.names)}"
+        target = ast.copy_location(ast.Name(name, ast.Store()), value)
+        self.before.append(ast.copy_location(ast.Assign([target], value), value))
+        self.names.append(name)
+        made = ast.copy_location(ast.Name(name, ast.Load()), value)
+        if index is None:
+            setattr(owner, field, made)
+        else:
+            getattr(owner, field)[index] = made
+
+    def released(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The statement as it is written now, and one after it that lets go of the values."""
+        last = nodes[-1]
+        if not self.names or not isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign):
+            return nodes
+        targets: list[ast.expr] = [ast.copy_location(ast.Name(name, ast.Del()), last) for name in self.names]
+        return [*nodes, ast.copy_location(ast.Delete(targets), last)]
+
+
+def field_of(node: ast.stmt) -> str | None:
+    """The expression that a statement computes first, and once."""
+    if isinstance(node, ast.Expr | ast.Assign | ast.Return | ast.AnnAssign):
+        return "value"
+    if isinstance(node, ast.AugAssign):
+        return "value" if isinstance(node.target, ast.Name) else None
+    if isinstance(node, ast.If | ast.Assert):
+        return "test"
+    return "iter" if isinstance(node, ast.For) else None
+
+
+def path_to(root: ast.expr, span: Span) -> list[ast.expr] | None:
+    """The expressions from one down to the one at a place."""
+    if (root.lineno, root.end_lineno, root.col_offset, root.end_col_offset) == span:
+        return [root]
+    for each in ast.iter_child_nodes(root):
+        inner = each.value if isinstance(each, ast.keyword) else each
+        found = path_to(inner, span) if isinstance(inner, ast.expr) else None
+        if found is not None:
+            return [root, *found]
+    return None
+
+
+def operands(node: ast.expr) -> list[Slot] | None:
+    """Where an expression has its operands, in the order in which they are computed; None where some may not be."""
+    if isinstance(node, ast.Call):
+        # What is called has a name; of a method, the object is computed first.
+        first: list[Slot] = []
+        if isinstance(node.func, ast.Attribute):
+            first = [(node.func, "value", None)]
+        elif not isinstance(node.func, ast.Name):
+            first = [(node, "func", None)]
+        arguments: list[Slot] = [(node, "args", i) for i in range(len(node.args))]
+        return [*first, *arguments, *[(each, "value", None) for each in node.keywords]]
+    if isinstance(node, ast.BinOp):
+        return [(node, "left", None), (node, "right", None)]
+    if isinstance(node, ast.UnaryOp):
+        return [(node, "operand", None)]
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return [(node, "left", None), (node, "comparators", 0)]
+    if isinstance(node, ast.Attribute | ast.FormattedValue):
+        return [(node, "value", None)]
+    if isinstance(node, ast.Subscript) and not any(isinstance(e, ast.Slice) for e in own_nodes([node.slice])):
+        return [(node, "value", None), (node, "slice", None)]
+    if isinstance(node, ast.Tuple | ast.List):
+        return [(node, "elts", i) for i in range(len(node.elts))]
+    if isinstance(node, ast.JoinedStr):
+        return [(each, "value", None) for each in node.values if isinstance(each, ast.FormattedValue)]
+    if isinstance(node, ast.BoolOp):
+        return [(node, "values", 0)]
+    return [(node, "test", None)] if isinstance(node, ast.IfExp) else None
+
+
+def value_of(slot: Slot) -> ast.expr:
+    """The expression in a place."""
+    owner, field, index = slot
+    value: ast.expr = getattr(owner, field) if index is None else getattr(owner, field)[index]
+    return value
+
+
+def is_work(node: ast.expr) -> bool:
+    """Whether an expression computes something that a graph may hold."""
+    nodes: Sequence[Any] = list(own_nodes([node]))
+    return any(isinstance(each, WORK) for each in nodes)
