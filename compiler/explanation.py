@@ -8,8 +8,9 @@ from typing import Any
 
 from ..dispatch.layers.pytree import tree_flatten
 from ..runtime.tensor_impl import TensorImpl
+from .backends import find_backend
 from .capture.guards import shown
-from .capture.recording import record
+from .capture.recording import Recording, record
 from .capture.unsupported import Unsupported
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
@@ -24,25 +25,30 @@ class Explanation:
     """What `explain` found; `str()` is a page of it.
 
     Attributes:
-        schedules: of the graph, or of forward and backward; empty where the call cannot be captured.
-        break_reasons: why the call cannot be captured.
+        graphs: the graphs in the order of the program, each with its schedules: one, or those of forward and backward.
+        break_reasons: what splits the graph, or why there is none, with the line.
         guards: the places that the function reads, with their values in words.
         sources: the source of each fused kernel for CUDA, by its name.
     """
 
-    schedules: tuple[Schedule, ...]
+    graphs: tuple[tuple[Schedule, ...], ...]
     break_reasons: tuple[str, ...]
     guards: tuple[str, ...]
     sources: dict[str, str]
 
     @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules of all graphs."""
+        return tuple([schedule for graph in self.graphs for schedule in graph])
+
+    @property
     def graph_count(self) -> int:
         """How many graphs run for one call."""
-        return 1 if self.schedules else 0
+        return len(self.graphs)
 
     @property
     def graph_break_count(self) -> int:
-        """How many parts of the function cannot be captured."""
+        """How many places of the program cannot be captured."""
         return len(self.break_reasons)
 
     @property
@@ -60,22 +66,28 @@ class Explanation:
         return sum(len(schedule.kernels) for schedule in self.schedules)
 
     def __str__(self) -> str:
-        if not self.schedules:
-            reasons = "\n".join(f"    {reason}" for reason in self.break_reasons)
+        reasons = "\n".join(f"    {reason}" for reason in self.break_reasons)
+        if not self.graphs:
             return f"The function runs eagerly, since it cannot be captured:\n{reasons}"
-        titles = ("Forward", "Backward") if len(self.schedules) > 1 else ("Graph",)
-        parts = []
-        for title, schedule in zip(titles, self.schedules, strict=True):
-            lines = "\n".join(f"    {line}" for line in str(schedule).split("\n"))
-            parts.append(
-                f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
-            )
+        pages = []
+        for i, graph in enumerate(self.graphs, 1):
+            number = f" {i}" if len(self.graphs) > 1 else ""
+            titles = (f"Graph{number}",) if len(graph) == 1 else (f"Forward{number}", f"Backward{number}")
+            for title, schedule in zip(titles, graph, strict=True):
+                lines = "\n".join(f"    {line}" for line in str(schedule).split("\n"))
+                pages.append(
+                    f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
+                )
+        if reasons:
+            pages.append(f"Graph breaks: {len(self.break_reasons)}\n{reasons}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
-        return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
+        return "\n".join([*pages, f"Guards: {len(self.guards)}", shown]).rstrip()
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What `tt.compile` makes of a call (`torch._dynamo.explain`). Nothing is computed.
+    """What `tt.compile` makes of a call (`torch._dynamo.explain`).
+
+    Nothing is computed if the call is one graph. Otherwise it is run, as what comes after a break is only known then.
 
     Args:
         function: a function or module, compiled or not.
@@ -95,7 +107,11 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             %add : float32[2, 2] = aten.add.Tensor(%tensors_0, %tensors_1)
             %mul : float32[2, 2] = aten.mul.Tensor(%add, 2)
             %relu : float32[2, 2] = aten.relu(%mul)
-        >>> print(tt.compiler.explain(lambda a: a * 2 if a.sum() > 0 else a, tt.ones(2)).graph_break_count)
+        >>> def halved(a):
+        ...     b = a * 2 + 1
+        ...     return b.exp() * 3 if b.sum().item() > 0 else b
+        >>> found = tt.compiler.explain(halved, tt.ones(2))
+        >>> found.graph_break_count
         1
     """
     if not args and not kwargs:
@@ -110,16 +126,39 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         recording = record(function, leaves, spec)
         parts = None if recording.gradients is None else split(recording)
     except Unsupported as error:
-        return Explanation((), (str(error),), (), {})
+        return _explained_in_parts(function, args, kwargs, error)
     graphs = (recording.graph,) if parts is None else (parts.forward, parts.backward)
     schedules = tuple([fused_schedule(run_passes(graph)) for graph in graphs])
+    return Explanation((schedules,), (), guards_of(recording), sources_of(schedules))
+
+
+def _explained_in_parts(
+    function: Callable[..., Any], args: Any, kwargs: Any, error: Unsupported
+) -> Explanation:
+    """What is made of a call that has graph breaks."""
+    optimized = OptimizedFunction(function, find_backend("inductor"), False)
+    if not optimized.can_be_split:
+        return Explanation((), (str(error),), (), {})
+    optimized(*args, **kwargs)
+    made = [each for member in optimized.members() for each in member.graphs()]
+    reasons = {
+        str(failed.reason): None for member in optimized.members() for failed in member.failures.values()
+    }
+    graphs = tuple([tuple([s for s in each.schedules if s is not None]) for each in made])
+    guards = dict.fromkeys(guard for each in made for guard in guards_of(each.recording))
+    return Explanation(
+        graphs, tuple(reasons), tuple(guards), sources_of([s for graph in graphs for s in graph])
+    )
+
+
+def guards_of(recording: Recording) -> tuple[str, ...]:
+    """The guards of a graph in words."""
     guards = [
         f"{location.name} is {shown(value)}"
         for location, value in recording.guards.places
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
-    guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules))
+    return (*guards, *[f"{location.name} is {spec!r}" for location, spec in recording.guards.held])
 
 
 __all__ = ["Explanation", "explain"]

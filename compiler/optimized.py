@@ -114,7 +114,16 @@ class OptimizedFunction:
     @property
     def graph_count(self) -> int:
         """How many graphs it has that compute something."""
-        return sum(each.has_operators for same_look in self.compilations.values() for each in same_look)
+        return len(self.graphs())
+
+    def graphs(self) -> list[Compilation]:
+        """Its graphs that compute something."""
+        return [each for same_look in self.compilations.values() for each in same_look if each.has_operators]
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether there is a syntax tree to split the function by."""
+        return self._splitter().source is not None
 
     def members(self) -> Iterator[OptimizedFunction]:
         """This function, its parts where it is split, and, of one of the program's, what those call."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..capture.unsupported import Span
 from .exits import BREAK, CONTINUE, END, RETURN, WithReturns, is_tangled, outer_exits, returned, statements
-from .hoisting import Hoisting
+from .hoisting import Hoisting, as_block, is_truth
 from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
 from .source import UNBOUND, FunctionSource, copied
 
@@ -65,7 +65,6 @@ class Driver:
     Args:
         source: the function that is split.
         index: which statement of its body no graph holds.
-        is_test: whether it is the truth of its condition that is asked for.
         span: the place of the expression in it that no graph holds, if that is known.
 
     Attributes:
@@ -73,7 +72,7 @@ class Driver:
         parts: what it calls, by name.
     """
 
-    def __init__(self, source: FunctionSource, index: int, is_test: bool, span: Span | None) -> None:
+    def __init__(self, source: FunctionSource, index: int, span: Span | None) -> None:
         self._span = span
         self.parts: dict[str, PartTree] = {}
         function = source.node
@@ -81,7 +80,8 @@ class Driver:
         self.locals = own | stored(function.body) - source.declared.keys() | {TEST}
         body = [copied(each) for each in function.body]
         place = Place(own - source.unbound, own, source.watched, True, bool(source.watched))
-        before, at, after = body[:index], body[index], body[index + 1 :]
+        before, at, after = body[:index], as_block(body[index], span), body[index + 1 :]
+        is_test = span is not None and is_truth(at, span)
         values = self._hoisted(at, before, is_test)
         lines = self._in_parts(before, self._followed(place, [at, *after]))
         place = self._after(place, before)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..capture.unsupported import Span
 from .names import Names, own_nodes
+from .source import copied
 
 VALUE = "_triten_value_"
 """The local variables for what is computed before start with this."""
@@ -43,6 +44,10 @@ class Hoisting:
     def _slots(self, node: ast.stmt, span: Span | None) -> list[Slot]:
         """The expressions that are computed before, in their order; none where the order is not plain."""
         field = field_of(node)
+        if isinstance(node, ast.AugAssign) and not (
+            isinstance(node.target, ast.Name) and node.target.id in self._own
+        ):
+            return []
         root = None if field is None else getattr(node, field)
         if field is None or root is None or any(isinstance(each, ast.NamedExpr) for each in ast.walk(root)):
             return []
@@ -56,10 +61,11 @@ class Hoisting:
             slots = operands(each)
             if slots is None:
                 return []
-            for slot in slots:
-                if below is not None and any(below is inner for inner in ast.walk(value_of(slot))):
-                    break
-                found.append(slot)
+            on_the_way = [i for i, slot in enumerate(slots) if below in list(ast.walk(value_of(slot)))]
+            if below is not None and not on_the_way:
+                # It is computed under a condition, or again and again.
+                return []
+            found += slots[: on_the_way[0]] if on_the_way else slots
         if any(isinstance(value_of(slot), ast.GeneratorExp | ast.Starred) for slot in found):
             return []
         return found if any(is_work(value_of(slot)) for slot in found) else []
@@ -92,10 +98,8 @@ class Hoisting:
 
 def field_of(node: ast.stmt) -> str | None:
     """The expression that a statement computes first, and once."""
-    if isinstance(node, ast.Expr | ast.Assign | ast.Return | ast.AnnAssign):
+    if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Return | ast.AnnAssign):
         return "value"
-    if isinstance(node, ast.AugAssign):
-        return "value" if isinstance(node.target, ast.Name) else None
     if isinstance(node, ast.If | ast.Assert):
         return "test"
     return "iter" if isinstance(node, ast.For) else None
@@ -154,3 +158,34 @@ def is_work(node: ast.expr) -> bool:
     """Whether an expression computes something that a graph may hold."""
     nodes: Sequence[Any] = list(own_nodes([node]))
     return any(isinstance(each, WORK) for each in nodes)
+
+
+def is_truth(node: ast.stmt, span: Span) -> bool:
+    """Whether a place is where the truth of a condition is asked for."""
+    if not isinstance(node, ast.If | ast.While):
+        return False
+    test = node.test
+    spans = [span_of(test)]
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+        spans.append(span_of(test))
+    return not isinstance(test, ast.BoolOp) and span in spans
+
+
+def span_of(node: ast.expr) -> Span:
+    """An expression's place in its file."""
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def as_block(node: ast.stmt, span: Span | None) -> ast.stmt:
+    """A statement whose value is one of two as two statements under a condition, if the condition is what breaks."""
+    value = node.value if isinstance(node, ast.Return | ast.Assign) else None
+    if not isinstance(value, ast.IfExp) or span is None or path_to(value.test, span) is None:
+        return node
+    branches: list[list[ast.stmt]] = []
+    for each in (value.body, value.orelse):
+        made: ast.stmt = ast.Return(each)
+        if isinstance(node, ast.Assign):
+            made = ast.Assign([copied(target) for target in node.targets], each)
+        branches.append([ast.copy_location(made, node)])
+    return ast.copy_location(ast.If(value.test, *branches), node)

@@ -133,21 +133,36 @@ def _found(code: CodeType, text: str) -> ast.FunctionDef | None:
         return None
     if not any(_is_same(each, code) for each in codes.get((code.co_name, code.co_firstlineno), ())):
         return None
+    if code.co_name == "<lambda>":
+        return _lambda(code, tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            if min([node.lineno, *(each.lineno for each in node.decorator_list)]) == code.co_firstlineno:
-                found: ast.FunctionDef = copied(node)
-                return found
-        elif (
-            isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name == code.co_name
+            and min([node.lineno, *(each.lineno for each in node.decorator_list)]) == code.co_firstlineno
         ):
-            body = node.body
-            span = body.lineno, body.end_lineno, body.col_offset, body.end_col_offset
-            if span in set(code.co_positions()):
-                result = ast.copy_location(ast.Return(copied(body)), body)
-                made = ast.FunctionDef("lambda_", copied(node.args), [result], [], None)
-                return ast.copy_location(made, node)
+            found: ast.FunctionDef = copied(node)
+            return found
     return None
+
+
+def _lambda(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
+    """The innermost lambda that has all of the code, as a function."""
+    spans = [
+        (a, c, b, d)
+        for a, b, c, d in code.co_positions()
+        if a and b and c is not None and d is not None and d
+    ]
+    best: ast.Lambda | None = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+            first, last = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+            if all(first <= (a, c) and (b, d) <= last for a, c, b, d in spans if (a, c) != (b, d)):
+                best = node  # one that is within another comes later
+    if best is None:
+        return None
+    result = ast.copy_location(ast.Return(copied(best.body)), best.body)
+    return ast.copy_location(ast.FunctionDef("lambda_", copied(best.args), [result], [], None), best)
 
 
 @lru_cache(maxsize=64)

@@ -48,7 +48,6 @@ class Split:
     Args:
         source: the function.
         index: which statement of its body is run by Python.
-        is_test: whether only the truth of its condition is.
         span: where in it the expression is that no graph holds, if that is known.
         reason: why.
         make_part: compiles a part.
@@ -64,14 +63,13 @@ class Split:
         self,
         source: FunctionSource,
         index: int,
-        is_test: bool,
         span: Span | None,
         reason: Unsupported,
         make_part: MakePart,
         callee: Callee,
         is_part: bool,
     ) -> None:
-        written = Driver(source, index, is_test, span)
+        written = Driver(source, index, span)
         self.reason = reason
         self.parts: dict[str, Callable[..., Any]] = {}
         values: dict[str, Any] = {UNBOUND: unbound}
@@ -174,10 +172,9 @@ class Splitter:
         """The function split at a statement."""
         assert self.source is not None
         key = (index, span)
-        is_test = span is not None and is_truth(self.source.node.body[index], span)
         if key not in self.splits:
             self.splits[key] = Split(
-                self.source, index, is_test, span, reason, self.make_part, self.callee, self._is_part
+                self.source, index, span, reason, self.make_part, self.callee, self._is_part
             )
         return self.splits[key]
 
@@ -256,23 +253,6 @@ def last_binding(body: Sequence[ast.stmt], element: int) -> int | None:
         return None
     name = value.id.removeprefix("_triten_out_")
     return next((i for i in reversed(range(len(body))) if name in stored([body[i]])), None)
-
-
-def is_truth(node: ast.stmt, span: Span) -> bool:
-    """Whether a place is where the truth of a condition is asked for."""
-    if not isinstance(node, ast.If | ast.While):
-        return False
-    test = node.test
-    spans = [span_of(test)]
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test = test.operand
-        spans.append(span_of(test))
-    return not isinstance(test, ast.BoolOp) and span in spans
-
-
-def span_of(node: ast.expr) -> Span:
-    """An expression's place in its file."""
-    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
 drivers: set[CodeType] = set()
