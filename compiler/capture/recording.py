@@ -205,6 +205,7 @@ class _Body:
     def _run(self, *handles: Any) -> Any:
         given = iter(handles)
         same: dict[int, Any] = {}
+        raw: dict[int, tuple[Any, Any]] = {}
         filled: list[Any] = []
         for leaf in self.leaves:
             if not isinstance(leaf, TensorImpl):
@@ -213,7 +214,9 @@ class _Body:
             handle = next(given)
             if handle._spec.requires_grad and not leaf.is_leaf:  # type: ignore[attr-defined]
                 # A stand-in is a leaf; what stands for one that is none is made by an operator.
-                handle = ops.alias(handle)
+                made = ops.alias(handle)
+                raw[id(made)] = made, handle
+                handle = made
             # One tensor that is given twice is one object.
             filled.append(same.setdefault(id(leaf), handle))
         args, kwargs = tree_unflatten(filled, self.spec)
@@ -225,6 +228,7 @@ class _Body:
             raise Unsupported("the function leaves a mode switched: gradients, autocast, dtypes or devices")
         self._refuse_changes()
         found, self.structure = tree_flatten(result)
+        found = [raw[id(leaf)][1] if id(leaf) in raw else leaf for leaf in found]
         self._take_results(result, found)
         tracer: Any = innermost_tracer()
         if tracer.has_refused:

@@ -90,8 +90,8 @@ def trail_from(frame: FrameType | None) -> tuple[Step, ...]:
 
 def is_own(filename: str) -> bool:
     """Whether a file is one of this package's, its tests and examples left out."""
-    if filename.startswith("<triten"):
-        return True
+    if filename.startswith("<"):
+        return filename.startswith("<triten")
     try:
         inside = Path(filename).resolve().relative_to(PACKAGE)
     except (ValueError, OSError):

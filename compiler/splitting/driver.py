@@ -233,6 +233,8 @@ class Driver:
         read = Flow(core).exposed & self.locals & place.maybe
         sure = NONE if flow.bound is None or ways & {BREAK, CONTINUE} else Flow(core).bound or NONE
         read |= {each for each in outputs if each not in sure and each in place.maybe}
+        watched = stored(core) & place.live & self.locals if place.is_guarded else NONE
+        read |= unbound_by(core) & watched & place.maybe
         inputs = sorted(read)
         careful = [each for each in inputs if each not in place.bound]
         has_ways = bool(ways) and not is_tail
@@ -245,7 +247,6 @@ class Driver:
             body += returned(END if has_ways else None, outputs, flow.bound, core[-1])
         arguments = ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, [])
         node = ast.copy_location(ast.FunctionDef(name, arguments, body, [], None), core[0])
-        watched = stored(core) & place.live & self.locals if place.is_guarded else NONE
         self.parts[name] = PartTree(node, tuple(inputs), frozenset(careful), watched)
         given = [f"_triten_in_{each}" if each in careful else each for each in inputs]
         before = "".join(
@@ -275,7 +276,9 @@ class Driver:
             text = f"try:\n{indented}except BaseException as _triten_error:\n"
             text += f"    _triten_found = {RESCUED}(_triten_error)\n"
             text += "".join(
-                f"    if {each!r} in _triten_found: {each} = _triten_found[{each!r}]\n" for each in names
+                f"    if {each!r} in _triten_found: {each} = _triten_found[{each!r}]\n"
+                f"    if {each!r} in _triten_found and {each} is {UNBOUND}: del {each}\n"
+                for each in names
             )
             text += "    del _triten_found\n    raise\n"
         return statements(before + text, core[0])

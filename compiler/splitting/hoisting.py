@@ -37,7 +37,8 @@ class Hoisting:
         self.before: list[ast.stmt] = []
         self.names: list[str] = []
         self._own = own
-        self._next = sum(name.startswith(VALUE) for name in own)
+        taken = [int(name.removeprefix(VALUE)) for name in own if name.startswith(VALUE)]
+        self._next = max(taken, default=-1) + 1
         for slot in self._slots(node, span):
             self._move(slot, node)
 

@@ -262,14 +262,16 @@ parts: set[CodeType] = set()
 
 
 def rescued(error: BaseException) -> Mapping[str, Any]:
-    """The local variables of the parts that an error left, those of inner ones last."""
-    entries = users_entries(error.__traceback__)
-    found: dict[str, Any] = {}
-    for i, entry in enumerate(entries):
-        if i and not is_part_of(entry.tb_frame.f_code, entries[0].tb_frame.f_code):
-            break
-        found |= entry.tb_frame.f_locals
-    return found
+    """The local variables of the part that an error left, which has those of its own parts.
+
+    A parameter that has no value any more was deleted.
+    """
+    entries = users_entries(error.__traceback__)[:2]
+    if len(entries) < 2 or not is_part_of(entries[1].tb_frame.f_code, entries[0].tb_frame.f_code):
+        return {}
+    code, values = entries[1].tb_frame.f_code, entries[1].tb_frame.f_locals
+    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {name: unbound for name in given if name not in values} | values
 
 
 def is_part_of(code: CodeType, whole: CodeType) -> bool:
@@ -291,7 +293,8 @@ def without_drivers(trace: TracebackType | None) -> TracebackType | None:
     """A traceback in which a function that is split stands once: where its driver called a part, the part."""
     entries = users_entries(trace)
     joined = None
-    for each, inner in zip(reversed(entries), [None, *reversed(entries[1:])], strict=True):
+    for i, each in reversed(list(enumerate(entries))):
+        inner = entries[i + 1] if i + 1 < len(entries) else None
         code = each.tb_frame.f_code
         if code not in drivers or inner is None or not is_part_of(inner.tb_frame.f_code, code):
             joined = TracebackType(joined, each.tb_frame, each.tb_lasti, each.tb_lineno)
