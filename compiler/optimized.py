@@ -272,11 +272,13 @@ class OptimizedFunction:
         try:
             made = compiled(record(self.function, leaves, spec), stance.backend or self.backend, tensors)
         except Unsupported as error:
-            failed = self.failures.setdefault(key, Attempt(error, 0))
-            failed.reason, failed.count = error, failed.count + 1
+            # A copy: the error has the frames that it went through, with all that is in them.
+            reason = Unsupported(error.reason, error.place, error.trail, error.element)
+            failed = self.failures.setdefault(key, Attempt(reason, 0))
+            failed.reason, failed.count = reason, failed.count + 1
             if self.fullgraph:
                 raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
-            failed.split = self._split(error, leaves, spec)
+            failed.split = self._split(reason, leaves, spec)
             return None
         self.failures.pop(key, None)
         write_debug_files(self.name, self.count, made.recording, made.schedules)

@@ -187,10 +187,11 @@ def can_be_split(source: FunctionSource) -> bool:
     nodes = list(own_nodes(source.node.body))
     names = {each.id for each in nodes if isinstance(each, ast.Name)}
     names |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
-    bare = {each.func.id for each in nodes if isinstance(each, ast.Call) and is_bare_call(each)}
     if (
         names & READS_LOCALS
-        or bare & {"vars", "dir"}
+        or any(
+            isinstance(each, ast.Call) and is_call_without_arguments(each, ("vars", "dir")) for each in nodes
+        )
         or any(isinstance(each, ast.Await | ast.AsyncFor | ast.AsyncWith) for each in nodes)
     ):
         return False
@@ -198,9 +199,9 @@ def can_be_split(source: FunctionSource) -> bool:
     return not _is_bound_later(source.node.body, own, frozenset())
 
 
-def is_bare_call(node: ast.Call) -> bool:
-    """Whether a call is of a name, without arguments."""
-    return isinstance(node.func, ast.Name) and not node.args and not node.keywords
+def is_call_without_arguments(node: ast.Call, names: tuple[str, ...]) -> bool:
+    """Whether a call is of one of these names, without arguments."""
+    return isinstance(node.func, ast.Name) and node.func.id in names and not node.args and not node.keywords
 
 
 def _is_bound_later(body: Sequence[ast.stmt], own: frozenset[str], later: frozenset[str]) -> bool:
