@@ -573,3 +573,36 @@ def test_what_a_split_function_reads_may_change(change: str, monkeypatch: pytest
         f.__code__ = other.__code__
     for _ in range(2):
         same(compiled(drawn(4)), f(drawn(4)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "meta"])
+def test_devices(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        y = tt.relu(x * 2 + 1) * 3
+        print(tuple(y.shape), y.device.type)
+        z = (y + 1) * y
+        return z.sum(0) * 2
+
+    compiled = tt.compile(f)
+    for call in range(3):
+        given, own = (drawn(3, 4, seed=call, device=device, grad=True) for _ in range(2))
+        expected, found = f(given), compiled(own)
+        assert (found.shape, found.device, found.requires_grad) == (expected.shape, expected.device, True)
+        expected.sum().backward()
+        found.sum().backward()
+        if device != "meta":
+            same(found, expected)
+            same(own.grad, given.grad)
+    assert capsys.readouterr().out == f"(3, 4) {device}\n" * 6
+    assert graphs(compiled) == 2
+
+
+@pytest.mark.parametrize("name", ["item", "branch", "while_break", "written"])
+def test_on_cuda(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    f = FUNCTIONS[name]
+    compiled = tt.compile(f)
+    for call in range(2):
+        given, own = ((drawn(4, seed=call, device="cuda"),) for _ in range(2))
+        same(outcome(compiled, own, capsys), outcome(f, given, capsys), name)
+    kernels = [s for each in tree_of(compiled) for g in each.graphs() for s in g.schedules if s is not None]
+    assert any(schedule.kernels for schedule in kernels)
