@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..capture.unsupported import Span
-from .exits import BREAK, CONTINUE, END, RETURN, WithReturns, is_tangled, outer_exits, returned, statements
+from .exits import (
+    BREAK,
+    CONTINUE,
+    END,
+    RESULT,
+    RETURN,
+    WithReturns,
+    is_tangled,
+    outer_exits,
+    returned,
+    statements,
+)
 from .hoisting import Hoisting, as_block, is_truth
 from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
 from .source import UNBOUND, FunctionSource, copied
@@ -50,6 +61,7 @@ class Place:
         live: variables that are read after them.
         is_tail: whether the function returns None after them.
         is_guarded: whether an error in them may be caught in the function.
+        has_final: whether a ``finally`` follows if the function returns in them.
     """
 
     bound: Names
@@ -57,6 +69,7 @@ class Place:
     live: Names
     is_tail: bool
     is_guarded: bool
+    has_final: bool = False
 
 
 class Driver:
@@ -188,7 +201,8 @@ class Driver:
             rest |= Flow(handler.body).exposed
         live, tail = place.live | rest, place.is_tail and not node.finalbody
         maybe = place.maybe | stored([node])
-        within = replace(place, live=live, is_tail=tail and not node.orelse, is_guarded=True)
+        final = place.has_final or bool(node.finalbody)
+        within = replace(place, live=live, is_tail=tail and not node.orelse, is_guarded=True, has_final=final)
         broken = place.bound - unbound_by(node.body)
         after_body = self._after(within, node.body)
         node.body = self._in_parts(node.body, within)
@@ -217,7 +231,7 @@ class Driver:
         if place.is_tail and not (outer_exits(body) & {BREAK, CONTINUE}) and all(map(is_end, body[last:])):
             last = len(body)
         core, rest = body[first:last], body[last:]
-        if is_tangled(core):
+        if is_tangled(core, frozenset((BREAK, CONTINUE, RETURN) if place.has_final else (BREAK, CONTINUE))):
             return [WithCallees().visit(each) for each in body]
         here = self._followed(self._after(place, body[:first]), rest)
         return [*body[:first], *self._call(core, here), *rest]
@@ -228,10 +242,12 @@ class Driver:
         flow = Flow(core, place.bound & self.locals)
         ways = outer_exits(core)
         is_tail = place.is_tail and not ways & {BREAK, CONTINUE}
-        is_end = flow.bound is None and not ways & {BREAK, CONTINUE}
+        keeps_result = place.has_final and RETURN in ways
+        is_end = flow.bound is None and not ways & {BREAK, CONTINUE} and not keeps_result
         outputs = [] if is_tail or is_end else sorted(stored(core) & place.live & self.locals)
         read = Flow(core).exposed & self.locals & place.maybe
-        sure = NONE if flow.bound is None or ways & {BREAK, CONTINUE} else Flow(core).bound or NONE
+        early = ways & {BREAK, CONTINUE} or keeps_result
+        sure = NONE if flow.bound is None or early else Flow(core).bound or NONE
         read |= {each for each in outputs if each not in sure and each in place.maybe}
         watched = stored(core) & place.live & self.locals if place.is_guarded else NONE
         read |= unbound_by(core) & watched & place.maybe
@@ -241,10 +257,11 @@ class Driver:
         bound = place.bound - unbound_by(core)
         body: list[ast.stmt] = list(core)
         if has_ways:
-            changer = WithReturns(lambda way, at: returned(way, outputs, bound, at))
-            body = changer._visited(body)
+            leave = lambda way, at: self._left(way, keeps_result, outputs, bound, at)  # noqa: E731
+            body = WithReturns(leave, keeps_result).block(body)
         if flow.bound is not None and not is_tail:
-            body += returned(END if has_ways else None, outputs, flow.bound, core[-1])
+            way = END if has_ways else None
+            body += self._left(way, keeps_result, outputs, flow.bound, core[-1])
         arguments = ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, [])
         node = ast.copy_location(ast.FunctionDef(name, arguments, body, [], None), core[0])
         self.parts[name] = PartTree(node, tuple(inputs), frozenset(careful), watched)
@@ -264,10 +281,12 @@ class Driver:
             text += released + unbinding
         else:
             text = f"_triten_result = {call}\n{released}"
-            if RETURN in ways:
+            if RETURN in ways and not keeps_result:
                 text += f"if _triten_result[0] == {RETURN}: return _triten_result[1]\n"
-            text += f"_triten_way, {''.join(f'{each}, ' for each in outputs)}= _triten_result\n"
+            kept = [RESULT] if keeps_result else []
+            text += f"_triten_way, {''.join(f'{each}, ' for each in (*kept, *outputs))}= _triten_result\n"
             text += f"del _triten_result\n{unbinding}"
+            text += f"if _triten_way == {RETURN}: return {RESULT}\n" * keeps_result
             text += f"if _triten_way == {BREAK}: break\n" * (BREAK in ways)
             text += f"if _triten_way == {CONTINUE}: continue\n" * (CONTINUE in ways)
         if watched:
@@ -282,6 +301,15 @@ class Driver:
             )
             text += "    del _triten_found\n    raise\n"
         return statements(before + text, core[0])
+
+    def _left(
+        self, way: int | None, keeps_result: bool, outputs: Sequence[str], bound: Names, at: ast.stmt
+    ) -> list[ast.stmt]:
+        """The end of a part for a way out of it."""
+        if not keeps_result:
+            return returned(way, outputs, bound, at)
+        none = [] if way == RETURN else statements(f"{RESULT} = None", at)
+        return [*none, *returned(way, [RESULT, *outputs], bound | {RESULT}, at)]
 
 
 class WithCallees(ast.NodeTransformer):

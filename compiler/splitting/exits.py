@@ -2,6 +2,8 @@
 
 A part returns the tuple of its outputs. One with other ways out than its end returns a number in front of them, for the
 way: 0 at the end, 1 with the result of the whole function alone, 2 where a loop around is left, 3 where it goes on.
+Where a ``finally`` follows that may read variables, the result of the function, or None, stands between, and outputs
+follow it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from .names import Names, own_nodes, stored
 from .source import UNBOUND
 
 END, RETURN, BREAK, CONTINUE = range(4)
+RESULT = "_triten_returned"
+"""The local variable for what the function returns, where its way out has more to say."""
 
 
 def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
@@ -41,12 +45,12 @@ def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
     return found
 
 
-def is_tangled(nodes: Sequence[ast.stmt]) -> bool:
-    """Whether a loop is left, or goes on, from within a block whose ``finally`` binds variables after that."""
+def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int]) -> bool:
+    """Whether some ways out lead from within a block whose ``finally`` binds variables after that."""
     return any(
         isinstance(node, ast.Try)
         and stored(node.finalbody)
-        and outer_exits([*node.body, *node.handlers, *node.orelse]) & {BREAK, CONTINUE}
+        and outer_exits([*node.body, *node.handlers, *node.orelse]) & ways
         for node in own_nodes(nodes)
     )
 
@@ -68,13 +72,17 @@ class WithReturns(ast.NodeTransformer):
 
     Args:
         leave: gives the statements for a way out, at the place of another.
+        keeps_result: whether the result of the function is a variable of its own, and outputs are returned with it.
     """
 
-    def __init__(self, leave: Callable[[int, ast.stmt], list[ast.stmt]]) -> None:
-        self.leave, self.depth = leave, 0
+    def __init__(self, leave: Callable[[int, ast.stmt], list[ast.stmt]], keeps_result: bool) -> None:
+        self.leave, self.keeps_result, self.depth = leave, keeps_result, 0
 
-    def visit_Return(self, node: ast.Return) -> ast.AST:
+    def visit_Return(self, node: ast.Return) -> ast.AST | list[ast.stmt]:
         value = ast.copy_location(ast.Constant(None), node) if node.value is None else node.value
+        if self.keeps_result:
+            target = ast.copy_location(ast.Name(RESULT, ast.Store()), node)
+            return [ast.copy_location(ast.Assign([target], value), node), *self.leave(RETURN, node)]
         number = ast.copy_location(ast.Constant(RETURN), node)
         pair = ast.copy_location(ast.Tuple([number, value], ast.Load()), node)
         return ast.copy_location(ast.Return(pair), node)
@@ -87,12 +95,12 @@ class WithReturns(ast.NodeTransformer):
 
     def _visit_loop(self, node: ast.For | ast.While) -> ast.AST:
         self.depth += 1
-        node.body = self._visited(node.body)
+        node.body = self.block(node.body)
         self.depth -= 1
-        node.orelse = self._visited(node.orelse)
+        node.orelse = self.block(node.orelse)
         return node
 
-    def _visited(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         made: list[ast.stmt] = []
         for each in body:
             found = self.visit(each)
