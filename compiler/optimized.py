@@ -1,4 +1,4 @@
-"""A compiled function: its graphs by the look of the arguments, and the function itself for what no graph serves."""
+"""A compiled function: its graphs by the look of the arguments, and the function in parts for what no graph serves."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Attempt:
 
 
 class OptimizedFunction:
-    """A function that runs as a graph wherever one serves the call, and otherwise as it is.
+    """A function that runs as a graph wherever one serves the call, and otherwise in parts, or as it is.
 
     Args:
         function: what is compiled.

@@ -44,12 +44,14 @@ class Writer:
 
     def value(self) -> str:
         a, b = self.variable(), self.variable()
+        if self.draw.random() < 0.02:
+            return f"(lambda t: t * 0.5 + {b})({a})"
         return self.draw.choice(
             (
                 f"({a} * 2 + {b}).tanh()", f"{a}.sin() - {b} * n", f"tt.relu({a}) * {b}.tanh()", f"({a} + 1).tanh()",
                 f"[{a} * i for i in (1, 2)][1] + {b}", f"{a}.clone()", f"{a}", f"helper({a}, log) * 0.5",
                 f"{a}.tanh() * {b}.sum().tanh().item()", f"{a} if {b}.sum() > 0 else {b} * 2", f"{a}[[1, 0, 3, 2]]",
-                f"{a} + tt.rand(4)", f"(lambda t: t * 0.5 + {b})({a})",
+                f"{a} + tt.rand(4)",
             )
         )  # fmt: skip
 
@@ -197,4 +199,4 @@ def compare(seed: int, capsys: Any) -> int:
 @pytest.mark.parametrize("first", range(0, 20, 5))
 def test_on_the_cpu(first: int, capsys: pytest.CaptureFixture[str]) -> None:
     counts = [compare(seed, capsys) for seed in range(first, first + 5)]
-    assert sum(map(bool, counts)) >= 2, "most programs have graphs"
+    assert sum(map(bool, counts)) >= 3, "most programs have graphs"
