@@ -49,8 +49,8 @@ def compile(
     gradients are on. Later calls run the recorded graph, as long as arguments look alike (shapes, strides, dtypes,
     devices, requires-grad, Python values) and all that the Python code read is what it was: attributes of modules,
     globals, closures. At a statement that cannot be recorded, as it reads a tensor's value, changes Python objects or
-    prints, the function is split: Python runs the statement, and what stands around it, and what it calls, has graphs of
-    its own. `tt.compiler.explain` tells where and why.
+    prints, the function is split: Python runs the statement, and what stands around it, and what it calls, has graphs
+    of its own. `tt.compiler.explain` tells where and why.
 
     Args:
         model: a function or a module; without one, a decorator is returned.
@@ -61,8 +61,8 @@ def compile(
         options: has no effect yet.
         name: what the function is called in messages.
         disable: give back `model` as it is.
-        recompile_limit: the most graphs of the function, or of each of its parts, 8 unless given; calls that none serves
-            then run eagerly.
+        recompile_limit: the most graphs of the function, or of each of its parts, 8 unless given; calls that none
+            serves then run eagerly.
         isolate_recompiles: has no effect: every call of `compile` has graphs of its own.
         shapes_spec: has no effect yet.
 

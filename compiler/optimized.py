@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from types import FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from ..dispatch.core.dispatcher import Dispatcher
@@ -22,6 +22,7 @@ from ..runtime.device import get_default_device
 from ..runtime.grad_mode import grad_disabled, inference_enabled, is_grad_enabled
 from ..runtime.local_dispatch_key_set import local, modes
 from ..runtime.scalar_type import get_default_dtype
+from ..runtime.size import Size
 from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.traceback_filter import hide_inner_frames
@@ -93,6 +94,7 @@ class OptimizedFunction:
         self.is_root = family is None
         self.family = Family(backend, limit) if family is None else family
         self.source, self.tree = source, tree
+        self.cell: CellType | None = None
         self._lock = threading.RLock()
         self.forget()
         every.add(self)
@@ -100,7 +102,7 @@ class OptimizedFunction:
     def forget(self) -> None:
         """Drop all graphs."""
         self.compilations: dict[Any, list[Compilation]] = {}
-        self.quick: dict[Any, list[Compilation]] = {}
+        self.quick: dict[Any, list[Any]] = {}
         self.failures: dict[Any, Attempt] = {}
         self.count = 0
         self.recompilations: list[str] = []
@@ -183,6 +185,8 @@ class OptimizedFunction:
                 raise Unsupported(
                     f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.place
                 )
+            if failed.split is not None and is_plain_call(leaves, spec, tensors):
+                self.quick[self._quick_key(leaves)] = [InParts(failed.split, self.splitter)]
             return self._run(failed.split, args, kwargs)
         if not self.is_root and not self.fullgraph and not self._is_worth_while(args, leaves, tensors):
             return self._run(self.last_split, args, kwargs)
@@ -216,6 +220,9 @@ class OptimizedFunction:
             if len(looks) > VARIETY:
                 reason = Unsupported(f"{name} has another value in every call")
                 self.last_split = self._splitter().at_reader(name, reason) or self.last_split
+                if self.cell is not None and self.last_split is not None:
+                    # From here on, all calls are those of the part's own parts.
+                    self.cell.cell_contents = self.last_split
                 return False
         return True
 
@@ -242,6 +249,10 @@ class OptimizedFunction:
             line = watch.line
         self.last_split = splitter.at(error, line) or self.last_split
         return self.last_split
+
+    def _quick_key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """The key of calls of tensors alone."""
+        return (is_grad_enabled(), get_default_dtype(), get_default_device(), *map(SPEC, tensors))
 
     def _may_compile(self, key: Any) -> bool:
         if self.count and stance.stance == "fail_on_recompile":
@@ -285,10 +296,36 @@ class OptimizedFunction:
         same_look = self.compilations.setdefault(key, [])
         same_look.insert(0, made)
         if is_plain_call(leaves, spec, tensors):
-            state = is_grad_enabled(), get_default_dtype(), get_default_device()
-            self.quick[(*state, *map(SPEC, leaves))] = same_look
+            self.quick[self._quick_key(leaves)] = same_look
         self.count += 1
         return made
+
+
+class InParts:
+    """A split function in the place of a `Compilation`, for calls of tensors alone.
+
+    Args:
+        split: the function in parts.
+        splitter: knows whether it is still the function.
+    """
+
+    written = ()
+
+    def __init__(self, split: Split, splitter: Splitter | None) -> None:
+        self._split, self._splitter = split, splitter
+
+    def hold(self) -> tuple[Any, ...] | None:
+        """No tensors; None if the function is another one by now."""
+        return () if self._splitter is not None and self._splitter.is_current() else None
+
+    def run(self, inputs: Sequence[Any]) -> Any:
+        """The result."""
+        assert self._splitter is not None
+        return self._split(*self._splitter.prefix, *inputs)
+
+    def finish(self, result: Any) -> Any:
+        """The result as it is."""
+        return result
 
 
 class Family:
@@ -333,7 +370,7 @@ def look_of(value: Any) -> Any:
         None
         if isinstance(leaf, TensorImpl)
         else (type(leaf), leaf)
-        if isinstance(leaf, int | float | complex | str | bytes)
+        if isinstance(leaf, int | float | complex | str | bytes | Size)
         else id(leaf)
         for leaf in leaves
     ]

@@ -25,6 +25,7 @@ from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import get_default_dtype
+from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames, Watch
 from .guards import Guards
@@ -351,8 +352,8 @@ class _Body:
                     raise Unsupported("two results with gradients share memory", element=self.elements[i])
 
 
-FIXED = (types.ModuleType, types.BuiltinFunctionType)
-"""Objects that are what they are for as long as a process runs."""
+FIXED = (types.ModuleType, types.BuiltinFunctionType, Size)
+"""Objects that are what they are for as long as a process runs, or equal to those of another call."""
 
 
 def containers_in(value: Any) -> Iterator[Any]:

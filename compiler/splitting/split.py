@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType, FunctionType, MethodType, TracebackType
-from typing import Any
+from types import CellType, CodeType, FunctionType, MethodType, TracebackType
+from typing import Any, Protocol
 
 from ...nn.modules.module import Module
 from ..capture.frames import is_observed
@@ -18,7 +18,18 @@ READS_LOCALS = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"}
 """What sees a function's local variables by other ways than their names."""
 
 Callee = Callable[[Any], Any]
-MakePart = Callable[[FunctionType, FunctionSource, PartTree], Callable[..., Any]]
+
+
+class Part(Protocol):
+    """A compiled part; `cell` is where its driver finds it."""
+
+    cell: CellType | None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+
+
+MakePart = Callable[[FunctionType, FunctionSource, PartTree], Part]
 
 
 def python_function(target: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
@@ -71,7 +82,7 @@ class Split:
     ) -> None:
         written = Driver(source, index, span)
         self.reason = reason
-        self.parts: dict[str, Callable[..., Any]] = {}
+        self.parts: dict[str, Part] = {}
         values: dict[str, Any] = {UNBOUND: unbound}
         for name, tree in written.parts.items():
             own = source.with_node(tree.node, tree.unbound, tree.watched, values)
@@ -80,6 +91,8 @@ class Split:
             self.parts[name] = make_part(function, own, tree)
         values |= {CALLEE: callee, RESCUED: rescued, **self.parts}
         whole = source.with_node(written.node, source.unbound, source.watched, values)
+        for name, part in self.parts.items():
+            part.cell = whole.cells[name]
         self.driver = whole.function()
         drivers.add(self.driver.__code__)
         self._is_watched = bool(source.watched)
