@@ -35,7 +35,7 @@ from .capture.side_effects import is_users
 from .capture.unsupported import Unsupported, is_own
 from .compilation import Compilation, compiled
 from .debug_files import write_debug_files
-from .splitting.driver import PartTree
+from .splitting.residual import PartTree
 from .splitting.source import GENERATORS, FunctionSource
 from .splitting.split import Split, Splitter, python_function
 from .stances import state as stance

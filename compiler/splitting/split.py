@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from ...nn.modules.module import Module
 from ..capture.frames import is_observed
 from ..capture.unsupported import Span, Unsupported, is_own
-from .driver import CALLEE, RESCUED, Driver, PartTree, is_light
 from .names import Flow, captured, own_nodes, parameters, stored
+from .residual import CALLEE, RESCUED, PartTree, Residual, is_light
 from .source import UNBOUND, FunctionSource, source_of, unbound
 
 READS_LOCALS = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"})
@@ -21,7 +21,7 @@ Callee = Callable[[Any], Any]
 
 
 class Part(Protocol):
-    """A compiled part; `cell` is where its driver finds it."""
+    """A compiled part; `cell` is where its residual function finds it."""
 
     cell: CellType | None
 
@@ -80,7 +80,7 @@ class Split:
         callee: Callee,
         is_part: bool,
     ) -> None:
-        written = Driver(source, index, span)
+        written = Residual(source, index, span)
         self.reason = reason
         self.parts: dict[str, Part] = {}
         values: dict[str, Any] = {UNBOUND: unbound}
@@ -93,22 +93,22 @@ class Split:
         whole = source.with_node(written.node, source.unbound, source.watched, values)
         for name, part in self.parts.items():
             part.cell = whole.cells[name]
-        self.driver = whole.function()
-        drivers.add(self.driver.__code__)
+        self.residual = whole.function()
+        residuals.add(self.residual.__code__)
         self._is_watched = bool(source.watched)
         if is_part:
-            parts.add(self.driver.__code__)
+            parts.add(self.residual.__code__)
         self._original = source.original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
-        driver, original = self.driver, self._original
-        driver.__defaults__, driver.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        residual, original = self.residual, self._original
+        residual.__defaults__, residual.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
         try:
-            return driver(*args, **kwargs)
+            return residual(*args, **kwargs)
         except BaseException as error:
             if not self._is_watched:
-                error.__traceback__ = without_drivers(error.__traceback__)
+                error.__traceback__ = without_residuals(error.__traceback__)
             raise
 
 
@@ -269,10 +269,10 @@ def last_binding(body: Sequence[ast.stmt], element: int) -> int | None:
     return next((i for i in reversed(range(len(body))) if name in stored([body[i]])), None)
 
 
-drivers: set[CodeType] = set()
-"""The code of all drivers."""
+residuals: set[CodeType] = set()
+"""The code of all residual functions."""
 parts: set[CodeType] = set()
-"""The code of all parts, and of the drivers of parts."""
+"""The code of all parts, and of their residual functions."""
 
 
 def rescued(error: BaseException) -> Mapping[str, Any]:
@@ -289,7 +289,7 @@ def rescued(error: BaseException) -> Mapping[str, Any]:
 
 
 def is_part_of(code: CodeType, whole: CodeType) -> bool:
-    """Whether code is a part of a function, by the code of its driver or of another part."""
+    """Whether code is a part of a function, by the code of its residual function or of another part."""
     return code in parts and code.co_qualname == whole.co_qualname and code.co_filename == whole.co_filename
 
 
@@ -303,13 +303,13 @@ def users_entries(trace: TracebackType | None) -> list[TracebackType]:
     return found
 
 
-def without_drivers(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback in which a function that is split stands once: where its driver called a part, the part."""
+def without_residuals(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback in which a function that is split stands once: by the part that its residual function called."""
     entries = users_entries(trace)
     joined = None
     for i, each in reversed(list(enumerate(entries))):
         inner = entries[i + 1] if i + 1 < len(entries) else None
         code = each.tb_frame.f_code
-        if code not in drivers or inner is None or not is_part_of(inner.tb_frame.f_code, code):
+        if code not in residuals or inner is None or not is_part_of(inner.tb_frame.f_code, code):
             joined = TracebackType(joined, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return joined

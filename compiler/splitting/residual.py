@@ -1,6 +1,6 @@
-"""A function written anew around a statement that no graph holds: it calls parts before, within and after that.
+"""The residual function: a function written anew around a statement that no graph holds, which calls parts.
 
-The function keeps its signature, its loops, conditions and blocks around the statement. Everything else moves to parts:
+It keeps the signature, and the statement, with its loop, condition or block. Everything else is outlined into parts:
 functions of the local variables that they read, which return those that are read later.
 """
 
@@ -29,7 +29,7 @@ from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
 from .source import UNBOUND, FunctionSource, copied
 
 CALLEE, RESCUED = "_triten_callee", "_triten_rescued"
-"""Names, in drivers, of what compiles a function that is called, and of what finds variables after an error."""
+"""Names, in residual functions, of what compiles a function that is called, and what finds variables after an error."""
 TEST = "_triten_test"
 """The local variable of a condition that a part computes."""
 
@@ -72,8 +72,8 @@ class Place:
     has_final: bool = False
 
 
-class Driver:
-    """The function around a statement.
+class Residual:
+    """What stays of a function around a statement.
 
     Args:
         source: the function that is split.
@@ -369,7 +369,7 @@ def is_light(node: ast.stmt) -> bool:
 
 
 def is_sentinel_check(node: ast.If) -> bool:
-    """Whether a statement is one of a driver's own, which takes the place of a variable without a value."""
+    """Whether a statement is one of a residual function's own, which takes the place of a variable without a value."""
     return (
         isinstance(node.test, ast.Compare)
         and isinstance(node.test.comparators[0], ast.Name)
