@@ -16,6 +16,7 @@ from ..runtime.device import get_default_device
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import local, modes
 from ..runtime.scalar_type import get_default_dtype
+from ..runtime.size import Size
 from ..runtime.tensor_impl import TensorImpl
 
 PLAIN = frozenset({Tensor, Parameter})
@@ -54,7 +55,7 @@ def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, 
     return tensors, tuple(looks)
 
 
-HASHED = frozenset({bool, int, complex, str, bytes, type(None)})
+HASHED = frozenset({bool, int, complex, str, bytes, type(None), Size})
 
 
 class Identity:

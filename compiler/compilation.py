@@ -46,6 +46,11 @@ class Compilation:
     written: tuple[int, ...]
     finish: Callable[[Sequence[Any]], Any]
 
+    @property
+    def has_operators(self) -> bool:
+        """Whether it computes anything."""
+        return bool(self.recording.graph.find_nodes(op="call_function"))
+
     @staticmethod
     def of(
         recording: Recording,
@@ -54,11 +59,23 @@ class Compilation:
     ) -> Compilation:
         """What serves calls by a recording."""
         structure = recording.structure
-        finish: Callable[[Sequence[Any]], Any] = lambda leaves: tree_unflatten(list(leaves), structure)  # noqa: E731
+        build: Callable[[Sequence[Any]], Any] = lambda leaves: tree_unflatten(list(leaves), structure)  # noqa: E731
         if structure.is_leaf():
-            finish = FIRST
+            build = FIRST
         elif structure == tree_flatten((0,) * recording.results)[1]:
-            finish = tuple
+            build = tuple
+        finish = build
+        if recording.objects:
+            objects = recording.objects
+
+            def with_objects(leaves: Sequence[Any]) -> Any:
+                filled = list(leaves)
+                for i, value in objects.items():
+                    filled[i] = value
+                return build(filled)
+
+            finish = with_objects
+
         return Compilation(recording, schedules, run, recording.guards.hold, recording.written, finish)
 
 

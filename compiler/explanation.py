@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dispatch.layers.pytree import tree_flatten
 from ..runtime.tensor_impl import TensorImpl
+from .backends import find_backend
 from .capture.guards import shown
-from .capture.recording import record
+from .capture.recording import Recording, record
 from .capture.unsupported import Unsupported
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
@@ -25,8 +26,8 @@ class Explanation:
     """What `explain` found; `str()` is a page of it.
 
     Attributes:
-        schedules: of the graph, or of forward and backward; empty where the call cannot be captured.
-        break_reasons: why the call cannot be captured.
+        graphs: the graphs in the order of the program, each with its schedules: one, or those of forward and backward.
+        break_reasons: what splits the graph, or why there is none, with the line.
         guards: the places that the function reads, with their values in words.
         sources: the source of each fused kernel for CUDA, by its name.
         eager_peak_bytes: the most bytes of values between inputs and results that live at once when the operators run
@@ -35,7 +36,7 @@ class Explanation:
         execution: how each fused kernel runs, in words.
     """
 
-    schedules: tuple[Schedule, ...]
+    graphs: tuple[tuple[Schedule, ...], ...]
     break_reasons: tuple[str, ...]
     guards: tuple[str, ...]
     sources: dict[str, str]
@@ -44,13 +45,18 @@ class Explanation:
     execution: tuple[str, ...] = ()
 
     @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules of all graphs."""
+        return tuple([schedule for graph in self.graphs for schedule in graph])
+
+    @property
     def graph_count(self) -> int:
         """How many graphs run for one call."""
-        return 1 if self.schedules else 0
+        return len(self.graphs)
 
     @property
     def graph_break_count(self) -> int:
-        """How many parts of the function cannot be captured."""
+        """How many places of the program cannot be captured."""
         return len(self.break_reasons)
 
     @property
@@ -68,30 +74,35 @@ class Explanation:
         return sum(len(schedule.kernels) for schedule in self.schedules)
 
     def __str__(self) -> str:
-        if not self.schedules:
-            reasons = "\n".join(f"    {reason}" for reason in self.break_reasons)
+        reasons = "\n".join(f"    {reason}" for reason in self.break_reasons)
+        if not self.graphs:
             return f"The function runs eagerly, since it cannot be captured:\n{reasons}"
-        titles = (
-            ["Forward", *["Backward"] * len(self.schedules[1:])] if len(self.schedules) > 1 else ["Graph"]
-        )
-        parts = []
-        for title, schedule in zip(titles, self.schedules, strict=True):
-            lines = "\n".join(f"    {line}" for line in str(schedule).split("\n"))
-            parts.append(
-                f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
+        pages = []
+        for i, graph in enumerate(self.graphs, 1):
+            number = f" {i}" if len(self.graphs) > 1 else ""
+            titles = [f"Forward{number}", *[f"Backward{number}"] * (len(graph) - 1)]
+            for title, schedule in zip(titles if len(graph) > 1 else [f"Graph{number}"], graph, strict=True):
+                lines = "\n".join(f"    {line}" for line in str(schedule).split("\n"))
+                pages.append(
+                    f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
+                )
+        if reasons:
+            pages.append(f"Graph breaks: {len(self.break_reasons)}\n{reasons}")
+        else:
+            pages.append(
+                f"Peak bytes of intermediates: eager {self.eager_peak_bytes:,}, compiled {self.peak_bytes:,}"
             )
-        parts.append(
-            f"Peak bytes of intermediates: eager {self.eager_peak_bytes:,}, compiled {self.peak_bytes:,}"
-        )
         if self.execution:
             lines = "\n".join(f"    {line}" for line in self.execution)
-            parts.append(f"Kernels:\n{lines}")
+            pages.append(f"Kernels:\n{lines}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
-        return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
+        return "\n".join([*pages, f"Guards: {len(self.guards)}", shown]).rstrip()
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What `tt.compile` makes of a call (`torch._dynamo.explain`). Nothing is computed.
+    """What `tt.compile` makes of a call (`torch._dynamo.explain`).
+
+    Nothing is computed if the call is one graph. Otherwise it is run, as what comes after a break is only known then.
 
     Args:
         function: a function or module, compiled or not.
@@ -111,7 +122,11 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             %add : float32[2, 2] = aten.add.Tensor(%tensors_0, %tensors_1)
             %mul : float32[2, 2] = aten.mul.Tensor(%add, 2)
             %relu : float32[2, 2] = aten.relu(%mul)
-        >>> print(tt.compiler.explain(lambda a: a * 2 if a.sum() > 0 else a, tt.ones(2)).graph_break_count)
+        >>> def halved(a):
+        ...     b = a * 2 + 1
+        ...     return b.exp() * 3 if b.sum().item() > 0 else b
+        >>> found = tt.compiler.explain(halved, tt.ones(2))
+        >>> found.graph_break_count
         1
     """
     if not args and not kwargs:
@@ -126,7 +141,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         recording = record(function, leaves, spec)
         parts = None if recording.gradients is None else split(recording)
     except Unsupported as error:
-        return Explanation((), (str(error),), (), {})
+        return _explained_in_parts(function, args, kwargs, error)
     eager = peak_bytes(plain_schedule(recording.graph))
     graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
     schedules = tuple([fused_schedule(run_passes(graph)) for graph in graphs])
@@ -134,16 +149,56 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
         given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]
         compiled = max(compiled, peak_bytes(schedule, given[: len(stage.kept)]))
+    return Explanation(
+        (schedules,),
+        (),
+        guards_of(recording),
+        sources_of(schedules),
+        eager,
+        compiled,
+        executions_of(schedules),
+    )
+
+
+def _explained_in_parts(
+    function: Callable[..., Any], args: Any, kwargs: Any, error: Unsupported
+) -> Explanation:
+    """What is made of a call that has graph breaks."""
+    optimized = OptimizedFunction(function, find_backend("inductor"), False)
+    if not optimized.can_be_split:
+        return Explanation((), (str(error),), (), {})
+    optimized(*args, **kwargs)
+    made = [each for member in optimized.members() for each in member.graphs()]
+    reasons = {
+        str(failed.reason): None for member in optimized.members() for failed in member.failures.values()
+    }
+    graphs = tuple([tuple([s for s in each.schedules if s is not None]) for each in made])
+    guards = dict.fromkeys(guard for each in made for guard in guards_of(each.recording))
+    schedules = [s for graph in graphs for s in graph]
+    return Explanation(
+        graphs,
+        tuple(reasons),
+        tuple(guards),
+        sources_of(schedules),
+        execution=executions_of(schedules),
+    )
+
+
+def executions_of(schedules: Sequence[Schedule]) -> tuple[str, ...]:
+    """How each fused kernel runs, in words."""
+    return tuple(
+        [f"{kernel.name}: {execution_of(kernel)}" for schedule in schedules for kernel in schedule.kernels]
+    )
+
+
+def guards_of(recording: Recording) -> tuple[str, ...]:
+    """The guards of a graph in words."""
     guards = [
         f"{location.name} is {shown(value)}"
         for location, value in recording.guards.places
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
-    guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
-    execution = [
-        f"{kernel.name}: {execution_of(kernel)}" for schedule in schedules for kernel in schedule.kernels
-    ]
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules), eager, compiled, tuple(execution))
+    return (*guards, *[f"{location.name} is {spec!r}" for location, spec in recording.guards.held])
 
 
 __all__ = ["Explanation", "explain"]

@@ -48,19 +48,21 @@ def compile(
     A call runs the function once on fake tensors, which records the operators that it calls, with their derivative if
     gradients are on. Later calls run the recorded graph, as long as arguments look alike (shapes, strides, dtypes,
     devices, requires-grad, Python values) and all that the Python code read is what it was: attributes of modules,
-    globals, closures. A function that cannot be recorded runs as it is: one that reads a tensor's value, changes Python
-    objects, prints, or returns what no tree holds. `tt.compiler.explain` tells which and why.
+    globals, closures. At a statement that cannot be recorded, as it reads a tensor's value, changes Python objects or
+    prints, the function is split: Python runs the statement, and what stands around it, and what it calls, has graphs
+    of its own. `tt.compiler.explain` tells where and why.
 
     Args:
         model: a function or a module; without one, a decorator is returned.
-        fullgraph: raise `tt.compiler.Unsupported` where the function cannot be recorded.
+        fullgraph: raise `tt.compiler.Unsupported` where the function cannot be recorded as one graph.
         dynamic: has no effect yet: each shape has a graph of its own.
         backend: a name of `tt.compiler.list_backends(())`, or a function from a graph and example inputs to a function.
         mode: one of PyTorch's modes; all of them are the default one yet.
         options: has no effect yet.
         name: what the function is called in messages.
         disable: give back `model` as it is.
-        recompile_limit: the most graphs of the function, 8 unless given; calls that none serves then run eagerly.
+        recompile_limit: the most graphs of the function, or of each of its parts, 8 unless given; calls that none
+            serves then run eagerly.
         isolate_recompiles: has no effect: every call of `compile` has graphs of its own.
         shapes_spec: has no effect yet.
 

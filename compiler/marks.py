@@ -13,7 +13,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A function that no graph holds: a compiled function that calls it runs eagerly (`torch.compiler.disable`).
+    """A function that no graph holds: a compiled function that calls it is split there (`torch.compiler.disable`).
 
     Args:
         fn: the function; without one, a decorator is returned.

@@ -1,4 +1,4 @@
-"""A compiled function: its graphs by the look of the arguments, and the function itself for what no graph serves."""
+"""A compiled function: its graphs by the look of the arguments, and the function in parts for what no graph serves."""
 
 from __future__ import annotations
 
@@ -6,31 +6,49 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from ..dispatch.core.dispatcher import Dispatcher
 from ..dispatch.layers.pytree import tree_flatten
+from ..nn.modules.container import Sequential
+from ..nn.modules.module import Module
 from ..runtime import determinism
 from ..runtime.device import get_default_device
 from ..runtime.grad_mode import grad_disabled, inference_enabled, is_grad_enabled
 from ..runtime.local_dispatch_key_set import local, modes
 from ..runtime.scalar_type import get_default_dtype
+from ..runtime.size import Size
 from ..runtime.storage import root_of
+from ..runtime.tensor_impl import TensorImpl
 from ..runtime.traceback_filter import hide_inner_frames
 from .backends import Backend
 from .call_key import SPEC, is_plain_call, signature
+from .capture.frames import Watch
+from .capture.reachable import NUMBERS
 from .capture.recording import record
+from .capture.side_effects import is_users
 from .capture.unsupported import Unsupported, is_own
 from .compilation import Compilation, compiled
 from .debug_files import write_debug_files
+from .splitting.residual import PartTree
+from .splitting.source import GENERATORS, FunctionSource
+from .splitting.split import Split, Splitter, python_function
 from .stances import state as stance
 
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
+
+VARIETY = 3
+"""So many values of one argument of a part have graphs of their own."""
+MOST_MEMBERS = 1000
+"""The most functions that are compiled since a split function calls them."""
 
 every: weakref.WeakSet[OptimizedFunction] = weakref.WeakSet()
 """All compiled functions, for `reset`."""
@@ -42,26 +60,41 @@ class Attempt:
 
     reason: Unsupported
     count: int = 1
+    split: Split | None = None
 
 
 class OptimizedFunction:
-    """A function that runs as a graph wherever one serves the call, and otherwise as it is.
+    """A function that runs as a graph wherever one serves the call, and otherwise in parts, or as it is.
 
     Args:
         function: what is compiled.
         backend: a built-in one's name, or a function.
         fullgraph: raise `Unsupported` for a call that cannot be captured.
         limit: the most graphs; None for `LIMIT`.
+        family: the compiled functions that this one belongs to, None for one of the program's.
+        source: of a part, its tree.
+        tree: of a part, what it takes and returns.
     """
 
     def __init__(
-        self, function: Callable[..., Any], backend: str | Backend, fullgraph: bool, limit: int | None = None
+        self,
+        function: Callable[..., Any],
+        backend: str | Backend,
+        fullgraph: bool,
+        limit: int | None = None,
+        family: Family | None = None,
+        source: FunctionSource | None = None,
+        tree: PartTree | None = None,
     ) -> None:
         self.function = function
         self.backend = backend
         self.fullgraph = fullgraph
         self.own_limit = limit
         self.name = getattr(function, "__name__", type(function).__name__)
+        self.is_root = family is None
+        self.family = Family(backend, limit) if family is None else family
+        self.source, self.tree = source, tree
+        self.cell: CellType | None = None
         self._lock = threading.RLock()
         self.forget()
         every.add(self)
@@ -69,11 +102,41 @@ class OptimizedFunction:
     def forget(self) -> None:
         """Drop all graphs."""
         self.compilations: dict[Any, list[Compilation]] = {}
-        self.quick: dict[Any, list[Compilation]] = {}
+        self.quick: dict[Any, list[Any]] = {}
         self.failures: dict[Any, Attempt] = {}
         self.count = 0
         self.recompilations: list[str] = []
+        self.splitter: Splitter | None = None
+        self.last_split: Split | None = None
+        self.variety: dict[str, set[Any]] = {}
         self._is_told = False
+        if self.is_root:
+            self.family = Family(self.backend, self.own_limit)
+
+    @property
+    def graph_count(self) -> int:
+        """How many graphs it has that compute something."""
+        return len(self.graphs())
+
+    def graphs(self) -> list[Compilation]:
+        """Its graphs that compute something."""
+        return [each for same_look in self.compilations.values() for each in same_look if each.has_operators]
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether there is a syntax tree to split the function by."""
+        return self._splitter().source is not None
+
+    def members(self) -> Iterator[OptimizedFunction]:
+        """This function, its parts where it is split, and, of one of the program's, what those call."""
+        yield self
+        for split in () if self.splitter is None else list(self.splitter.splits.values()):
+            for part in split.parts.values():
+                if isinstance(part, OptimizedFunction):
+                    yield from part.members()
+        if self.is_root:
+            for member in list(self.family.members.values()):
+                yield from member.members()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a graph, captured now if there is none for such arguments, or the function."""
@@ -122,13 +185,74 @@ class OptimizedFunction:
                 raise Unsupported(
                     f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.place
                 )
-            return self.function(*args, **kwargs)
+            if failed.split is not None and is_plain_call(leaves, spec, tensors):
+                self.quick[self._quick_key(leaves)] = [InParts(failed.split, self.splitter)]
+            return self._run(failed.split, args, kwargs)
+        if not self.is_root and not self.fullgraph and not self._is_worth_while(args, leaves, tensors):
+            return self._run(self.last_split, args, kwargs)
+        if failed is None and len(self.failures) >= LIMIT and not self.fullgraph:
+            return self._run(self.last_split, args, kwargs)
         if self._may_compile(key):
             with self._lock:
                 made = self._capture(leaves, spec, tensors, key)
             if made is not None:
                 return self(*args, **kwargs)
-        return self.function(*args, **kwargs)
+            return self._run(self.failures[key].split, args, kwargs)
+        return self._run(self.last_split, args, kwargs)
+
+    def _run(self, split: Split | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function in parts, or as it is."""
+        if split is None or self.splitter is None or not self.splitter.is_current():
+            return self.function(*args, **kwargs)
+        return split(*self.splitter.prefix, *args, **kwargs)
+
+    def _is_worth_while(self, args: tuple[Any, ...], leaves: Sequence[Any], tensors: Sequence[Any]) -> bool:
+        """Whether a graph is made of a part or of what the program's code calls.
+
+        A part that is given ever other numbers or objects would have a graph for each: what reads them is split off.
+        """
+        if self.tree is None:
+            return bool(tensors) or not all(isinstance(leaf, NUMBERS) for leaf in leaves)
+        for name, value in zip(self.tree.inputs, args, strict=True):
+            looks = self.variety.setdefault(name, set())
+            if len(looks) <= VARIETY and not isinstance(value, TensorImpl):
+                looks.add(look_of(value))
+            if len(looks) > VARIETY:
+                reason = Unsupported(f"{name} has another value in every call")
+                self.last_split = self._splitter().at_reader(name, reason) or self.last_split
+                if self.cell is not None and self.last_split is not None:
+                    # From here on, all calls are those of the part's own parts.
+                    self.cell.cell_contents = self.last_split
+                return False
+        return True
+
+    def _splitter(self) -> Splitter:
+        if self.splitter is None:
+            self.splitter = Splitter(self.function, self._part, self.family.callee, self.source)
+        return self.splitter
+
+    def _part(self, function: FunctionType, source: FunctionSource, tree: PartTree) -> OptimizedFunction:
+        made = OptimizedFunction(function, self.backend, False, self.own_limit, self.family, source, tree)
+        made.name = self.name
+        return made
+
+    def _split(self, error: Unsupported, leaves: Any, spec: Any) -> Split | None:
+        """The function split where it cannot be captured."""
+        splitter = self._splitter()
+        if splitter.source is None:
+            return None
+        line = None
+        if splitter.span(error) is None and error.element is None and splitter.code is not None:
+            watch = Watch(splitter.code)
+            with suppress(Unsupported):
+                record(self.function, leaves, spec, watch)
+            line = watch.line
+        self.last_split = splitter.at(error, line) or self.last_split
+        return self.last_split
+
+    def _quick_key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """The key of calls of tensors alone."""
+        return (is_grad_enabled(), get_default_dtype(), get_default_device(), *map(SPEC, tensors))
 
     def _may_compile(self, key: Any) -> bool:
         if self.count and stance.stance == "fail_on_recompile":
@@ -136,7 +260,7 @@ class OptimizedFunction:
         if self.count and stance.stance == "eager_on_recompile":
             return False
         if self.count >= (LIMIT if self.own_limit is None else self.own_limit):
-            if not self._is_told:
+            if not self._is_told and self.graph_count:
                 self._is_told = True
                 warnings.warn(
                     f"compile: {self.name} has {self.count} graphs, which is recompile_limit; calls that none of them "
@@ -159,23 +283,98 @@ class OptimizedFunction:
         try:
             made = compiled(record(self.function, leaves, spec), stance.backend or self.backend, tensors)
         except Unsupported as error:
-            failed = self.failures.get(key)
-            if failed is None:
-                self.failures[key] = Attempt(error)
-            else:
-                failed.reason, failed.count = error, failed.count + 1
+            # A copy: the error has the frames that it went through, with all that is in them.
+            reason = Unsupported(error.reason, error.place, error.trail, error.element)
+            failed = self.failures.setdefault(key, Attempt(reason, 0))
+            failed.reason, failed.count = reason, failed.count + 1
             if self.fullgraph:
                 raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
+            failed.split = self._split(reason, leaves, spec)
             return None
         self.failures.pop(key, None)
         write_debug_files(self.name, self.count, made.recording, made.schedules)
         same_look = self.compilations.setdefault(key, [])
         same_look.insert(0, made)
         if is_plain_call(leaves, spec, tensors):
-            state = is_grad_enabled(), get_default_dtype(), get_default_device()
-            self.quick[(*state, *map(SPEC, leaves))] = same_look
+            self.quick[self._quick_key(leaves)] = same_look
         self.count += 1
         return made
+
+
+class InParts:
+    """A split function in the place of a `Compilation`, for calls of tensors alone.
+
+    Args:
+        split: the function in parts.
+        splitter: knows whether it is still the function.
+    """
+
+    written = ()
+
+    def __init__(self, split: Split, splitter: Splitter | None) -> None:
+        self._split, self._splitter = split, splitter
+
+    def hold(self) -> tuple[Any, ...] | None:
+        """No tensors; None if the function is another one by now."""
+        return () if self._splitter is not None and self._splitter.is_current() else None
+
+    def run(self, inputs: Sequence[Any]) -> Any:
+        """The result."""
+        assert self._splitter is not None
+        return self._split(*self._splitter.prefix, *inputs)
+
+    def finish(self, result: Any) -> Any:
+        """The result as it is."""
+        return result
+
+
+class Family:
+    """Compiled functions that belong together: what the statements of a split function call is compiled, too.
+
+    Args:
+        backend: the one that all have.
+        limit: the most graphs of each.
+    """
+
+    def __init__(self, backend: str | Backend, limit: int | None) -> None:
+        self.backend, self.limit = backend, limit
+        self.members: dict[Any, OptimizedFunction] = {}
+
+    def callee(self, target: Any) -> Any:
+        """What is called in the place of something: a function or module of the program compiled, all else itself."""
+        if not isinstance(target, FunctionType | MethodType | Module):
+            return target
+        found = python_function(target)
+        if found is None or found[0].__code__.co_flags & GENERATORS:
+            return target
+        function, prefix = found
+        if not is_users(function.__code__.co_filename) and type(target) is not Sequential:
+            return target
+        if prefix and not isinstance(prefix[0], Module):
+            target = function  # an object is an argument like others
+        else:
+            prefix = ()
+        key = (id(target.__self__), function) if isinstance(target, MethodType) else target
+        known = self.members.get(key)
+        if known is None:
+            if len(self.members) >= MOST_MEMBERS:
+                return found[0].__get__(prefix[0]) if prefix else target
+            known = self.members[key] = OptimizedFunction(target, self.backend, False, self.limit, self)
+        return partial(known, *prefix) if prefix else known
+
+
+def look_of(value: Any) -> Any:
+    """What tells one value of an argument from another, tensors left out."""
+    leaves, spec = tree_flatten(value)
+    looks = [
+        None
+        if isinstance(leaf, TensorImpl)
+        else (type(leaf), leaf)
+        if isinstance(leaf, int | float | complex | str | bytes | Size)
+        else id(leaf)
+        for leaf in leaves
+    ]
+    return (spec, *looks)
 
 
 def levels_to_the_user() -> int:

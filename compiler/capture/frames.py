@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,30 @@ BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
 """What reads attributes by names that need not stand in the code."""
 PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy", "llvmlite")
 """Installed packages whose code reads nothing of the program's."""
+
+
+class Watch:
+    """A search for the line of a function during which something came to be that is seen at its end alone.
+
+    Args:
+        code: the function's.
+
+    Attributes:
+        is_there: whether it has come to be; asked for after every line.
+        line: the line, None while it has not been found.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.is_there: Callable[[], bool] = bool
+        self.line: int | None = None
+        self._current: int | None = None
+
+    def begin(self, line: int | None) -> None:
+        """A line begins; None at the function's end."""
+        if self.line is None and self._current is not None and self.is_there():
+            self.line = self._current
+        self._current = line
 
 
 class Frames:
@@ -57,6 +81,11 @@ class Frames:
                 return None
         return found
 
+    @property
+    def reads_grad(self) -> bool:
+        """Whether the code names the gradients of tensors."""
+        return any("grad" in code.co_names or "grad" in code.co_consts for code in self.codes)
+
     def _enter(self, frame: FrameType) -> None:
         code = frame.f_code
         self.codes.add(code)
@@ -70,18 +99,29 @@ class Frames:
                 self.variables[id(value)] = value
 
     @contextmanager
-    def observed(self) -> Iterator[Frames]:
-        """See what runs in this thread while the block does."""
+    def observed(self, watch: Watch | None = None) -> Iterator[Frames]:
+        """See what runs in this thread while the block does; with a watch, line by line in its function."""
 
         def at_return(frame: FrameType, event: str, _: object) -> Any:
             if event == "return":
                 self._keep(frame)
             return at_return
 
+        def at_line(frame: FrameType, event: str, _: object) -> Any:
+            assert watch is not None
+            if event == "line":
+                watch.begin(frame.f_lineno)
+            elif event == "return":
+                watch.begin(None)
+                self._keep(frame)
+            return at_line
+
         def at_call(frame: FrameType, event: str, _: object) -> Any:
             if event != "call" or not is_observed(frame.f_code):
                 return None
             self._enter(frame)
+            if watch is not None and frame.f_code is watch.code:
+                return at_line
             frame.f_trace_lines = False
             return at_return
 

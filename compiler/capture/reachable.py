@@ -52,7 +52,8 @@ class Location:
     `kind` is ``entry`` (of a dict), ``attribute`` (of a class or function, or in a slot), ``cell`` (of a closure),
     ``element`` (one of a list or tuple), ``elements`` (all of them, or the keys of a dict), ``size`` (of a dict),
     ``class`` (of an object), ``bytes`` (of an array), ``items`` (of the environment), ``state`` (of Python's or NumPy's
-    random numbers) or ``literal`` (a tensor that the function makes of numbers).
+    random numbers), ``gradient`` (whether a tensor has one) or ``literal`` (a tensor that the function makes of
+    numbers).
     `holder` is what has the place, `key` names it, and `name` is for people.
     """
 
@@ -80,6 +81,8 @@ class Location:
             return self.holder.__class__
         if self.kind == "bytes":
             return bytes_of(self.holder)
+        if self.kind == "gradient":
+            return self.holder.grad is not None
         if self.kind == "literal":
             return self.holder.clone()
         if self.kind == "items":
@@ -171,6 +174,7 @@ class Walk:
     Attributes:
         names: attributes that count; None for all.
         is_first: whether the function has not run yet: code is followed that it may run.
+        reads_grad: whether the code that ran names tensors' gradients, so that it matters which have one.
         codes: the code that ran, whose functions' closures and defaults are read.
         places: the locations, with the value of each at its visit.
         tensors: where each tensor was found first, by id.
@@ -182,6 +186,7 @@ class Walk:
     roots: set[int] = field(default_factory=set)
     places: list[tuple[Location, Any]] = field(default_factory=list)
     tensors: dict[int, tuple[Any, Location]] = field(default_factory=dict)
+    reads_grad: bool = False
     _seen: dict[int, Any] = field(default_factory=dict)
     _pending: list[tuple[Any, str]] = field(default_factory=list)
     _globals: set[tuple[int, str]] = field(default_factory=set)
@@ -229,8 +234,11 @@ class Walk:
             self._pending.append((value, location.name))
 
     def _found(self, tensor: Any, location: Location) -> None:
-        self.tensors.setdefault(id(tensor), (tensor, location))
+        is_new = self.tensors.setdefault(id(tensor), (tensor, location))[1] is location
         grad = None if tensor._autograd is None else tensor._autograd.grad
+        if self.reads_grad and is_new and tensor.is_leaf:
+            place = Location("gradient", tensor, None, f"whether {location.name} has a gradient")
+            self.places.append((place, grad is not None))
         if grad is not None:
             self.tensors.setdefault(
                 id(grad), (grad, Location("attribute", tensor, "grad", f"{location.name}.grad"))
@@ -352,6 +360,9 @@ class Walk:
     def _shape_of(self, value: Any, path: str) -> None:
         """That an object has no more attributes and no other class, and what its class holds."""
         own = getattr(value, "__dict__", None)
+        if self.is_first and isinstance(own, dict):
+            # What the function adds is found, and taken away again.
+            self.places.append((Location("elements", own, None, f"the attributes of {path}"), tuple(own)))
         if not self.is_first and isinstance(own, dict):
             self.places.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
         # A guard keeps what it looks at alive: arguments, which are known by identity anyway, are not to be.
@@ -398,7 +409,9 @@ def walk_before(function: Any, leaves: Sequence[Any]) -> Walk:
 
 def walk_after(function: Any, leaves: Sequence[Any], frames: Frames, before: Walk) -> Walk:
     """What the code that ran can have read: variables that it made itself, which `before` has not seen, left out."""
-    walk = Walk(frames.names, False, frames.codes, {id(leaf) for leaf in leaves})
+    walk = Walk(
+        frames.names, False, frames.codes, {id(leaf) for leaf in leaves}, reads_grad=frames.reads_grad
+    )
     walk.visit(function, getattr(function, "__name__", type(function).__name__))
     for leaf in leaves:
         walk.visit(leaf, "an argument")

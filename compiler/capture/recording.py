@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Sequence
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +25,14 @@ from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import get_default_dtype
+from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
-from .frames import Frames
+from .frames import Frames, Watch
 from .guards import Guards
-from .reachable import Location, walk_after, walk_before
-from .side_effects import Refusals, refuse_side_effects, refusing_effects
+from .reachable import CONSTANTS, NUMBERS, Location, Walk, walk_after, walk_before
+from .side_effects import Looks, Refusals, changed_places, refuse_side_effects, refusing_effects
 from .stages import cut_at, stages_of
-from .unsupported import Unsupported, place_of
+from .unsupported import Unsupported, place_of, trail_of
 from .values_read import refusing_reads
 
 
@@ -63,6 +66,7 @@ class Recording:
         identical: the leaves that are inputs as they are.
         aliases: the leaves with a gradient that are, or view, an input.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
+        objects: leaves of the result that are Python objects, the same in each call.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
     """
 
@@ -80,26 +84,30 @@ class Recording:
     identical: frozenset[int]
     aliases: tuple[int, ...]
     repeated: dict[int, int]
+    objects: dict[int, Any]
 
 
-def record(function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) -> Recording:
+def record(
+    function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, watch: Watch | None = None
+) -> Recording:
     """Run a function on fakes of its arguments.
 
     Args:
         function: what is called.
         leaves: of its arguments, tensors and others.
         spec: the structure of ``(args, kwargs)``.
+        watch: finds the line that does what no graph holds, where that is seen at the end alone.
 
     Raises:
         Unsupported: the function does what no graph holds.
     """
     with _one_at_a_time:
         try:
-            return _recorded(function, leaves, spec, None)
+            return _recorded(function, leaves, spec, None, watch)
         except UnknownTensor:
             # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
             there = {id(each) for each in gc.get_objects() if isinstance(each, TensorImpl)}
-            return _recorded(function, leaves, spec, there)
+            return _recorded(function, leaves, spec, there, watch)
 
 
 _one_at_a_time = threading.RLock()
@@ -111,34 +119,51 @@ class UnknownTensor(Unsupported):
 
 
 def _recorded(
-    function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, there: set[int] | None
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    spec: TreeSpec,
+    there: set[int] | None,
+    watch: Watch | None,
 ) -> Recording:
     others = [leaf for leaf in leaves if not isinstance(leaf, TensorImpl)]
     before = walk_before(function, others)
+    looks = Looks(before)
     frames = Frames()
-    body = _Body(function, leaves, spec)
+    body = _Body(function, leaves, spec, before)
     tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
     modes_before = modes_of_thread()
     capturing.depth += 1
     try:
         try:
-            with refusing_effects() as refusals, refusing_reads(reads_of(refusals, there)), frames.observed():
+            with (
+                refusing_effects() as refusals,
+                refusing_reads(reads_of(refusals, there)),
+                frames.observed(watch),
+            ):
+                if watch is not None:
+                    watch.is_there = lambda: (
+                        refusals.first is not None
+                        or body.has_refused()
+                        or bool(changed_places(before))
+                        or bool(looks.changed())
+                    )
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1
             set_grad_enabled(modes_before[0])
-            refuse_side_effects(before)
+            refuse_side_effects(before, looks)
         if refusals.first is not None:
             raise refusals.first
     except Unsupported as error:
-        raise type(error)(error.reason, error.place or place_of(error.__traceback__)) from None
+        raise error.located(error.__traceback__) from None
     except Exception as error:
         # Whatever it is, the function runs eagerly and raises it again if it is its own; `explain` says it.
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise Unsupported(f"{type(error).__name__}: {reason}", place_of(error.__traceback__)) from error
+        trace = error.__traceback__
+        raise Unsupported(f"{type(error).__name__}: {reason}", place_of(trace), trail_of(trace)) from error
     walk = walk_after(function, others, frames, before)
-    reads_grad = any("grad" in code.co_names for code in frames.codes)
-    if reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
+    body.refuse_new_objects(walk)
+    if frames.reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
         raise Unsupported("the function reads or sets `grad`, and an argument has one")
     graph = traced.graph
     results = len(body.structure_leaves)
@@ -160,6 +185,7 @@ def _recorded(
         frozenset(body.identical),
         tuple(body.aliases),
         body.repeated,
+        body.objects,
     )
 
 
@@ -185,7 +211,9 @@ READ = "the function reads the value of a tensor that it holds"
 class _Body:
     """The function of flat tensors that is traced: result leaves, gradients, and the gradients that come in."""
 
-    def __init__(self, function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec) -> None:
+    def __init__(
+        self, function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, before: Walk
+    ) -> None:
         self.function, self.leaves, self.spec = function, leaves, spec
         self.structure: TreeSpec
         self.structure_leaves: list[Any] = []
@@ -198,6 +226,11 @@ class _Body:
         self.identical: set[int] = set()
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
+        self.elements: list[int] = []
+        self.objects: dict[int, Any] = {}
+        self.is_known = before.has_seen
+        self.given: tuple[Any, ...] | None = None
+        self.looks: list[Any] = []
         self.__name__ = getattr(function, "__name__", "function")
 
     def __call__(self, *tensors: Any) -> Any:
@@ -206,6 +239,7 @@ class _Body:
     def _run(self, *handles: Any) -> Any:
         given = iter(handles)
         same: dict[int, Any] = {}
+        raw: dict[int, tuple[Any, Any]] = {}
         filled: list[Any] = []
         for leaf in self.leaves:
             if not isinstance(leaf, TensorImpl):
@@ -214,28 +248,22 @@ class _Body:
             handle = next(given)
             if handle._spec.requires_grad and not leaf.is_leaf:  # type: ignore[attr-defined]
                 # A stand-in is a leaf; what stands for one that is none is made by an operator.
-                handle = ops.alias(handle)
+                made = ops.alias(handle)
+                raw[id(made)] = made, handle
+                handle = made
             # One tensor that is given twice is one object.
             filled.append(same.setdefault(id(leaf), handle))
         args, kwargs = tree_unflatten(filled, self.spec)
-        looks = [(handle._spec.requires_grad, handle._data) for handle in handles]
+        self.given = (handles, filled, args, kwargs)
+        self.looks = [(handle._spec.requires_grad, handle._data) for handle in handles]
         before = modes_of_thread()
         result = self.function(*args, **kwargs)
         if modes_of_thread() != before:
             raise Unsupported("the function leaves a mode switched: gradients, autocast, dtypes or devices")
-        _refuse_changes(filled, self.spec, args, kwargs)
-        for handle, look in zip(handles, looks, strict=True):
-            if (handle._spec.requires_grad, handle._data) != look or vars(handle):
-                raise Unsupported("the function sets an attribute of an argument")
-            if handle._autograd is not None and handle._autograd.grad is not None:
-                raise Unsupported("the function sets the gradient of an argument; call backward() outside")
+        self._refuse_changes()
         found, self.structure = tree_flatten(result)
-        self.structure_leaves = found
-        for leaf in found:
-            if not isinstance(leaf, TensorImpl | int | float | complex | str | None):
-                raise Unsupported(f"the result holds a {type(leaf).__name__}")
-            if isinstance(leaf, TensorImpl) and leaf._spec.is_inference and not is_inference_mode_enabled():
-                raise Unsupported("the function enters inference_mode; enter it outside")
+        found = [raw[id(leaf)][1] if id(leaf) in raw else leaf for leaf in found]
+        self._take_results(result, found)
         tracer: Any = innermost_tracer()
         if tracer.has_refused:
             raise Unsupported("the function reads a tensor's value")
@@ -249,6 +277,61 @@ class _Body:
             return tuple(found)
         return self._with_gradients(found, handles, tracer)
 
+    def has_refused(self) -> bool:
+        """Whether the function has done by now what no graph holds to its arguments, or has read a value."""
+        if self.given is None:
+            return False
+        try:
+            self._refuse_changes()
+        except Unsupported:
+            return True
+        tracer: Any = innermost_tracer()
+        return tracer is not None and bool(tracer.has_refused)
+
+    def _refuse_changes(self) -> None:
+        """Raise Unsupported if an argument is not what it was: elements of a list, attributes of a tensor."""
+        assert self.given is not None
+        handles, filled, args, kwargs = self.given
+        _refuse_changes(filled, self.spec, args, kwargs)
+        for handle, look in zip(handles, self.looks, strict=True):
+            if (handle._spec.requires_grad, handle._data) != look or vars(handle):
+                raise Unsupported("the function sets an attribute of an argument")
+            if handle._autograd is not None and handle._autograd.grad is not None:
+                raise Unsupported("the function sets the gradient of an argument; call backward() outside")
+
+    def _take_results(self, result: Any, found: list[Any]) -> None:
+        """Keep the leaves of the result, objects apart: those are the same in each call, or the result has no graph."""
+        counts = (
+            [len(tree_flatten(each)[0]) for each in result] if isinstance(result, tuple) else [len(found)]
+        )
+        self.elements = [i for i, count in enumerate(counts) for _ in range(count)]
+        assert self.given is not None
+        known = {id(each) for each in containers_in(self.given[2:])}
+        for i, each in enumerate(result if isinstance(result, tuple) else (result,)):
+            for container in containers_in(each):
+                if id(container) in known or self.is_known(container):
+                    kind = type(container).__name__
+                    raise Unsupported(f"the result holds a {kind} that is not made anew", element=i)
+                known.add(id(container))
+        arguments = Identities(self.given[1])
+        for i, leaf in enumerate(found):
+            if isinstance(leaf, TensorImpl):
+                if leaf._spec.is_inference and not is_inference_mode_enabled():
+                    raise Unsupported("the function enters inference_mode; enter it outside")
+            elif not isinstance(leaf, int | float | complex | str | None):
+                if leaf in arguments:
+                    raise Unsupported(f"the result holds an argument, a {type(leaf).__name__}", element=i)
+                self.objects[i] = leaf
+                found[i] = None
+        self.structure_leaves = found
+
+    def refuse_new_objects(self, walk: Walk) -> None:
+        """Raise Unsupported if the result holds an object that no guard looks at."""
+        for i, leaf in self.objects.items():
+            if not isinstance(leaf, (*NUMBERS, *CONSTANTS, *FIXED)) and not walk.has_seen(leaf):
+                reason = f"the result holds a {type(leaf).__name__}"
+                raise Unsupported(reason, element=self.elements[i])
+
     def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: Any) -> Any:
         first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
         self.repeated = {
@@ -261,6 +344,11 @@ class _Body:
             for i, leaf in enumerate(found)
             if isinstance(leaf, TensorImpl) and leaf._spec.requires_grad and i not in self.repeated
         ]
+        given = Identities([*handles, *tracer._constants])
+        for i, leaf in enumerate(found):
+            if isinstance(leaf, Tensor) and leaf._spec.requires_grad and leaf.is_leaf and leaf not in given:
+                reason = "a result is a tensor made by the function, for which it requires gradients"
+                raise Unsupported(reason, element=self.elements[i])
         self.aliases = _aliases(found, handles)
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
         if not self.differentiable:
@@ -279,7 +367,7 @@ class _Body:
         self.stages = [tuple([self.differentiable[i] for i in stage]) for stage in stages]
         self.differentiable = [i for stage in self.stages for i in stage]
         outputs = [found[i] for i in self.differentiable]
-        _refuse_shared_memory([leaf for i, leaf in enumerate(found) if i not in self.aliases])
+        self._refuse_shared_memory(found)
         tangents = []
         for o in outputs:
             strides = o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes)
@@ -318,6 +406,31 @@ class _Body:
             every += [*(grad for _, grad in come), *found[len(arrivals) :]]
             first = last
         return every
+
+    def _refuse_shared_memory(self, results: Sequence[Any]) -> None:
+        """Raise Unsupported where results share memory: one call of autograd's cannot give views of each other."""
+        seen: dict[int, Any] = {}
+        for i, leaf in enumerate(results):
+            if isinstance(leaf, TensorImpl) and i not in self.aliases:
+                storage = getattr(leaf._data, "storage", leaf)
+                if seen.setdefault(id(storage), leaf) is not leaf:
+                    raise Unsupported("two results with gradients share memory", element=self.elements[i])
+
+
+FIXED = (types.ModuleType, types.BuiltinFunctionType, Size)
+"""Objects that are what they are for as long as a process runs, or equal to those of another call."""
+
+
+def containers_in(value: Any) -> Iterator[Any]:
+    """The lists, dicts and the like in a nest."""
+    if isinstance(value, list | dict | deque):
+        yield value
+    if isinstance(value, tuple | list | deque):
+        for each in value:
+            yield from containers_in(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from containers_in(each)
 
 
 class Identities:
@@ -370,16 +483,6 @@ def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
                 raise Unsupported("a result with a gradient views a tensor that the function writes to")
             found.append(i)
     return found
-
-
-def _refuse_shared_memory(results: Sequence[Any]) -> None:
-    """Raise Unsupported where results share memory: one call of autograd's would have to give views of each other."""
-    seen: dict[int, Any] = {}
-    for leaf in results:
-        if isinstance(leaf, TensorImpl):
-            storage = getattr(leaf._data, "storage", leaf)
-            if seen.setdefault(id(storage), leaf) is not leaf:
-                raise Unsupported("two results with gradients share memory")
 
 
 def _lift(

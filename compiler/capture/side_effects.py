@@ -23,15 +23,15 @@ import numpy as np
 from ...runtime.generator import Generator
 from .frames import is_observed_file
 from .guards import same
-from .reachable import Walk
-from .unsupported import Unsupported, is_own
+from .reachable import Location, Walk
+from .unsupported import Unsupported, is_own, trail_from
 
 OUTPUT = "would be done once, when the function is captured"
 CLOCK = "gives something else each time"
 
 
-def refuse_side_effects(before: Walk) -> None:
-    """Put back what was changed since a walk. Raises Unsupported if anything was."""
+def changed_places(before: Walk) -> list[tuple[Location, Any]]:
+    """The places that have another value than at a walk, with the one from then."""
     changed = []
     for location, value in before.places:
         now = location.read()
@@ -41,11 +41,58 @@ def refuse_side_effects(before: Walk) -> None:
             else value is now or same(value, now)
         ):
             changed.append((location, value))
+    return changed
+
+
+class Looks:
+    """What tensors that a walk found are, apart from their elements: a function that sets it has no graph."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._looks = [
+            (tensor, location, tensor._spec, tensor._data, gradient_of(tensor), dict(vars(tensor)))
+            for tensor, location in walk.tensors.values()
+        ]
+
+    def changed(self) -> list[tuple[Any, Any, str]]:
+        """The tensors with another look, each with the old one and a name."""
+        return [
+            (tensor, (spec, data, grad, own), location.name)
+            for tensor, location, spec, data, grad, own in self._looks
+            if tensor._spec.requires_grad != spec.requires_grad
+            or tensor._data is not data
+            or gradient_of(tensor) is not grad
+            or vars(tensor) != own
+        ]
+
+    def restore(self) -> str | None:
+        """Put looks back. Returns the name of the first tensor that had another one."""
+        first = None
+        for tensor, (spec, data, grad, own), name in self.changed():
+            first = first or name
+            tensor._spec, tensor._data = spec, data
+            if tensor._autograd is not None:
+                tensor._autograd.grad = grad
+            vars(tensor).clear()
+            vars(tensor).update(own)
+        return first
+
+
+def gradient_of(tensor: Any) -> Any:
+    """A tensor's gradient, if it has one."""
+    return None if tensor._autograd is None else tensor._autograd.grad
+
+
+def refuse_side_effects(before: Walk, looks: Looks) -> None:
+    """Put back what was changed since a walk. Raises Unsupported if anything was."""
+    changed = changed_places(before)
+    tensor = looks.restore()
     for location, value in reversed(changed):
         location.write(value)
     if changed:
         names = ", ".join(dict.fromkeys(location.name for location, _ in changed[:3]))
         raise Unsupported(f"the function changes {names}")
+    if tensor is not None:
+        raise Unsupported(f"the function sets the gradient or an attribute of {tensor}")
 
 
 def unchanged_elements(value: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
@@ -64,7 +111,8 @@ class Refusals:
 
     def refuse(self, reason: str) -> None:
         """Raise Unsupported, and remember it."""
-        error = Unsupported(reason)
+        frame = sys._getframe(1)
+        error = Unsupported(reason, trail=trail_from(frame))
         self.first = self.first or error
         raise error
 

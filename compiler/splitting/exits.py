@@ -1,0 +1,115 @@
+"""How control leaves a part: statements that leave it for elsewhere become returns that say where to.
+
+A part returns the tuple of its outputs. One with other ways out than its end returns a number in front of them, for the
+way: 0 at the end, 1 with the result of the whole function alone, 2 where a loop around is left, 3 where it goes on.
+Where a ``finally`` follows that may read variables, the result of the function, or None, stands between, and outputs
+follow it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from .names import Names, own_nodes, stored
+from .source import UNBOUND
+
+END, RETURN, BREAK, CONTINUE = range(4)
+RESULT = "_triten_returned"
+"""The local variable for what the function returns, where its way out has more to say."""
+
+
+def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
+    """Statements of a text, each at the place of another one."""
+    made = ast.parse(text).body
+    for each in made:
+        for node in ast.walk(each):
+            if "lineno" in node._attributes:
+                ast.copy_location(node, at)
+    return made
+
+
+def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
+    """The ways out of statements that run in a loop around them or in none."""
+    found: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Return):
+            found.add(RETURN)
+        elif isinstance(node, ast.Break | ast.Continue):
+            if not depth:
+                found.add(BREAK if isinstance(node, ast.Break) else CONTINUE)
+        elif isinstance(node, ast.For | ast.While):
+            found |= outer_exits(node.body, depth + 1) | outer_exits(node.orelse, depth)
+        elif isinstance(node, ast.If | ast.With | ast.Try | ast.Match | ast.ExceptHandler | ast.match_case):
+            found |= outer_exits(list(ast.iter_child_nodes(node)), depth)
+    return found
+
+
+def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int]) -> bool:
+    """Whether some ways out lead from within a block whose ``finally`` binds variables after that."""
+    return any(
+        isinstance(node, ast.Try)
+        and stored(node.finalbody)
+        and outer_exits([*node.body, *node.handlers, *node.orelse]) & ways
+        for node in own_nodes(nodes)
+    )
+
+
+def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt) -> list[ast.stmt]:
+    """The end of a part: it gives its outputs, those that may have no value with care."""
+    text, values = "", [] if way is None else [str(way)]
+    for name in outputs:
+        if name in bound:
+            values.append(name)
+        else:
+            text += f"try: _triten_out_{name} = {name}\nexcept NameError: _triten_out_{name} = {UNBOUND}\n"
+            values.append(f"_triten_out_{name}")
+    return statements(f"{text}return ({', '.join(values)}{',' * (len(values) == 1)})", at)
+
+
+class WithReturns(ast.NodeTransformer):
+    """Statements whose ways out are returns.
+
+    Args:
+        leave: gives the statements for a way out, at the place of another.
+        keeps_result: whether the result of the function is a variable of its own, and outputs are returned with it.
+    """
+
+    def __init__(self, leave: Callable[[int, ast.stmt], list[ast.stmt]], keeps_result: bool) -> None:
+        self.leave, self.keeps_result, self.depth = leave, keeps_result, 0
+
+    def visit_Return(self, node: ast.Return) -> ast.AST | list[ast.stmt]:
+        value = ast.copy_location(ast.Constant(None), node) if node.value is None else node.value
+        if self.keeps_result:
+            target = ast.copy_location(ast.Name(RESULT, ast.Store()), node)
+            return [ast.copy_location(ast.Assign([target], value), node), *self.leave(RETURN, node)]
+        number = ast.copy_location(ast.Constant(RETURN), node)
+        pair = ast.copy_location(ast.Tuple([number, value], ast.Load()), node)
+        return ast.copy_location(ast.Return(pair), node)
+
+    def visit_Break(self, node: ast.Break) -> ast.AST | list[ast.stmt]:
+        return node if self.depth else self.leave(BREAK, node)
+
+    def visit_Continue(self, node: ast.Continue) -> ast.AST | list[ast.stmt]:
+        return node if self.depth else self.leave(CONTINUE, node)
+
+    def _visit_loop(self, node: ast.For | ast.While) -> ast.AST:
+        self.depth += 1
+        node.body = self.block(node.body)
+        self.depth -= 1
+        node.orelse = self.block(node.orelse)
+        return node
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        made: list[ast.stmt] = []
+        for each in body:
+            found = self.visit(each)
+            made += found if isinstance(found, list) else [found]
+        return made
+
+    visit_For = visit_While = _visit_loop
+
+    def _left_alone(self, node: ast.AST) -> ast.AST:
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _left_alone

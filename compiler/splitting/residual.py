@@ -1,0 +1,391 @@
+"""The residual function: a function written anew around a statement that no graph holds, which calls parts.
+
+It keeps the signature, and the statement, with its loop, condition or block. Everything else is outlined into parts:
+functions of the local variables that they read, which return those that are read later.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..capture.unsupported import Span
+from .exits import (
+    BREAK,
+    CONTINUE,
+    END,
+    RESULT,
+    RETURN,
+    WithReturns,
+    is_tangled,
+    outer_exits,
+    returned,
+    statements,
+)
+from .hoisting import Hoisting, as_block, is_truth
+from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
+from .source import UNBOUND, FunctionSource, copied
+
+CALLEE, RESCUED = "_triten_callee", "_triten_rescued"
+"""Names, in residual functions, of what compiles a function that is called, and what finds variables after an error."""
+TEST = "_triten_test"
+"""The local variable of a condition that a part computes."""
+
+
+@dataclass(frozen=True)
+class PartTree:
+    """A part of a function, as a tree.
+
+    Attributes:
+        node: the function.
+        inputs: the local variables that it takes.
+        unbound: those that may be given without a value.
+        watched: the local variables that are read elsewhere after an error.
+    """
+
+    node: ast.FunctionDef
+    inputs: tuple[str, ...]
+    unbound: Names
+    watched: Names
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where statements stand.
+
+    Attributes:
+        bound: variables that surely have a value before them.
+        maybe: variables that may have one.
+        live: variables that are read after them.
+        is_tail: whether the function returns None after them.
+        is_guarded: whether an error in them may be caught in the function.
+        has_final: whether a ``finally`` follows if the function returns in them.
+    """
+
+    bound: Names
+    maybe: Names
+    live: Names
+    is_tail: bool
+    is_guarded: bool
+    has_final: bool = False
+
+
+class Residual:
+    """What stays of a function around a statement.
+
+    Args:
+        source: the function that is split.
+        index: which statement of its body no graph holds.
+        span: the place of the expression in it that no graph holds, if that is known.
+
+    Attributes:
+        node: the function written anew.
+        parts: what it calls, by name.
+    """
+
+    def __init__(self, source: FunctionSource, index: int, span: Span | None) -> None:
+        self._span = span
+        self.parts: dict[str, PartTree] = {}
+        function = source.node
+        own = frozenset(parameters(function.args))
+        self.locals = own | stored(function.body) - source.declared.keys() | {TEST}
+        body = [copied(each) for each in function.body]
+        place = Place(own - source.unbound, own, source.watched, True, bool(source.watched))
+        before, at, after = body[:index], as_block(body[index], span), body[index + 1 :]
+        is_test = span is not None and is_truth(at, span)
+        values = self._hoisted(at, before, is_test)
+        lines = self._in_parts(before, self._followed(place, [at, *after]))
+        place = self._after(place, before)
+        lines += values.released(self._around(at, self._followed(place, after), is_test))
+        lines += self._in_parts(after, self._after(place, [at]))
+        self.node = ast.FunctionDef(function.name, function.args, lines or [ast.Pass()], [], None)
+        ast.copy_location(self.node, function)
+
+    def _hoisted(self, node: ast.stmt, before: list[ast.stmt], is_test: bool) -> Hoisting:
+        """Move what a statement computes first to statements before it."""
+        if is_test and isinstance(node, ast.If):
+            hoist_test(node, before)
+        values = Hoisting(node, None if is_test else self._span, self.locals)
+        if not is_test:
+            before += values.before
+            self.locals |= frozenset(values.names)
+        return values
+
+    def _followed(self, place: Place, rest: Sequence[ast.stmt]) -> Place:
+        """A place with more statements after it."""
+        live = frozenset(Flow(rest).exposed) | place.live
+        return replace(place, live=live, is_tail=place.is_tail and not rest)
+
+    def _after(self, place: Place, done: Sequence[ast.stmt]) -> Place:
+        """The place behind statements."""
+        bound = Flow(done, place.bound).bound
+        return replace(place, bound=NONE if bound is None else bound, maybe=place.maybe | stored(done))
+
+    # The statement that no graph holds
+
+    def _around(self, node: ast.stmt, place: Place, is_test: bool) -> list[ast.stmt]:
+        """The statement as Python runs it; blocks within it in parts, functions that it calls compiled."""
+        calls = WithCallees()
+        if isinstance(node, ast.If):
+            node.test = calls.visit(node.test)
+            node.body = self._in_parts(node.body, place) or [ast.Pass()]
+            node.orelse = self._in_parts(node.orelse, place)
+            return [node]
+        if isinstance(node, ast.While):
+            return self._around_while(node, place, is_test)
+        if isinstance(node, ast.For):
+            node.iter = calls.visit(node.iter)
+            inside = self._inside_loop(node, place)
+            targets = stored([node.target])
+            node.body = self._in_parts(
+                node.body, replace(inside, bound=inside.bound | targets, maybe=inside.maybe | targets)
+            )
+            node.orelse = self._in_parts(node.orelse, replace(place, bound=inside.bound, maybe=inside.maybe))
+            return [node]
+        if isinstance(node, ast.With):
+            names: Names = NONE
+            for item in node.items:
+                item.context_expr = calls.visit(item.context_expr)
+                names |= NONE if item.optional_vars is None else stored([item.optional_vars])
+            inside = replace(place, bound=place.bound | names, maybe=place.maybe | names, is_guarded=True)
+            node.body = self._in_parts(node.body, inside)
+            return [node]
+        if isinstance(node, ast.Try):
+            return self._around_try(node, place)
+        if isinstance(node, ast.Match):
+            node.subject = calls.visit(node.subject)
+            for case in node.cases:
+                names = stored([case.pattern])
+                inside = replace(place, bound=place.bound | names, maybe=place.maybe | names)
+                case.body = self._in_parts(case.body, inside)
+            return [node]
+        return [calls.visit(node)]
+
+    def _inside_loop(self, node: ast.For | ast.While, place: Place) -> Place:
+        """The place of a loop's body: what any round has bound, and what any later one reads."""
+        head: list[ast.stmt] = [node]
+        live = frozenset(Flow(head).exposed) | place.live | frozenset(Flow(node.orelse).exposed)
+        return replace(
+            place,
+            bound=place.bound - unbound_by(head),
+            maybe=place.maybe | stored(head),
+            live=live,
+            is_tail=False,
+        )
+
+    def _around_while(self, node: ast.While, place: Place, is_test: bool) -> list[ast.stmt]:
+        inside = self._inside_loop(node, place)
+        before: list[ast.stmt] = []
+        ended = ast.copy_location(ast.If(copied(node.test), [ast.Pass()], []), node)
+        self._hoisted(ended, before, is_test)
+        if not before or outer_exits(node.orelse) & {BREAK, CONTINUE}:
+            node.test = WithCallees().visit(node.test)
+            node.body = self._in_parts(node.body, inside)
+            node.orelse = self._in_parts(node.orelse, replace(place, bound=inside.bound, maybe=inside.maybe))
+            return [node]
+        ended.test = ast.copy_location(ast.UnaryOp(ast.Not(), ended.test), node)
+        leave = ast.copy_location(ast.Break(), node)
+        ended.body = [*self._in_parts(node.orelse, replace(inside, live=place.live)), leave]
+        read = frozenset(Flow([ended]).exposed)
+        ended.test = WithCallees().visit(ended.test)
+        head = self._in_parts(before, replace(inside, live=inside.live | read))
+        body = [*head, ended, *self._in_parts(node.body, inside)]
+        test = ast.copy_location(ast.Constant(True), node)
+        return [ast.copy_location(ast.While(test, body, []), node)]
+
+    def _around_try(self, node: ast.Try, place: Place) -> list[ast.stmt]:
+        rest = Flow(node.finalbody).exposed | Flow(node.orelse).exposed
+        for handler in node.handlers:
+            rest |= Flow(handler.body).exposed
+        live, tail = place.live | rest, place.is_tail and not node.finalbody
+        maybe = place.maybe | stored([node])
+        final = place.has_final or bool(node.finalbody)
+        within = replace(place, live=live, is_tail=tail and not node.orelse, is_guarded=True, has_final=final)
+        broken = place.bound - unbound_by(node.body)
+        after_body = self._after(within, node.body)
+        node.body = self._in_parts(node.body, within)
+        node.orelse = self._in_parts(node.orelse, replace(after_body, is_tail=tail))
+        for handler in node.handlers:
+            bound = broken | ({handler.name} if handler.name else NONE)
+            handler.body = self._in_parts(
+                handler.body, replace(within, bound=bound, maybe=maybe, is_tail=tail)
+            )
+        node.finalbody = self._in_parts(
+            node.finalbody, replace(place, bound=broken - unbound_by([node]), maybe=maybe, is_tail=False)
+        )
+        return [node]
+
+    # Parts
+
+    def _in_parts(self, body: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
+        """Statements as a call of a part; those at its ends that compute nothing stay."""
+        first, last = 0, len(body)
+        while first < last and is_light(body[first]):
+            first += 1
+        while last > first and is_light(body[last - 1]):
+            last -= 1
+        if first == last:
+            return list(body)
+        if place.is_tail and not (outer_exits(body) & {BREAK, CONTINUE}) and all(map(is_end, body[last:])):
+            last = len(body)
+        core, rest = body[first:last], body[last:]
+        if is_tangled(core, frozenset((BREAK, CONTINUE, RETURN) if place.has_final else (BREAK, CONTINUE))):
+            return [WithCallees().visit(each) for each in body]
+        here = self._followed(self._after(place, body[:first]), rest)
+        return [*body[:first], *self._call(core, here), *rest]
+
+    def _call(self, core: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
+        """A part made of statements, and the call of it."""
+        name = f"_triten_part_{len(self.parts)}"
+        flow = Flow(core, place.bound & self.locals)
+        ways = outer_exits(core)
+        is_tail = place.is_tail and not ways & {BREAK, CONTINUE}
+        keeps_result = place.has_final and RETURN in ways
+        is_end = flow.bound is None and not ways & {BREAK, CONTINUE} and not keeps_result
+        outputs = [] if is_tail or is_end else sorted(stored(core) & place.live & self.locals)
+        read = Flow(core).exposed & self.locals & place.maybe
+        early = ways & {BREAK, CONTINUE} or keeps_result
+        sure = NONE if flow.bound is None or early else Flow(core).bound or NONE
+        read |= {each for each in outputs if each not in sure and each in place.maybe}
+        watched = stored(core) & place.live & self.locals if place.is_guarded else NONE
+        read |= unbound_by(core) & watched & place.maybe
+        inputs = sorted(read)
+        careful = [each for each in inputs if each not in place.bound]
+        has_ways = bool(ways) and not is_tail
+        bound = place.bound - unbound_by(core)
+        body: list[ast.stmt] = list(core)
+        if has_ways:
+            leave = lambda way, at: self._left(way, keeps_result, outputs, bound, at)  # noqa: E731
+            body = WithReturns(leave, keeps_result).block(body)
+        if flow.bound is not None and not is_tail:
+            way = END if has_ways else None
+            body += self._left(way, keeps_result, outputs, flow.bound, core[-1])
+        arguments = ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, [])
+        node = ast.copy_location(ast.FunctionDef(name, arguments, body, [], None), core[0])
+        self.parts[name] = PartTree(node, tuple(inputs), frozenset(careful), watched)
+        given = [f"_triten_in_{each}" if each in careful else each for each in inputs]
+        before = "".join(
+            f"try: _triten_in_{each} = {each}\nexcept NameError: _triten_in_{each} = {UNBOUND}\n"
+            for each in careful
+        )
+        call = f"{name}({', '.join(given)})"
+        released = "".join(f"del _triten_in_{each}\n" for each in careful)
+        doubtful = [each for each in outputs if flow.bound is None or each not in flow.bound or has_ways]
+        unbinding = "".join(f"if {each} is {UNBOUND}: del {each}\n" for each in doubtful)
+        if is_tail:
+            text = f"return {call}\n"
+        elif not has_ways:
+            text = f"{''.join(f'{each}, ' for each in outputs)}{'= ' * bool(outputs)}{call}\n"
+            text += released + unbinding
+        else:
+            text = f"_triten_result = {call}\n{released}"
+            if RETURN in ways and not keeps_result:
+                text += f"if _triten_result[0] == {RETURN}: return _triten_result[1]\n"
+            kept = [RESULT] if keeps_result else []
+            text += f"_triten_way, {''.join(f'{each}, ' for each in (*kept, *outputs))}= _triten_result\n"
+            text += f"del _triten_result\n{unbinding}"
+            text += f"if _triten_way == {RETURN}: return {RESULT}\n" * keeps_result
+            text += f"if _triten_way == {BREAK}: break\n" * (BREAK in ways)
+            text += f"if _triten_way == {CONTINUE}: continue\n" * (CONTINUE in ways)
+        if watched:
+            names = sorted(watched)
+            indented = "".join(f"    {line}\n" for line in text.splitlines())
+            text = f"try:\n{indented}except BaseException as _triten_error:\n"
+            text += f"    _triten_found = {RESCUED}(_triten_error)\n"
+            text += "".join(
+                f"    if {each!r} in _triten_found: {each} = _triten_found[{each!r}]\n"
+                f"    if {each!r} in _triten_found and {each} is {UNBOUND}: del {each}\n"
+                for each in names
+            )
+            text += "    del _triten_found\n    raise\n"
+        return statements(before + text, core[0])
+
+    def _left(
+        self, way: int | None, keeps_result: bool, outputs: Sequence[str], bound: Names, at: ast.stmt
+    ) -> list[ast.stmt]:
+        """The end of a part for a way out of it."""
+        if not keeps_result:
+            return returned(way, outputs, bound, at)
+        none = [] if way == RETURN else statements(f"{RESULT} = None", at)
+        return [*none, *returned(way, [RESULT, *outputs], bound | {RESULT}, at)]
+
+
+class WithCallees(ast.NodeTransformer):
+    """Statements whose calls go through `CALLEE`; functions that they define are left as they are."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and (
+            node.func.id == "super" or node.func.id.startswith("_triten_")
+        ):
+            return node
+        name = ast.copy_location(ast.Name(CALLEE, ast.Load()), node.func)
+        node.func = ast.copy_location(ast.Call(name, [node.func], []), node.func)
+        return node
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node, its calls changed."""
+        return node if isinstance(node, SCOPES) else super().visit(node)
+
+
+def hoist_test(node: ast.If, before: list[ast.stmt]) -> None:
+    """Have a statement before bind a condition to a variable; ``not`` stays."""
+    owner: Any = node
+    field = "test"
+    while isinstance(getattr(owner, field), ast.UnaryOp) and isinstance(getattr(owner, field).op, ast.Not):
+        owner, field = getattr(owner, field), "operand"
+    test = getattr(owner, field)
+    if not isinstance(test, ast.Name | ast.Constant):
+        target = ast.copy_location(ast.Name(TEST, ast.Store()), test)
+        before.append(ast.copy_location(ast.Assign([target], test), test))
+        setattr(owner, field, ast.copy_location(ast.Name(TEST, ast.Load()), test))
+
+
+def is_light(node: ast.stmt) -> bool:
+    """Whether a statement is no work for a graph: it computes nothing, or counts."""
+    if isinstance(node, ast.Pass | ast.Break | ast.Continue | ast.Import | ast.ImportFrom):
+        return True
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return True
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.target, ast.Name) and isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Assign):
+        return all(isinstance(each, ast.Name) for each in node.targets) and is_known(node.value)
+    if isinstance(node, ast.AnnAssign):
+        return isinstance(node.target, ast.Name) and (node.value is None or is_known(node.value))
+    if isinstance(node, ast.Return):
+        return node.value is None or is_known(node.value)
+    if isinstance(node, ast.Expr):
+        return is_known(node.value)
+    if isinstance(node, ast.If):
+        return is_sentinel_check(node)
+    if isinstance(node, ast.Try):
+        return all(isinstance(each, ast.Assign) and is_light(each) for each in node.body) and all(
+            is_light(each) for handler in node.handlers for each in handler.body
+        )
+    return False
+
+
+def is_sentinel_check(node: ast.If) -> bool:
+    """Whether a statement is one of a residual function's own, which takes the place of a variable without a value."""
+    return (
+        isinstance(node.test, ast.Compare)
+        and isinstance(node.test.comparators[0], ast.Name)
+        and node.test.comparators[0].id == UNBOUND
+    )
+
+
+def is_known(node: ast.expr) -> bool:
+    """Whether an expression is made of names and constants alone."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(map(is_known, node.elts))
+    if isinstance(node, ast.Dict):
+        return all(each is not None and is_known(each) for each in (*node.keys, *node.values))
+    return isinstance(node, ast.Name | ast.Constant | ast.Lambda)
+
+
+def is_end(node: ast.stmt) -> bool:
+    """Whether a statement may follow in a part that ends the function."""
+    return isinstance(node, ast.Return | ast.Pass)
