@@ -30,6 +30,8 @@ from .pointwise import PointwiseCall, pointwise_call
 from .reductions import ResultOf, RowCall, RowSpace, row_call
 
 LONGEST_NAME = 60
+MOST_STEPS = 64
+"""Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
 FusedStep = PointwiseCall | RowCall | ResultOf
 """A step that may be in a kernel."""
@@ -248,13 +250,13 @@ class _Grouping:
         spaces = {self.spaces[here], self.spaces[there]} - {None}
         if not spaces:
             return _one_domain(self.nodes[here], self.nodes[there])
+        if isinstance(self.calls[self.nodes[here]], ResultOf):
+            return True  # It is never apart from the step that gives several results.
         space = next(iter(spaces))
-        if len(spaces) > 1 or space is None:
+        if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
         members = [self.nodes[i] for i in bits_of(together)]
         inside = set(members)
-        if isinstance(self.calls[self.nodes[here]], ResultOf):
-            return True
         for node in members:
             specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
             if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):

@@ -10,7 +10,15 @@ import triten as tt
 from triten.compiler.passes import run_passes
 from triten.compiler.passes.common_subexpressions import share_common_subexpressions
 from triten.compiler.passes.dead_code import eliminate_dead_code
-from triten.compiler.schedule import FusedKernel, OperatorCall, Schedule, fused_schedule, plain_schedule
+from triten.compiler.schedule import (
+    MOST_STEPS,
+    FusedKernel,
+    OperatorCall,
+    RowsKernel,
+    Schedule,
+    fused_schedule,
+    plain_schedule,
+)
 from triten.tests.compiler.beside_eager import drawn
 
 F = tt.nn.functional
@@ -144,6 +152,20 @@ def test_a_kernel_s_inputs_outputs_and_index_space() -> None:
     assert [n.name for n in kernel.inputs] == ["x", "y"]
     assert [n.target._opname for n in kernel.outputs] == ["exp", "mul"], "what nobody else reads stays inside"
     assert kernel.domain.sizes == (3, 4) and kernel.name == "add_exp_sin_mul"
+
+
+def test_kernels_over_rows_have_an_end(device: str) -> None:
+    def f(x: Any, y: Any, z: Any) -> Any:
+        for _ in range(30):
+            x = softmax(x) * y
+            spread, mean = tt.var_mean(x, -1, keepdim=True)
+            x = x * spread + mean
+        return x
+
+    schedule = scheduled(f, device=device)
+    kernels = [kernel for kernel in schedule.kernels if isinstance(kernel, RowsKernel)]
+    assert len(kernels) > 3 and not [step for step in schedule.steps if isinstance(step, OperatorCall)]
+    assert all(len(kernel.calls) <= MOST_STEPS + 2 for kernel in kernels)
 
 
 def test_names_of_long_kernels_are_short() -> None:
