@@ -37,7 +37,7 @@ SHARED_FROM = 1 << 25
 """Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: a millisecond's work.
 To wake a thread takes some 70 us, and more where cores are busy."""
 
-TILE = 64
+TILE = 16
 """Elements along the innermost dimension that are taken at once where an array lies along another one."""
 TURNED_FROM = 1 << 16
 """Elements from which that matters: fewer stay in the cache."""
