@@ -1,7 +1,8 @@
 """`tt.compile` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
 
 In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
-`training` splits a graph with its derivative into forward and backward; `passes` make graphs better; `schedule` says
+`training` splits a graph with its derivative into forward and backward, between which `partition` keeps as few bytes
+as can be; `liveness` counts the bytes that live at once; `passes` make graphs better; `schedule` says
 which steps are one kernel; `host` and `triton` write code for the CPU and for CUDA. `compilation` makes a recording
 ready to run; `optimized` finds one by the look of a call (`call_key`), or runs the function itself.
 `minifier` finds the operators at fault where a compiled program fails.
