@@ -2,10 +2,11 @@
 
 In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
 `splitting` takes a function apart at a statement that no graph holds; `training` splits a graph with its derivative
-into forward and backward; `passes` make graphs better; `schedule` says which steps are one kernel; `host` and `triton`
-write code for the CPU and for CUDA. `compilation` makes a recording ready to run; `optimized` finds one by the look of
-a call (`call_key`), or runs the function in parts, or as it is. `minifier` finds the operators at fault where a
-compiled program fails.
+into forward and backward, between which `partition` keeps as few bytes as can be; `liveness` counts the bytes that live
+at once; `passes` make graphs better; `schedule` says which steps are one kernel; `host` and `triton` write code for the
+CPU and for CUDA. `compilation` makes a recording ready to run; `optimized` finds one by the look of a call
+(`call_key`), or runs the function in parts, or as it is. `minifier` finds the operators at fault where a compiled
+program fails.
 `frontend` is `tt.compile`, `marks` and `stances` what programs say to a compiler, `backends` who may take its place.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.

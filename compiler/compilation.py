@@ -21,7 +21,7 @@ from .backends import Backend, compile_graph, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .schedule import Schedule
-from .training import BackwardGraph, gradients_by_stage, needed_for, split
+from .training import BackwardGraph, gradients_by_stage, needed_for, split, view_of_result
 
 FIRST = itemgetter(0)
 
@@ -212,7 +212,17 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
     }
     repeated = recording.repeated
     prepared = without_history(needing_gradients(recording, examples))
-    elsewhere = {*constants, *same, *repeated, *recording.aliases, *recording.differentiable}
+    elsewhere = {
+        *constants,
+        *same,
+        *repeated,
+        *recording.aliases,
+        *recording.views,
+        *recording.differentiable,
+    }
+    parts_of_results = {
+        i: (base, interpreted(view_of_result(recording, i))) for i, base in recording.views.items()
+    }
     plain = [i for i in range(results) if i not in elsewhere]
     views = interpreted(views_of(joint, recording.aliases)) if recording.aliases else None
     calls: list[tuple[type[Function], list[int], tuple[int, ...]]] = []
@@ -244,6 +254,8 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
             filled[i] = value
         for i, value in constants.items():
             filled[i] = value
+        for i, (base, view) in parts_of_results.items():
+            filled[i] = view(filled[base])[0]
         for i, first in repeated.items():
             filled[i] = filled[first]
         return filled

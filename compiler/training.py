@@ -14,7 +14,7 @@ from typing import Any
 from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
-from .partition import values_to_keep
+from .partition import is_view, values_to_keep
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class _Stage:
 
 def split(recording: Recording) -> SplitGraph:
     """Forward and backward of a recording that has a derivative."""
+    for place in recording.views:
+        view_of_result(recording, place)
     graph = recording.graph
     inputs = graph.find_nodes(op="placeholder")
     tangents = inputs[len(inputs) - len(recording.differentiable) :]
@@ -114,6 +116,22 @@ def split(recording: Recording) -> SplitGraph:
     return SplitGraph(
         made, len(kept), tuple([_backward(graph, stage, own, kept, chosen, after) for stage in stages])
     )
+
+
+def view_of_result(recording: Recording, place: int) -> Graph:
+    """From a result to another that is a view of it. Raises Unsupported where the graph does not take it from there."""
+    results = recording.graph.output_node.args[0]
+    base, view = results[recording.views[place]], results[place]
+    made = Graph()
+    copies = {base: made.placeholder(base.name, base.val)}
+    needed = needed_for([view], [base])
+    for node in recording.graph.nodes:
+        if node in needed and node is not base:
+            if not is_view(node) and node.target is not operator.getitem:
+                raise Unsupported("two results with gradients share memory")
+            copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output((copies[view],))
+    return made
 
 
 def _stages(recording: Recording, tangents: Sequence[Node], effects: Sequence[Node]) -> list[_Stage]:

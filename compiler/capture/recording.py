@@ -65,6 +65,7 @@ class Recording:
         arrivals: for each stage the leaves of earlier ones whose gradients it gives, one for each addend.
         identical: the leaves that are inputs as they are.
         aliases: the leaves with a gradient that are, or view, an input.
+        views: leaves with a gradient that are views of another such leaf, by that one's place.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
         objects: leaves of the result that are Python objects, the same in each call.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
@@ -83,6 +84,7 @@ class Recording:
     gradients: tuple[int, ...] | None
     identical: frozenset[int]
     aliases: tuple[int, ...]
+    views: dict[int, int]
     repeated: dict[int, int]
     objects: dict[int, Any]
 
@@ -184,6 +186,7 @@ def _recorded(
         _gradient_inputs(body, len(tensors), held) if body.differentiable else None,
         frozenset(body.identical),
         tuple(body.aliases),
+        body.views,
         body.repeated,
         body.objects,
     )
@@ -222,6 +225,7 @@ class _Body:
         self.arrivals: list[tuple[int, ...]] = [()]
         self.repeated: dict[int, int] = {}
         self.aliases: list[int] = []
+        self.views: dict[int, int] = {}
         self.tangents: list[Node] = []
         self.identical: set[int] = set()
         self.wanted_arguments: list[int] = []
@@ -351,6 +355,8 @@ class _Body:
                 raise Unsupported(reason, element=self.elements[i])
         self.aliases = _aliases(found, handles)
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
+        self.views = _views_of_each_other(found, self.differentiable)
+        self.differentiable = [i for i in self.differentiable if i not in self.views]
         if not self.differentiable:
             return tuple(found)
         self.wanted_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
@@ -411,7 +417,7 @@ class _Body:
         """Raise Unsupported where results share memory: one call of autograd's cannot give views of each other."""
         seen: dict[int, Any] = {}
         for i, leaf in enumerate(results):
-            if isinstance(leaf, TensorImpl) and i not in self.aliases:
+            if isinstance(leaf, TensorImpl) and i not in self.aliases and i not in self.views:
                 storage = getattr(leaf._data, "storage", leaf)
                 if seen.setdefault(id(storage), leaf) is not leaf:
                     raise Unsupported("two results with gradients share memory", element=self.elements[i])
@@ -483,6 +489,13 @@ def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
                 raise Unsupported("a result with a gradient views a tensor that the function writes to")
             found.append(i)
     return found
+
+
+def _views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
+    """The results that are views of others, by the places of those. They are taken from them outside of the graph."""
+    bases = {id(results[i]): i for i in places}
+    found = {i: bases.get(id(results[i]._view_base)) for i in places}
+    return {i: base for i, base in found.items() if base is not None}
 
 
 def _lift(

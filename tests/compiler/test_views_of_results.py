@@ -1,0 +1,59 @@
+"""Results that are views of other results: they share memory, writes are seen, and gradients go through the base."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.tests.compiler.beside_eager import drawn, graphs, same
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "a row": lambda x: (lambda y: (y, y[0]))(x.exp()),
+    "a view of a view": lambda x: (lambda y: (y.t()[1:], y))(x.exp()),
+    "parts": lambda x: (lambda y: (y, *y.unbind(0)))(x.exp()),
+    "after a write": lambda x: (lambda y: (y.mul_(2), y[0], (y * y).sum()))(x.sin()),
+}
+APART: dict[str, Callable[..., Any]] = {
+    "siblings": lambda x: (lambda y: (y[0], y[1]))(x.exp()),
+    "detached": lambda x: (lambda y: (y, y.detach()))(x.exp()),
+}
+
+
+def used(function: Callable[..., Any]) -> Any:
+    x = drawn(3, 3, grad=True)
+    results = function(x)
+    grads = tt.autograd.grad(
+        sum(each.square().sum() for each in results if each.requires_grad), x, retain_graph=True
+    )
+    between = [
+        tt.autograd.grad(b.sum(), results[0], retain_graph=True, allow_unused=True)
+        for b in results
+        if b.requires_grad
+    ]
+    with tt.no_grad():
+        results[-1].zero_()
+    return [each.detach().clone() for each in results], grads, between
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_they_share_memory_and_gradients(name: str) -> None:
+    compiled = tt.compile(PROGRAMS[name], fullgraph=True)
+    for _ in range(2):
+        same(used(compiled), used(PROGRAMS[name]), name)
+    assert graphs(compiled) == 1
+
+
+def test_a_write_after_the_call_counts() -> None:
+    for function in (PROGRAMS["a row"], tt.compile(PROGRAMS["a row"], fullgraph=True)):
+        y, row = function(drawn(3, 3, grad=True))
+        row.detach().zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+@pytest.mark.parametrize("name", APART)
+def test_views_whose_base_is_no_result_run_eagerly(name: str) -> None:
+    compiled = tt.compile(APART[name])
+    same(used(compiled), used(APART[name]), name)
+    assert graphs(compiled) == 0
