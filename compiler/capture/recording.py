@@ -33,10 +33,11 @@ from .unsupported import Unsupported, place_of
 
 class _Capturing(threading.local):
     depth = 0
+    exports = 0
 
 
 capturing = _Capturing()
-"""How many functions this thread is capturing."""
+"""How many functions this thread is capturing, and how many of them for `tt.export`."""
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,22 @@
     models/model.json            the graph, its signature, structures of arguments and results (`program_json`)
     data/weights.safetensors     parameters and persistent buffers
     data/constants.safetensors   other tensors
+    kernels/sm_90/...            compiled kernels for each target that was asked for (`kernels`)
     extra/...                    the user's own files
 
-Nothing of an archive is executed: it holds JSON and the elements of tensors, no pickles and no Python.
+Loading executes nothing of an archive: it holds JSON and the elements of tensors, no pickles. The kernels are machine
+code, which calls of the program run on a GPU.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ...runtime.traceback_filter import api_boundary
 from ...serialization.replacing_file import replacing
@@ -24,6 +27,10 @@ from . import safetensors
 from .program import ExportedProgram
 from .program_json import NewerSchemaError, check_version, program_from_json, program_to_json, stored_tensors
 from .trees import UnregisteredClassError
+
+if TYPE_CHECKING:
+    from ...runtime.cuda.occupancy import Target
+    from ...runtime.cuda.triton.kernel_archive import KernelArchive
 
 FORMAT = "triten-export"
 FORMAT_FILE = "archive_format"
@@ -38,16 +45,27 @@ DAMAGES = (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueErro
 
 
 @api_boundary
-def save(ep: ExportedProgram, f: File, *, extra_files: Mapping[str, Any] | None = None) -> None:
+def save(
+    ep: ExportedProgram,
+    f: File,
+    *,
+    extra_files: Mapping[str, Any] | None = None,
+    targets: Sequence[str | Target] = (),
+) -> None:
     """Write a program to a file, which `load` reads without the module's source (`torch.export.save`).
 
     Args:
         ep: the program.
         f: a path, by custom with the suffix ``.pt2``, or a binary file.
         extra_files: contents by name, text or bytes, which `load` gives back.
+        targets: names such as ``"sm_90"``: the kernels that a call launches on such a GPU are compiled and saved, too,
+            so that neither Triton nor a compiler is needed where the program runs. Here Triton is, but no GPU. Kernels
+            are chosen as for the target's data-centre card; a `Target` stands for another one.
 
     Raises:
         TypeError: `ep` is no program.
+        ValueError: a target is unknown.
+        RuntimeError: a kernel cannot be compiled.
         NotImplementedError: the program has a tensor or a structure that the format does not hold.
 
     Example:
@@ -72,11 +90,24 @@ def save(ep: ExportedProgram, f: File, *, extra_files: Mapping[str, Any] | None 
     }
     for name, content in (extra_files or {}).items():
         records[EXTRA + name] = content.encode() if isinstance(content, str) else bytes(content)
+    if targets:
+        records |= _kernels(records, targets)
     if isinstance(f, str | os.PathLike):
         with replacing(os.fspath(f)) as file:
             _write(records, file)
     else:
         _write(records, f)
+
+
+def _kernels(records: Mapping[str, bytes], targets: Sequence[str | Target]) -> dict[str, bytes]:
+    """The kernels of a program that lies in these records."""
+    from .kernels import compiled_kernels
+
+    with tempfile.TemporaryDirectory(prefix="triten-export-") as folder:
+        path = os.path.join(folder, "program.pt2")
+        with open(path, "wb") as file:
+            _write(records, file)
+        return compiled_kernels(path, targets)
 
 
 def _write(records: Mapping[str, bytes], file: IO[bytes]) -> None:
@@ -132,11 +163,23 @@ def _program(records: Mapping[str, bytes], shown: str) -> ExportedProgram:
     except (*DAMAGES, AttributeError, RecursionError) as error:
         raise RuntimeError(f"load: {shown} is damaged: {_told(error)}") from error
     try:
-        return program_from_json(described, state, constants)
+        # Before tensors are put on a GPU, for which kernels may be needed.
+        kernels = _archived_kernels(records, shown)
+        program = program_from_json(described, state, constants)
+        program.kernels = kernels
+        return program
     except UnregisteredClassError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RuntimeError(f"load: {shown} is damaged: {_told(error)}") from error
+
+
+def _archived_kernels(records: Mapping[str, bytes], shown: str) -> list[KernelArchive]:
+    if not any(name.startswith("kernels/") for name in records):
+        return []
+    from .kernels import archived_kernels
+
+    return archived_kernels(records, shown)
 
 
 def _told(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from ...dispatch.layers.pytree import tree_flatten
 from ...nn.modules.module import Module
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..capture.recording import record
+from ..capture.recording import capturing, record
 from ..capture.unsupported import Unsupported
 from ..passes import run_passes
 from .argument_names import argument_names
@@ -85,7 +85,11 @@ def export(
             again = isinstance(leaf, TensorImpl) and id(leaf) in seen
             distinct.append(leaf.detach() if again else leaf)
             seen.add(id(leaf))
-        recording = record(mod, distinct, in_spec)
+        capturing.exports += 1
+        try:
+            recording = record(mod, distinct, in_spec)
+        finally:
+            capturing.exports -= 1
     run_passes(recording.graph)
     lifted = lift(recording, mod, leaves, [name for name, _ in names])
     state: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.core.dispatcher import Dispatcher
@@ -95,7 +96,12 @@ class ExportedModule(Module):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         program: ExportedProgram = self._program
         leaves = program._leaves_of(args, kwargs)
-        tensors = program._checked(leaves, not is_grad_enabled())
+        results = self.run_leaves(program._checked(leaves, not is_grad_enabled()))
+        return tree_unflatten(results, program._out_spec)
+
+    def run_leaves(self, tensors: Sequence[Any]) -> list[Any]:
+        """The leaves of the result of a call with these tensors among the leaves of its arguments."""
+        program: ExportedProgram = self._program
         held = [_read(owner, leaf) for owner, leaf, _ in self._held]
         inputs = [*held, *tensors]
         traced = not_for_graphs()
@@ -113,7 +119,7 @@ class ExportedModule(Module):
             run = runnable(program.graph, self._mutations, program._identical, inputs, traced)
             self._runs[key] = run
         program._check_memory(inputs)
-        return tree_unflatten(list(run(inputs)), program._out_spec)
+        return list(run(inputs))
 
     def _check_held(self, held: list[Any]) -> None:
         """Raise RuntimeError for a parameter or buffer that another one of a different look has replaced."""

@@ -26,6 +26,7 @@ class ExportedProgram:
         state_dict: parameters and persistent buffers by their names in the module.
         constants: other buffers, and other tensors that the module uses.
         example_inputs: ``(args, kwargs)`` of the export; None for a program that was loaded.
+        kernels: those that came with a program that was loaded, which launches find for as long as it lives.
 
     Example:
         >>> import triten as tt
@@ -61,6 +62,7 @@ class ExportedProgram:
         self.state_dict = state_dict
         self.constants = constants
         self.example_inputs = example_inputs
+        self.kernels: Sequence[Any] = ()
         self._in_spec, self._out_spec = in_spec, out_spec
         self._paths = tuple(argument_paths)
         self._identical = identical
@@ -133,6 +135,11 @@ class ExportedProgram:
         return "\n".join(["ExportedProgram:", *lines, "inputs:", *inputs, "outputs:", *outputs])
 
     __repr__ = __str__
+
+    @property
+    def tensor_specs(self) -> list[Any]:
+        """The spec of each tensor among the leaves of the arguments."""
+        return [spec for spec in self._expected if spec is not None]
 
     def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of a call's arguments. Raises TypeError for another structure than that of the export."""
