@@ -21,6 +21,7 @@ from typing import Any
 
 from .compiler.export import (
     ConstantArgument,
+    Dim,
     ExportedProgram,
     ExportGraphSignature,
     InputKind,
@@ -28,6 +29,8 @@ from .compiler.export import (
     OutputKind,
     OutputSpec,
     TensorArgument,
+    ValueRange,
+    dims,
     export,
     load,
     save,
@@ -36,6 +39,7 @@ from .utils._pytree import register_dataclass
 
 __all__ = [
     "ConstantArgument",
+    "Dim",
     "ExportGraphSignature",
     "ExportedProgram",
     "InputKind",
@@ -43,6 +47,8 @@ __all__ = [
     "OutputKind",
     "OutputSpec",
     "TensorArgument",
+    "ValueRange",
+    "dims",
     "export",
     "load",
     "register_dataclass",

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from ...dispatch.autograd.gradients import grad as gradients
@@ -34,10 +35,11 @@ from .unsupported import Unsupported, place_of
 class _Capturing(threading.local):
     depth = 0
     exports = 0
+    codes: frozenset[CodeType] = frozenset()
 
 
 capturing = _Capturing()
-"""How many functions this thread is capturing, and how many of them for `tt.export`."""
+"""How many functions this thread is capturing, how many of them for `tt.export`, and the code that the last one ran."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def _recorded(
         # Whatever it is, the function runs eagerly and raises it again if it is its own; `explain` says it.
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise Unsupported(f"{type(error).__name__}: {reason}", place_of(error.__traceback__)) from error
+    capturing.codes = frozenset(frames.codes)
     walk = walk_after(function, others, frames, before)
     reads_grad = any("grad" in code.co_names for code in frames.codes)
     if reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):

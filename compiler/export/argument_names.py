@@ -20,7 +20,7 @@ def argument_names(
         >>> argument_names(lambda x, scale=1: x, ({"a": 1, "b": [2]},), {"scale": 3})
         [('x_a', "x['a']"), ('x_b_0', "x['b'][0]"), ('scale', 'scale')]
     """
-    tops = [*zip(_positional_names(function, len(args)), args, strict=True), *kwargs.items()]
+    tops = [*zip(positional_names(function, len(args)), args, strict=True), *kwargs.items()]
     found = []
     for name, value in tops:
         for path, _ in tree_flatten_with_path(value)[0]:
@@ -36,7 +36,8 @@ def _step(key: Any) -> str:
     return key.name if isinstance(key, GetAttrKey) else str(key).strip("[].'")
 
 
-def _positional_names(function: Callable[..., Any], count: int) -> list[str]:
+def positional_names(function: Callable[..., Any], count: int) -> list[str]:
+    """Names of the parameters that get so many positional arguments."""
     names = list(_parameter_names(function, count))
     return names + [f"args_{i}" for i in range(len(names), count)]
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...dispatch.autograd.grad_mode import no_grad
-from ...dispatch.layers.pytree import tree_flatten
+from ...dispatch.layers.pytree import TreeSpec, tree_flatten
 from ...nn.modules.module import Module
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..capture.recording import capturing, record
+from ..capture.recording import Recording, capturing, record
 from ..capture.unsupported import Unsupported
-from ..passes import run_passes
-from .argument_names import argument_names
-from .lifting import lift
+from .argument_names import argument_names, positional_names
+from .dynamic_graph import DynamicGraph
+from .dynamic_shapes import DynamicSizes, dynamic_sizes
+from .graph_json import blank_tensor_of, graph_to_json
+from .lifting import Lifted, lift
 from .program import ExportedProgram
 from .signature import InputKind
+from .size_probes import Captured, dynamic_graph, resized
 
 CONSTANTS = (bool, int, float, complex, str, type(None))
 
@@ -41,14 +44,17 @@ def export(
         mod: the module.
         args: of a call, with tensors in any nesting of tuples, lists, dicts and registered classes.
         kwargs: of the call, by name.
-        dynamic_shapes: not supported yet but for None: each shape is fixed.
+        dynamic_shapes: which sizes may differ from call to call: for each argument, by name or in order, None, a dict
+            from dimensions to `Dim`, or a list of these; None for none. The module is captured at several sizes, and
+            numbers in its graph become expressions of the names.
         strict: has no effect: the module is always captured in one way.
         preserve_module_call_signature: must be empty.
 
     Raises:
         ValueError: `mod` is no module, or `args` no tuple.
-        tt.compiler.Unsupported: the module does what no graph holds; the message has the reason and the line.
-        NotImplementedError: for dynamic shapes, and for a call signature to preserve.
+        tt.compiler.Unsupported: the module does what no graph holds; the message has the reason and the line. Or it
+            does something else at other sizes that `dynamic_shapes` allows.
+        NotImplementedError: for a size that is computed from another, and for a call signature to preserve.
 
     Example:
         >>> import triten as tt
@@ -69,8 +75,6 @@ def export(
         raise ValueError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}.")
     if preserve_module_call_signature:
         raise NotImplementedError("export: preserve_module_call_signature is not supported")
-    if dynamic_shapes:
-        raise NotImplementedError("export: dynamic_shapes is not supported: each shape is fixed in the graph")
     named = dict(kwargs or {})
     names = argument_names(mod.forward, args, named)
     leaves, in_spec = tree_flatten((args, named))
@@ -85,13 +89,43 @@ def export(
             again = isinstance(leaf, TensorImpl) and id(leaf) in seen
             distinct.append(leaf.detach() if again else leaf)
             seen.add(id(leaf))
+    recording, lifted = _captured(mod, distinct, in_spec, [name for name, _ in names])
+    dynamic = None
+    if dynamic_shapes:
+        sizes = dynamic_sizes(dynamic_shapes, args, named, positional_names(mod.forward, len(args)))
+        if sizes.dims:
+            dynamic = _dynamic(mod, distinct, in_spec, names, sizes, _described(recording, lifted))
+    state, constants = _tensors(lifted)
+    return ExportedProgram(
+        lifted.graph,
+        lifted.signature,
+        state,
+        constants,
+        in_spec,
+        recording.structure,
+        [path for _, path in names],
+        recording.identical,
+        (args, named),
+        dynamic,
+    )
+
+
+def _captured(
+    mod: Module, leaves: Sequence[Any], in_spec: TreeSpec, names: Sequence[str]
+) -> tuple[Recording, Lifted]:
+    """A module's graph on these leaves."""
+    with no_grad():
         capturing.exports += 1
         try:
-            recording = record(mod, distinct, in_spec)
+            recording = record(mod, leaves, in_spec)
         finally:
             capturing.exports -= 1
-    run_passes(recording.graph)
-    lifted = lift(recording, mod, leaves, [name for name, _ in names])
+    recording.graph.eliminate_dead_code()
+    return recording, lift(recording, mod, leaves, names)
+
+
+def _tensors(lifted: Lifted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state dict and the constants of a program."""
     state: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for spec in lifted.signature.input_specs:
@@ -104,17 +138,47 @@ def export(
             (constants if spec.persistent is False else state)[spec.target] = tensor
     for name, first in lifted.names.items():
         (state if first in state else constants)[name] = lifted.held[first]
-    return ExportedProgram(
-        lifted.graph,
-        lifted.signature,
-        state,
-        constants,
-        in_spec,
-        recording.structure,
-        [path for _, path in names],
-        recording.identical,
-        (args, named),
-    )
+    return state, constants
+
+
+def _described(recording: Recording, lifted: Lifted) -> Captured:
+    """A capture, to be compared with one at other sizes."""
+    signature = lifted.signature
+    outputs = [(spec.kind, type(spec.arg), spec.target) for spec in signature.output_specs]
+    # A tensor that the module makes of numbers may be made of sizes.
+    literals = [each.holder.tolist() for each in recording.held if each.kind == "literal"]
+    rest = (signature.input_specs, outputs, recording.identical, recording.structure, literals)
+    return Captured(graph_to_json(lifted.graph), rest, capturing.codes)
+
+
+def _dynamic(
+    mod: Module,
+    leaves: Sequence[Any],
+    in_spec: TreeSpec,
+    names: Sequence[tuple[str, str]],
+    dynamic: DynamicSizes,
+    example: Captured,
+) -> DynamicGraph:
+    """The graph with named sizes, of captures on tensors of other sizes, whose memory is nowhere."""
+    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, TensorImpl)]
+    sizes: dict[str, int] = {}
+    for place, named in zip(tensors, dynamic.places, strict=True):
+        for dimension, name in named.items():
+            size = leaves[place].shape[dimension]
+            if sizes.setdefault(name, size) != size:
+                raise ValueError(
+                    f"dynamic_shapes: argument {names[place][1]} has {size} in dimension {dimension}, '{name}', and "
+                    f"another one {sizes[name]}"
+                )
+
+    def capture(at: Mapping[str, int]) -> Captured:
+        given = list(leaves)
+        for place, named in zip(tensors, dynamic.places, strict=True):
+            spec = resized(leaves[place]._spec, named, at, names[place][1])
+            given[place] = blank_tensor_of(spec) if named else leaves[place]
+        return _described(*_captured(mod, given, in_spec, [name for name, _ in names]))
+
+    return dynamic_graph(capture, example, dynamic, sizes)
 
 
 __all__ = ["export"]

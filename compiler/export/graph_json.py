@@ -116,7 +116,7 @@ def graph_to_json(graph: Graph) -> list[dict[str, Any]]:
 
 
 def graph_from_json(rows: list[dict[str, Any]]) -> Graph:
-    """The graph of JSON, checked.
+    """The graph of JSON, checked. A step without ``val`` may give anything.
 
     Raises:
         ValueError, KeyError, TypeError, LookupError: it is no graph.
@@ -136,11 +136,11 @@ def graph_from_json(rows: list[dict[str, Any]]) -> Graph:
                 nodes[node.name] = node
                 if node.op == "placeholder":
                     node.val = spec_from_json(row["val"])
-                    results[node] = tracer.enter_input(_blank(node.val), node.name)
+                    results[node] = tracer.enter_input(blank_tensor_of(node.val), node.name)
                 elif node.op == "call_function":
                     results[node] = _result(node, results)
                     node.val = _seen(results[node])
-                    if spec_to_json(node.val) != row["val"]:
+                    if "val" in row and spec_to_json(node.val) != row["val"]:
                         raise RuntimeError(
                             f"%{node.name} = {row['target']}: the program has {row['val']}, here it gives "
                             f"{spec_to_json(node.val)}; it was exported by another version, or is damaged"
@@ -194,7 +194,7 @@ def _seen(result: Any) -> Any:
     return described(result._spec) if hasattr(result, "_spec") else result
 
 
-def _blank(spec: TensorSpec) -> Any:
+def blank_tensor_of(spec: TensorSpec) -> Any:
     """A tensor of a spec with memory that is nowhere, for a tracer that looks at the spec alone."""
     made = blank_tensor()
     made._spec, made._data = spec, phantom(spec)

@@ -105,7 +105,13 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
     by_name = {spec.arg.name: spec for spec in input_specs}
     output_specs, written = [], []
     for node in recording.graph.find_nodes(op="call_function"):
-        copied = copies[node] = graph.node_copy(node, copies.__getitem__)
+        # Names are made anew, so that they do not depend on steps that were taken out.
+        copied = copies[node] = graph.call_function(
+            node.target,
+            map_nodes(node.args, copies.__getitem__),
+            map_nodes(dict(node.kwargs), copies.__getitem__),
+            node.val,
+        )
         if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
             spec = by_name[copied.args[0].name]
             if spec.kind not in MUTATIONS:

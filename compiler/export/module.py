@@ -116,7 +116,7 @@ class ExportedModule(Module):
             self._check_held(held)
             if len(self._runs) >= MOST_RUNS:
                 self._runs.clear()
-            run = runnable(program.graph, self._mutations, program._identical, inputs, traced)
+            run = runnable(program._graph_for(tensors), self._mutations, program._identical, inputs, traced)
             self._runs[key] = run
         program._check_memory(inputs)
         return list(run(inputs))

@@ -10,6 +10,8 @@ from ...dispatch.layers.graph.traced import InputLeaf, Traced
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_structure
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
+from .dynamic_graph import DynamicGraph
+from .dynamic_shapes import ValueRange
 from .execution import is_write
 from .module import ExportedModule, check_tensor
 from .signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec
@@ -56,6 +58,7 @@ class ExportedProgram:
         argument_paths: Sequence[str],
         identical: frozenset[int],
         example_inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+        dynamic: DynamicGraph | None = None,
     ) -> None:
         self.graph = graph
         self.graph_signature = graph_signature
@@ -63,6 +66,7 @@ class ExportedProgram:
         self.constants = constants
         self.example_inputs = example_inputs
         self.kernels: Sequence[Any] = ()
+        self._dynamic = dynamic
         self._in_spec, self._out_spec = in_spec, out_spec
         self._paths = tuple(argument_paths)
         self._identical = identical
@@ -94,6 +98,11 @@ class ExportedProgram:
         A call computes no gradients. It checks its arguments, and errors name them.
         """
         return ExportedModule(self)
+
+    @property
+    def range_constraints(self) -> dict[str, ValueRange]:
+        """The sizes that calls may have, by the names of `Dim`."""
+        return {} if self._dynamic is None else dict(self._dynamic.ranges)
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         """Parameters with their names, in the order of the graph's inputs."""
@@ -132,7 +141,10 @@ class ExportedProgram:
         lines = [f"    {line}" for line in str(self.graph).split("\n")]
         inputs = [f"    {_described(spec)}" for spec in self.graph_signature.input_specs]
         outputs = [f"    {_described(spec)}" for spec in self.graph_signature.output_specs]
-        return "\n".join(["ExportedProgram:", *lines, "inputs:", *inputs, "outputs:", *outputs])
+        sizes = (
+            [] if self._dynamic is None else ["sizes:", *(f"    {line}" for line in self._dynamic.lines())]
+        )
+        return "\n".join(["ExportedProgram:", *lines, "inputs:", *inputs, "outputs:", *outputs, *sizes])
 
     __repr__ = __str__
 
@@ -156,7 +168,14 @@ class ExportedProgram:
     def _checked(self, leaves: Sequence[Any], may_need_gradients: bool) -> list[Any]:
         """The tensors among the leaves. Raises as `ExportedModule.forward` says."""
         tensors = []
-        for leaf, spec, path, expected in zip(leaves, self._users, self._paths, self._expected, strict=True):
+        wanted = self._expected
+        if self._dynamic is not None:
+            places = [i for i, expected in enumerate(wanted) if expected is not None]
+            paths = [self._paths[i] for i in places]
+            sizes = self._dynamic.sizes_of([leaves[i] for i in places], paths)
+            specs = iter(self._dynamic.at(sizes).specs)
+            wanted = [None if expected is None else next(specs) for expected in wanted]
+        for leaf, spec, path, expected in zip(leaves, self._users, self._paths, wanted, strict=True):
             if isinstance(spec.arg, ConstantArgument):
                 value = spec.arg.value
                 if isinstance(leaf, TensorImpl) or leaf.__class__ is not value.__class__ or leaf != value:
@@ -173,6 +192,13 @@ class ExportedProgram:
                 )
             tensors.append(leaf)
         return tensors
+
+    def _graph_for(self, tensors: Sequence[Any]) -> Graph:
+        """The graph that serves a call with these tensors among the leaves of its arguments."""
+        if self._dynamic is None:
+            return self.graph
+        paths = [path for path, each in zip(self._paths, self._expected, strict=True) if each is not None]
+        return self._dynamic.at(self._dynamic.sizes_of(tensors, paths)).graph
 
     def _check_memory(self, inputs: Sequence[Any]) -> None:
         """Raise RuntimeError if a tensor that the program writes to shares memory with another input."""

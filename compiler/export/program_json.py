@@ -8,6 +8,8 @@ from typing import Any
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...nn.modules.parameter import Parameter
 from ...version import __version__
+from .dynamic_graph import DynamicGraph
+from .dynamic_shapes import ValueRange
 from .graph_json import (
     graph_from_json,
     graph_to_json,
@@ -26,6 +28,7 @@ from .signature import (
     OutputSpec,
     TensorArgument,
 )
+from .size_expressions import SizeExpression
 from .trees import tree_from_json, tree_to_json
 
 MAJOR, MINOR = 1, 0
@@ -65,7 +68,35 @@ def program_to_json(program: ExportedProgram) -> dict[str, Any]:
         "out_tree": tree_to_json(program._out_spec),
         "identical": sorted(program._identical),
         "tensors": _tensors(program),
+        "dynamic": None if program._dynamic is None else _dynamic_to_json(program._dynamic),
     }
+
+
+def _dynamic_to_json(dynamic: DynamicGraph) -> dict[str, Any]:
+    return {
+        "ranges": {name: list(each) for name, each in dynamic.ranges.items()},
+        "places": [[[place, name] for place, name in each.items()] for each in dynamic.places],
+        "numbers": [
+            [list(path), [[list(product), number] for product, number in each.coefficients.items()]]
+            for path, each in dynamic.expressions.items()
+        ],
+    }
+
+
+def _dynamic_from_json(described: Mapping[str, Any]) -> DynamicGraph | None:
+    found = described["dynamic"]
+    if found is None:
+        return None
+    ranges = {name: ValueRange(lower, upper) for name, (lower, upper) in found["ranges"].items()}
+    expressions = {
+        tuple(path): SizeExpression({tuple(product): int(number) for product, number in terms})
+        for path, terms in found["numbers"]
+    }
+    named = {name for each in expressions.values() for product in each.coefficients for name in product}
+    places = [dict(each) for each in found["places"]]
+    if named - ranges.keys() or {name for each in places for name in each.values()} != ranges.keys():
+        raise ValueError("the names of sizes")
+    return DynamicGraph(described["graph"], expressions, ranges, places)
 
 
 def _argument(argument: TensorArgument | ConstantArgument) -> dict[str, Any]:
@@ -138,7 +169,10 @@ def program_from_json(
     if in_spec.num_leaves != len(paths) or out_spec.num_leaves != results:
         raise ValueError("the structure of arguments or results")
     identical = frozenset(described["identical"])
-    return ExportedProgram(graph, signature, own_state, own_constants, in_spec, out_spec, paths, identical)
+    dynamic = _dynamic_from_json(described)
+    return ExportedProgram(
+        graph, signature, own_state, own_constants, in_spec, out_spec, paths, identical, None, dynamic
+    )
 
 
 def _read_argument(row: Mapping[str, Any]) -> TensorArgument | ConstantArgument:

@@ -109,4 +109,4 @@ def _nothing(self: object, *args: object, **kwargs: object) -> None: ...
 
 for _name in RecordingDriver.__abstractmethods__:
     setattr(RecordingDriver, _name, _nothing)
-abc.update_abstractmethods(RecordingDriver)
+abc.update_abstractmethods(RecordingDriver)  # type: ignore[type-abstract]
