@@ -119,7 +119,7 @@ def _recorded(
     capturing.depth += 1
     try:
         try:
-            with refusing_effects() as refusals, frames.observed():
+            with refusing_effects(before.tensors) as refusals, frames.observed():
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1

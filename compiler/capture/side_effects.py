@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from ...dispatch.tensor import Tensor
 from ...runtime.generator import Generator
 from .frames import is_observed_file
 from .guards import same
@@ -27,6 +28,8 @@ from .reachable import Walk
 from .unsupported import Unsupported, is_own
 
 OUTPUT = "would be done once, when the function is captured"
+READS = ("item", "host_array", "numpy")
+"""Methods through which every value of a tensor is read."""
 CLOCK = "gives something else each time"
 
 
@@ -70,11 +73,12 @@ class Refusals:
 
 
 @contextmanager
-def refusing_effects() -> Iterator[Refusals]:
+def refusing_effects(held: Container[int]) -> Iterator[Refusals]:
     """Raise Unsupported where the user's code, in this thread, does what no graph does.
 
     That is output, a look at a clock, and a seed; at the end of the block, a draw from the random numbers of Python's
-    or NumPy's own generators.
+    or NumPy's own generators. So is reading the value of a tensor that was there before, whose ids are `held`: it is
+    another one in later calls, and what the function has written to it is not there yet.
     """
     thread, refusals = threading.get_ident(), Refusals()
     state, numpy_state = random.getstate(), np.random.get_state(legacy=False)
@@ -116,10 +120,21 @@ def refusing_effects() -> Iterator[Refusals]:
             refusals.refuse(f"the state of a generator {OUTPUT}")
         restore(generator, value)
 
+    def reading(original: Callable[..., Any]) -> Callable[..., Any]:
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if id(tensor) in held and threading.get_ident() == thread:
+                refusals.refuse("the function reads the value of a tensor that it holds")
+            return original(tensor, *args, **kwargs)
+
+        return read
+
     for (holder, name, original), (_, _, reason) in zip(before, places, strict=True):
         setattr(holder, name, refusing(f"{name}()", reason, original))
     logging.Logger.handle = handled  # type: ignore[method-assign,assignment]
     Generator.manual_seed, Generator.set_state_bytes = seeded, restored  # type: ignore[method-assign,assignment]
+    reads = {name: vars(Tensor)[name] for name in READS}
+    for name, method in reads.items():
+        setattr(Tensor, name, reading(method))
     sys.stdout, sys.stderr = (_Stream(stream, thread, refusals) for stream in streams)
     try:
         yield refusals
@@ -127,6 +142,8 @@ def refusing_effects() -> Iterator[Refusals]:
         sys.stdout, sys.stderr = streams
         logging.Logger.handle = handle  # type: ignore[method-assign]
         Generator.manual_seed, Generator.set_state_bytes = seed, restore  # type: ignore[method-assign]
+        for name, method in reads.items():
+            setattr(Tensor, name, method)
         for holder, name, original in before:
             setattr(holder, name, original)
     if random.getstate() != state:

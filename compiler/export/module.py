@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.core.dispatcher import Dispatcher
 from ...dispatch.core.tensor_function import plain_classes
-from ...dispatch.layers.pytree import tree_unflatten
+from ...dispatch.layers.pytree import TreeSpec, tree_unflatten
 from ...nn.modules.module import Module
 from ...nn.modules.parameter import Buffer, Parameter
 from ...runtime.determinism import are_deterministic_algorithms_enabled
@@ -16,6 +16,7 @@ from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
+from ..compilation import FIRST
 from ..optimized import not_for_graphs
 from .execution import Run, runnable
 from .signature import OutputKind
@@ -57,12 +58,13 @@ class ExportedModule(Module):
         state = vars(self)
         state["_program"] = program
         state["_held"] = [
-            (*self._owner(spec.target), spec.target)
+            (*self._place(spec.target), spec.target)
             for spec in signature.input_specs
             if spec.target is not None
         ]
         state["_runs"] = {}
         every.add(self)
+        state["_finish"] = _finisher(program._out_spec)
         state["_mutations"] = sum(s.kind is not OutputKind.USER_OUTPUT for s in signature.output_specs)
 
     def _owner(self, name: str) -> tuple[Module, str]:
@@ -77,6 +79,11 @@ class ExportedModule(Module):
                 owner.add_module(part, inner)
             owner = inner
         return owner, leaf
+
+    def _place(self, name: str) -> tuple[dict[str, Any], str]:
+        """The dict that has a tensor of this dotted name, and its key there."""
+        owner, leaf = self._owner(name)
+        return next(holder for holder in _holders(owner) if leaf in holder), leaf
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program.
@@ -97,13 +104,17 @@ class ExportedModule(Module):
         program: ExportedProgram = self._program
         leaves = program._leaves_of(args, kwargs)
         results = self.run_leaves(program._checked(leaves, not is_grad_enabled()))
-        return tree_unflatten(results, program._out_spec)
+        return self._finish(results)
 
-    def run_leaves(self, tensors: Sequence[Any]) -> list[Any]:
+    def run_leaves(self, tensors: Sequence[Any]) -> Sequence[Any]:
         """The leaves of the result of a call with these tensors among the leaves of its arguments."""
         program: ExportedProgram = self._program
-        held = [_read(owner, leaf) for owner, leaf, _ in self._held]
-        inputs = [*held, *tensors]
+        try:
+            inputs = [holder[leaf] for holder, leaf, _ in self._held]
+        except KeyError:
+            self.__dict__["_held"] = [(*self._place(name), name) for _, _, name in self._held]
+            inputs = [holder[leaf] for holder, leaf, _ in self._held]
+        inputs += tensors
         traced = not_for_graphs()
         key = (
             tuple([each._spec for each in inputs]),
@@ -113,13 +124,13 @@ class ExportedModule(Module):
         )
         run: Run | None = self._runs.get(key)
         if run is None:
-            self._check_held(held)
+            self._check_held(inputs[: len(self._held)])
             if len(self._runs) >= MOST_RUNS:
                 self._runs.clear()
             run = runnable(program._graph_for(tensors), self._mutations, program._identical, inputs, traced)
             self._runs[key] = run
         program._check_memory(inputs)
-        return list(run(inputs))
+        return run(inputs)
 
     def _check_held(self, held: list[Any]) -> None:
         """Raise RuntimeError for a parameter or buffer that another one of a different look has replaced."""
@@ -144,12 +155,19 @@ class ExportedModule(Module):
         return str(self._program.graph)
 
 
-def _read(owner: Module, leaf: str) -> Any:
+def _holders(owner: Module) -> tuple[dict[str, Any], ...]:
+    """The dicts in which a module keeps tensors."""
     state = vars(owner)
-    for holder in ("_parameters", "_buffers"):
-        if leaf in state[holder]:
-            return state[holder][leaf]
-    return state[leaf]
+    return state["_parameters"], state["_buffers"], state
+
+
+def _finisher(spec: TreeSpec) -> Callable[[Sequence[Any]], Any]:
+    """A function from the leaves of a result to the result."""
+    if spec.is_leaf():
+        return FIRST
+    if spec.type is tuple and all(child.is_leaf() for child in spec.children()):
+        return tuple
+    return lambda leaves: tree_unflatten(list(leaves), spec)
 
 
 def check_tensor(what: str, tensor: Any, expected: TensorSpec) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ...dispatch.layers.graph.graph import Graph
 from ...dispatch.layers.graph.traced import InputLeaf, Traced
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_structure
+from ...dispatch.tensor import Tensor
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from .dynamic_graph import DynamicGraph
@@ -67,6 +68,8 @@ class ExportedProgram:
         self.example_inputs = example_inputs
         self.kernels: Sequence[Any] = ()
         self._dynamic = dynamic
+        # How many arguments there are, if each is a leaf; most calls are of tensors alone.
+        self._flat = in_spec.num_leaves if in_spec == tree_structure(((0,) * in_spec.num_leaves, {})) else -1
         self._in_spec, self._out_spec = in_spec, out_spec
         self._paths = tuple(argument_paths)
         self._identical = identical
@@ -153,8 +156,10 @@ class ExportedProgram:
         """The spec of each tensor among the leaves of the arguments."""
         return [spec for spec in self._expected if spec is not None]
 
-    def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of a call's arguments. Raises TypeError for another structure than that of the export."""
+        if not kwargs and len(args) == self._flat and {*map(type, args)} == {Tensor}:
+            return args
         expected = self._in_spec.child(1).context
         if len(kwargs) > 1 and list(kwargs) != expected and set(kwargs) == set(expected):
             kwargs = {name: kwargs[name] for name in expected}
@@ -167,7 +172,7 @@ class ExportedProgram:
 
     def _checked(self, leaves: Sequence[Any], may_need_gradients: bool) -> list[Any]:
         """The tensors among the leaves. Raises as `ExportedModule.forward` says."""
-        tensors = []
+        tensors: list[Any] = []
         wanted = self._expected
         if self._dynamic is not None:
             places = [i for i, expected in enumerate(wanted) if expected is not None]
@@ -176,6 +181,9 @@ class ExportedProgram:
             specs = iter(self._dynamic.at(sizes).specs)
             wanted = [None if expected is None else next(specs) for expected in wanted]
         for leaf, spec, path, expected in zip(leaves, self._users, self._paths, wanted, strict=True):
+            if expected is not None and leaf.__class__ is Tensor and leaf._spec is expected:
+                tensors.append(leaf)
+                continue
             if isinstance(spec.arg, ConstantArgument):
                 value = spec.arg.value
                 if isinstance(leaf, TensorImpl) or leaf.__class__ is not value.__class__ or leaf != value:

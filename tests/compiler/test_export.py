@@ -1,5 +1,6 @@
 """Exported programs beside their modules: results, writes, aliases, random numbers, state; and what is refused."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -90,6 +91,22 @@ def test_other_weights_are_used_and_checked() -> None:
     module.weight = nn.Parameter(tt.ones(2, 3))
     with pytest.raises(RuntimeError, match=r"'weight': expected shape \[2, 2\], got \[2, 3\]"):
         module(tt.ones(1, 2))
+
+
+def test_a_copy_of_a_module_has_tensors_of_its_own() -> None:
+    module = tt.export.export(made("counter", "cpu"), *CASES["counter"].arguments("cpu")).module()
+    module(drawn(2, 3))
+    copied = copy.deepcopy(module)
+    copied(drawn(2, 3))
+    assert (module.calls.item(), copied.calls.item()) == (1, 2)
+
+
+def test_a_tensor_that_is_registered_anew_is_used() -> None:
+    module = tt.export.export(nn.Linear(2, 2, bias=False), (tt.ones(1, 2),)).module()
+    module(tt.ones(1, 2))
+    del module.weight
+    module.register_buffer("weight", tt.eye(2))
+    same(module(tt.ones(1, 2)), tt.ones(1, 2))
 
 
 def test_a_tensor_given_twice_is_two_inputs() -> None:
