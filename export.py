@@ -35,6 +35,7 @@ from .compiler.export import (
     load,
     save,
 )
+from .compiler.export import passes as passes
 from .utils._pytree import register_dataclass
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "dims",
     "export",
     "load",
+    "passes",
     "register_dataclass",
     "save",
 ]

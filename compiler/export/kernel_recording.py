@@ -71,8 +71,11 @@ def main(archive: str, target: Target, folder: Path) -> None:
     driver = RecordingDriver(target)  # type: ignore[abstract] # its methods are set below the class
     cuda._driver = driver
     from .archive import load
+    from .passes import move_to_device_pass
 
     program = load(archive)
+    if not any(spec.device.type == "cuda" for spec in _input_specs(program)):
+        program = move_to_device_pass(program, "cuda")
     version = least_cuda(target.capability)
     rows = []
     for request in launches(program, driver):
@@ -87,14 +90,14 @@ def main(archive: str, target: Target, folder: Path) -> None:
         if kernel.__module__.startswith(PREFIX):
             (folder / f"{binary.name}.py").write_text(kernel.module_source, encoding="utf-8")
     if not rows:
-        raise RuntimeError(f"the program launches no kernel, as its tensors are on {_devices(program)}")
+        raise RuntimeError("the program launches no kernel")
     report = {"target": target.name, "device": target.device, "cuda": version, "kernels": rows}
     (folder / INDEX).write_text(json.dumps(report), encoding="utf-8")
 
 
-def _devices(program: Any) -> str:
-    specs = [node.val for node in program.graph.find_nodes(op="placeholder")]
-    return ", ".join(sorted({str(spec.device) for spec in specs})) or "no device"
+def _input_specs(program: Any) -> list[Any]:
+    """The specs of a program's inputs, its own tensors among them."""
+    return [node.val for node in program.graph.find_nodes(op="placeholder")]
 
 
 if __name__ == "__main__":

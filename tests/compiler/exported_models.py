@@ -115,7 +115,7 @@ CASES = {
     ),
     "convolutions": Case(lambda: Convolutions().eval(), _tensors((2, 3, 8, 8))),
     "convolutions in training": Case(Convolutions, _tensors((2, 3, 8, 8))),
-    "transformer": Case(lambda: GPT(5, 2, 16, heads=4).eval(), _tokens(2, 6)),
+    "transformer": Case(lambda: GPT(5, 1, 16, heads=4).eval(), _tokens(2, 6)),
     "containers": Case(Containers, _containers),
     "counter": Case(Counter, _tensors((2, 3))),
     "in place": Case(InPlace, _tensors((2, 3), (3,))),

@@ -191,6 +191,44 @@ def test_values_and_nested_arguments_are_checked_by_name() -> None:
             getattr(module, mode)()
 
 
+MOVED = [name for name in CASES if name not in ("transformer", "counter")]
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_program_on_another_device(name: str) -> None:
+    program = exported(name)
+    moved = tt.export.passes.move_to_device_pass(program, "cuda")
+    assert str(moved.graph) == str(exported(name, "cuda").graph)
+    assert all(x.device.type == "cpu" for x in program.state_dict.values())
+    module, expected = moved.module(), exported(name, "cuda").module()
+    (args, kwargs), (own_args, own_kwargs) = (CASES[name].arguments("cuda") for _ in range(2))
+    tt.manual_seed(0)
+    found = module(*own_args, **own_kwargs)
+    tt.manual_seed(0)
+    same(found, expected(*args, **kwargs))
+    same(dict(module.state_dict()), dict(expected.state_dict()))
+
+
+def test_a_program_is_moved_by_a_dict_of_devices() -> None:
+    batch = tt.export.Dim("batch")
+    program = tt.export.export(nn.Linear(2, 3), (tt.ones(4, 2),), dynamic_shapes=({0: batch},))
+    for location in ("meta", {"cpu": "meta"}, {"*": "meta"}, tt.device("meta")):
+        moved = tt.export.passes.move_to_device_pass(program, location).module()
+        assert (moved(tt.ones(7, 2, device="meta")).shape, moved.weight.device.type) == ((7, 3), "meta")
+    same(
+        tt.export.passes.move_to_device_pass(program, {"cuda": "meta"}).module()(drawn(4, 2)),
+        program.module()(drawn(4, 2)),
+    )
+
+
+def test_an_operator_that_the_other_device_has_not_is_named() -> None:
+    moved = tt.export.passes.move_to_device_pass(exported("transformer"), "cuda").module()
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'aten::_scaled_dot_product_flash_attention_for_cpu' on"
+    ):
+        moved(*CASES["transformer"].arguments("cuda")[0])
+
+
 class Branching(nn.Module):
     def forward(self, x: tt.Tensor) -> tt.Tensor:
         return x * 2 if x.sum() > 0 else x
