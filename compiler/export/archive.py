@@ -60,8 +60,8 @@ def save(
         extra_files: contents by name, text or bytes, which `load` gives back.
         targets: names such as ``"sm_90"``: the kernels that a call launches on such a GPU are compiled and saved, too,
             so that neither Triton nor a compiler is needed where the program runs. Here Triton is, but no GPU. Kernels
-            are chosen as for the target's data-centre card, of which a `Target` stands for another, and for the sizes
-            of the example.
+            are chosen as for the target's data-centre card, of which a `Target` stands for another. Of named sizes they
+            are those of the example, of one, an odd one, a multiple of 16 and the greatest.
 
     Raises:
         TypeError: `ep` is no program.

@@ -67,6 +67,25 @@ class ValueRange(NamedTuple):
         return f"{self.lower} to {'any' if self.upper is None else self.upper}"
 
 
+def typical_sizes(ranges: Mapping[str, ValueRange]) -> list[dict[str, int]]:
+    """Sizes of the names that stand for others: one, an odd one, a multiple of 16, and the greatest, if there is one.
+
+    Example:
+        >>> from triten.compiler.export.dynamic_shapes import ValueRange, typical_sizes
+        >>> typical_sizes({"n": ValueRange(0, 40)})
+        [{'n': 1}, {'n': 33}, {'n': 32}, {'n': 40}]
+    """
+    found: list[dict[str, int]] = []
+    for size in (1, 33, 32, None):
+        sizes = {}
+        for name, each in ranges.items():
+            upper = each.upper if each.upper is not None else 64
+            sizes[name] = max(each.lower, min(upper if size is None else size, upper))
+        if sizes not in found:
+            found.append(sizes)
+    return found
+
+
 class DynamicSizes(NamedTuple):
     """The named dimensions of each tensor among a call's leaves, and the ranges of the names.
 

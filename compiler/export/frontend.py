@@ -8,15 +8,17 @@ from typing import Any
 from ...dispatch.autograd.grad_mode import no_grad
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten
 from ...nn.modules.module import Module
+from ...runtime.layout import strided
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..capture.recording import Recording, capturing, record
 from ..capture.unsupported import Unsupported
+from ..optimized_module import OptimizedModule
 from .argument_names import argument_names, positional_names
 from .dynamic_graph import DynamicGraph
 from .dynamic_shapes import DynamicSizes, dynamic_sizes
 from .graph_json import blank_tensor_of, graph_to_json
-from .lifting import Lifted, lift
+from .lifting import PLAIN, Lifted, lift
 from .program import ExportedProgram
 from .signature import InputKind
 from .size_probes import Captured, dynamic_graph, resized
@@ -41,7 +43,7 @@ def export(
     inputs of the graph; buffers and arguments that it writes to are written at the end. No gradients are recorded.
 
     Args:
-        mod: the module.
+        mod: the module; of one that `tt.compile` gave, the module that it is around.
         args: of a call, with tensors in any nesting of tuples, lists, dicts and registered classes.
         kwargs: of the call, by name.
         dynamic_shapes: which sizes may differ from call to call: for each argument, by name or in order, None, a dict
@@ -69,6 +71,8 @@ def export(
         Traceback (most recent call last):
         RuntimeError: argument input: expected shape [2], got [3]
     """
+    if isinstance(mod, OptimizedModule):
+        mod = mod._orig_mod
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `triten.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
@@ -81,6 +85,10 @@ def export(
     for leaf, (_, path) in zip(leaves, names, strict=True):
         if not isinstance(leaf, (TensorImpl, *CONSTANTS)):
             raise Unsupported(f"argument {path} is a {type(leaf).__name__}, no tensor, number or string")
+        if isinstance(leaf, TensorImpl) and (type(leaf) not in PLAIN or leaf._spec.layout is not strided):
+            raise Unsupported(
+                f"argument {path} is no plain tensor, but a {type(leaf).__name__} of {leaf._spec.layout}"
+            )
     # A tensor that is given twice is two inputs, which later calls may give different tensors.
     seen: set[int] = set()
     distinct = []

@@ -2,8 +2,9 @@
 
 ``python -m triten.compiler.export.kernel_recording ARCHIVE TARGET FOLDER``: the program is loaded and run on a driver
 that notes launches and runs none, so that no GPU is needed. Arguments are at addresses that are multiples of 16, and
-once more at others, for which kernels have variants. TARGET is JSON (`target_to_json`). FOLDER gets a file for each
-kernel, named by its key, the sources that the compiler wrote, and ``kernels.json``.
+once more at others, for which kernels have variants; named sizes are those of the example, and some that stand for
+others. TARGET is JSON (`target_to_json`). FOLDER gets a file for each kernel, named by its key, the sources that the
+compiler wrote, and ``kernels.json``.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ def launches(program: Any, driver: RecordingDriver) -> Iterator[Mapping[str, Any
     Every call is of a module of its own, since the first one decides what later ones launch.
     """
     seen = []
-    for offset in (0, 1):
-        driver.launched.clear()
-        program.module().run_leaves([_argument(spec, offset) for spec in program.tensor_specs])
-        for request in driver.launched:
-            if request not in seen:
-                seen.append(request)
-                yield request
+    for specs in program.tensor_specs():
+        for offset in (0, 1):
+            driver.launched.clear()
+            program.module().run_leaves([_argument(spec, offset) for spec in specs])
+            for request in driver.launched:
+                if request not in seen:
+                    seen.append(request)
+                    yield request
 
 
 def _argument(spec: Any, offset: int) -> Any:

@@ -12,7 +12,7 @@ from ...dispatch.tensor import Tensor
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from .dynamic_graph import DynamicGraph
-from .dynamic_shapes import ValueRange
+from .dynamic_shapes import ValueRange, typical_sizes
 from .execution import is_write
 from .module import ExportedModule, check_tensor
 from .signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec
@@ -151,10 +151,15 @@ class ExportedProgram:
 
     __repr__ = __str__
 
-    @property
-    def tensor_specs(self) -> list[Any]:
-        """The spec of each tensor among the leaves of the arguments."""
-        return [spec for spec in self._expected if spec is not None]
+    def tensor_specs(self) -> list[list[Any]]:
+        """The spec of each tensor among the leaves of the arguments: of the example, and of other sizes in the range.
+
+        These are such as kernels are chosen by: one, an odd one, a multiple of 16, and the greatest.
+        """
+        found = [[spec for spec in self._expected if spec is not None]]
+        if self._dynamic is not None:
+            found += [self._dynamic.at(sizes).specs for sizes in typical_sizes(self._dynamic.ranges)]
+        return found
 
     def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of a call's arguments. Raises TypeError for another structure than that of the export."""

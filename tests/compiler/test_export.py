@@ -109,6 +109,11 @@ def test_a_tensor_that_is_registered_anew_is_used() -> None:
     same(module(tt.ones(1, 2)), tt.ones(1, 2))
 
 
+def test_a_compiled_module_is_exported_under_its_own_names() -> None:
+    compiled = tt.compile(nn.Linear(2, 2))
+    assert tt.export.export(compiled, (tt.ones(1, 2),)).graph_signature.parameters == ("weight", "bias")
+
+
 def test_a_tensor_given_twice_is_two_inputs() -> None:
     class Two(nn.Module):
         def forward(self, a: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
@@ -256,6 +261,23 @@ def test_what_cannot_be_captured_is_refused_with_its_line() -> None:
         tt.export.export(WritesToConstant(), (tt.ones(2),))
     with pytest.raises(tt.compiler.Unsupported, match="argument input is a object, no tensor"):
         tt.export.export(nn.ReLU(), (object(),))
+
+
+def test_arguments_that_are_no_plain_tensors_are_refused() -> None:
+    for tensor in (tt.eye(2).to_sparse(), tt.eye(2).as_subclass(type("Mine", (tt.Tensor,), {}))):
+        with pytest.raises(tt.compiler.Unsupported, match="argument input is no plain tensor, but a"):
+            tt.export.export(nn.ReLU(), (tensor,))
+
+
+class Asking(nn.Module):
+    def forward(self, x: tt.Tensor) -> tt.Tensor:
+        return x + 1 if tt.compiler.is_exporting() and tt.compiler.is_compiling() else x
+
+
+def test_a_module_can_ask_whether_it_is_exported() -> None:
+    same(tt.export.export(Asking(), (tt.ones(2),)).module()(tt.ones(2)), tt.ones(2) + 1)
+    assert not tt.compiler.is_exporting()
+    same(tt.compile(Asking())(tt.ones(2)), tt.ones(2))
 
 
 def test_wrong_calls_of_export() -> None:
