@@ -91,8 +91,8 @@ def save(
     }
     for name, content in (extra_files or {}).items():
         records[EXTRA + name] = content.encode() if isinstance(content, str) else bytes(content)
-    if targets:
-        records |= _kernels(records, targets)
+    if ep.kernels or targets:
+        records |= _kernels(ep, records, targets)
     if isinstance(f, str | os.PathLike):
         with replacing(os.fspath(f)) as file:
             _write(records, file)
@@ -100,15 +100,22 @@ def save(
         _write(records, f)
 
 
-def _kernels(records: Mapping[str, bytes], targets: Sequence[str | Target]) -> dict[str, bytes]:
-    """The kernels of a program that lies in these records."""
-    from .kernels import compiled_kernels
+def _kernels(
+    ep: ExportedProgram, records: Mapping[str, bytes], targets: Sequence[str | Target]
+) -> dict[str, bytes]:
+    """The kernels of a program that lies in these records: those that it came with, and those for targets."""
+    from .kernels import compiled_kernels, packed_kernels
 
+    kept = packed_kernels(ep.kernels)
+    if not targets:
+        return kept
     with tempfile.TemporaryDirectory(prefix="triten-export-") as folder:
         path = os.path.join(folder, "program.pt2")
         with open(path, "wb") as file:
             _write(records, file)
-        return compiled_kernels(path, targets)
+        compiled = compiled_kernels(path, targets)
+    made_anew = {name.rpartition("/")[0] for name in compiled}
+    return {name: data for name, data in kept.items() if name.rpartition("/")[0] not in made_anew} | compiled
 
 
 def _write(records: Mapping[str, bytes], file: IO[bytes]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...runtime.cuda.occupancy import KNOWN, Target
-from ...runtime.cuda.triton.cubin_store import unpack
+from ...runtime.cuda.triton.cubin_store import pack, unpack
 from ...runtime.cuda.triton.kernel_archive import KernelArchive
 from .kernel_recording import INDEX, SUFFIX, target_to_json
 
@@ -39,7 +39,7 @@ def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str,
     Raises RuntimeError with what the process says where the program cannot be run or a kernel not be compiled.
     """
     records: dict[str, bytes] = {}
-    for target in map(find_target, targets):
+    for target in [find_target(each) for each in targets]:
         with tempfile.TemporaryDirectory(prefix="triten-export-") as folder:
             # The driver is the recording one, and Triton's interpreter must be off.
             environment = {
@@ -59,6 +59,22 @@ def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str,
                 )
             for path in sorted(Path(folder).iterdir()):
                 records[f"{FOLDER}{target.name}/{path.name}"] = path.read_bytes()
+    return records
+
+
+def packed_kernels(archives: Iterable[KernelArchive]) -> dict[str, bytes]:
+    """The files of kernels that came with a program that was loaded, but for their sources."""
+    records: dict[str, bytes] = {}
+    for archive in archives:
+        for capability in archive.capabilities:
+            folder = f"{FOLDER}sm_{capability}/"
+            rows = []
+            for key, binary in archive.kernels.items():
+                if binary.capability == capability:
+                    records[f"{folder}{key}{SUFFIX}"] = pack(key, binary)
+                    rows.append({"key": key, "name": binary.name})
+            index = {"target": f"sm_{capability}", "cuda": archive.cuda, "kernels": rows}
+            records[f"{folder}{INDEX}"] = json.dumps(index).encode()
     return records
 
 

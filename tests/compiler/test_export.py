@@ -200,13 +200,13 @@ MOVED = [name for name in CASES if name not in ("transformer", "counter")]
 
 
 @pytest.mark.parametrize("name", MOVED)
-def test_a_program_on_another_device(name: str) -> None:
+def test_a_program_on_another_device(name: str, device: str) -> None:
     program = exported(name)
-    moved = tt.export.passes.move_to_device_pass(program, "cuda")
-    assert str(moved.graph) == str(exported(name, "cuda").graph)
+    moved = tt.export.passes.move_to_device_pass(program, device)
+    assert str(moved.graph) == str(exported(name, device).graph)
     assert all(x.device.type == "cpu" for x in program.state_dict.values())
-    module, expected = moved.module(), exported(name, "cuda").module()
-    (args, kwargs), (own_args, own_kwargs) = (CASES[name].arguments("cuda") for _ in range(2))
+    module, expected = moved.module(), exported(name, device).module()
+    (args, kwargs), (own_args, own_kwargs) = (CASES[name].arguments(device) for _ in range(2))
     tt.manual_seed(0)
     found = module(*own_args, **own_kwargs)
     tt.manual_seed(0)
@@ -226,12 +226,13 @@ def test_a_program_is_moved_by_a_dict_of_devices() -> None:
     )
 
 
-def test_an_operator_that_the_other_device_has_not_is_named() -> None:
-    moved = tt.export.passes.move_to_device_pass(exported("transformer"), "cuda").module()
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_an_operator_that_the_other_device_has_not_is_named(device: str) -> None:
+    moved = tt.export.passes.move_to_device_pass(exported("transformer"), device).module()
     with pytest.raises(
         NotImplementedError, match="Could not run 'aten::_scaled_dot_product_flash_attention_for_cpu' on"
     ):
-        moved(*CASES["transformer"].arguments("cuda")[0])
+        moved(*CASES["transformer"].arguments(device)[0])
 
 
 class Branching(nn.Module):
