@@ -143,6 +143,8 @@ def _recorded(
     held = _lift(graph, walk.tensors, there)
     _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
+    written = _written_inputs(graph, inputs)
+    _give_back(graph, {i: inputs[place] for i, place in body.given.items() if place not in written})
     return Recording(
         graph,
         len(tensors),
@@ -150,7 +152,7 @@ def _recorded(
         results,
         body.structure,
         Guards(walk.places, [(location, tensor._spec) for location, tensor in held]),
-        _written_inputs(graph, inputs),
+        written,
         tuple(body.differentiable),
         _gradient_inputs(body, len(tensors), held) if body.differentiable else None,
         frozenset(body.identical),
@@ -171,6 +173,7 @@ class _Body:
         self.aliases: list[int] = []
         self.tangents: list[Node] = []
         self.identical: set[int] = set()
+        self.given: dict[int, int] = {}
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
         self.__name__ = getattr(function, "__name__", "function")
@@ -215,6 +218,8 @@ class _Body:
         if tracer.has_refused:
             raise Unsupported("the function reads a tensor's value")
         self.identical = _identities(found, handles)
+        places = {id(handle): i for i, handle in enumerate(handles)}
+        self.given = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
@@ -361,6 +366,14 @@ def _placeholder(graph: Graph, name: str, val: Any) -> Node:
     last = graph.find_nodes(op="placeholder")
     with graph.inserting_after(last[-1]) if last else graph.inserting_before(None):
         return graph.placeholder(name, val)
+
+
+def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
+    """Have results be these inputs: a view in the input's own geometry looks like the input."""
+    results = list(graph.output_node.args[0])
+    for place, node in inputs.items():
+        results[place] = node
+    graph.output_node.args = (tuple(results),)
 
 
 def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:

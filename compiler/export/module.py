@@ -181,7 +181,8 @@ def check_tensor(what: str, tensor: Any, expected: TensorSpec) -> None:
         want, have = getattr(expected, attribute), getattr(given, attribute)
         if want != have and not (attribute == "strides" and not expected.numel):
             shown = SHOWN.get(attribute, attribute)
-            raise RuntimeError(f"{what}: expected {shown} {_plain(want)}, got {_plain(have)}")
+            hint = "; contiguous() gives such" if attribute == "strides" and expected.is_contiguous else ""
+            raise RuntimeError(f"{what}: expected {shown} {_plain(want)}, got {_plain(have)}{hint}")
 
 
 def _plain(value: Any) -> Any:

@@ -139,6 +139,20 @@ def test_results_under_other_modes() -> None:
         same(module(x), tt.ones(2))
 
 
+class Views(nn.Module):
+    def forward(self, x: tt.Tensor) -> Any:
+        return x, x.view_as(x), x.detach(), x[0]
+
+
+def test_results_that_are_arguments_or_view_them() -> None:
+    module, x = tt.export.export(Views(), (tt.ones(2, 3),)).module(), drawn(2, 3)
+    found = module(x)
+    assert found[0] is x and found[1] is not x and found[2] is not x
+    x.add_(1)
+    same(found, Views()(x))
+    assert tt.compile(Views())(x)[0] is x
+
+
 X = drawn(2, 3)
 WRONG = {
     "shape": (
