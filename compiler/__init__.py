@@ -1,10 +1,11 @@
-"""`tt.compile` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
+"""`tt.compile`, `tt.export` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
 
 In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
 `training` splits a graph with its derivative into forward and backward; `passes` make graphs better; `schedule` says
 which steps are one kernel; `host` and `triton` write code for the CPU and for CUDA. `compilation` makes a recording
 ready to run; `optimized` finds one by the look of a call (`call_key`), or runs the function itself.
 `frontend` is `tt.compile`, `marks` and `stances` what programs say to a compiler, `backends` who may take its place.
+`export` captures modules ahead of time, and saves them.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
 """
