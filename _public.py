@@ -144,6 +144,7 @@ from .runtime.layout import sparse_coo as sparse_coo
 from .runtime.layout import sparse_csc as sparse_csc
 from .runtime.layout import sparse_csr as sparse_csr
 from .runtime.layout import strided as strided
+from .runtime.lazy_import import CallableLazyModule as _CallableLazyModule
 from .runtime.lazy_import import LazyModule as _LazyModule
 from .runtime.lazy_import import namespace_package as _namespace_package
 from .runtime.lazy_import import when_imported as _when_imported
@@ -222,6 +223,7 @@ if _typing.TYPE_CHECKING:
     from . import cpu as cpu
     from . import distributed as distributed
     from . import distributions as distributions
+    from . import export as export
     from . import futures as futures
     from . import fx as fx
     from . import hub as hub
@@ -245,6 +247,7 @@ else:
     ao = _LazyModule(f"{__package__}.ao")
     distributed = _LazyModule(f"{__package__}.distributed")
     distributions = _LazyModule(f"{__package__}.distributions")
+    export = _CallableLazyModule(f"{__package__}.export")
     fx = _LazyModule(f"{__package__}.fx")
     cpu = _LazyModule(f"{__package__}.cpu")
     futures = _LazyModule(f"{__package__}.futures")

@@ -1,4 +1,4 @@
-"""`tt.compile` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
+"""`tt.compile`, `tt.export` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
 
 In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
 `splitting` takes a function apart at a statement that no graph holds; `training` splits a graph with its derivative
@@ -8,6 +8,7 @@ CPU and for CUDA. `compilation` makes a recording ready to run; `optimized` find
 (`call_key`), or runs the function in parts, or as it is. `minifier` finds the operators at fault where a compiled
 program fails.
 `frontend` is `tt.compile`, `marks` and `stances` what programs say to a compiler, `backends` who may take its place.
+`export` captures modules ahead of time, and saves them.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
 """

@@ -151,8 +151,10 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    """False: nothing is exported yet (`torch.compiler.is_exporting`)."""
-    return False
+    """Whether this thread captures a module for `tt.export` (`torch.compiler.is_exporting`)."""
+    from .capture.recording import capturing
+
+    return capturing.exports > 0
 
 
 def reset() -> None:

@@ -79,6 +79,14 @@ class LazyModule(ModuleType):
         return dir(import_module(self.__name__))
 
 
+class CallableLazyModule(LazyModule):
+    """What stands for a module that can be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module: Any = import_module(self.__name__)
+        return module(*args, **kwargs)
+
+
 class _NamespacePackage(ModuleType):
     """A package whose names are those of its module `namespace`, which is imported when one is asked for."""
 

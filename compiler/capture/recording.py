@@ -8,6 +8,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from ...dispatch.autograd.gradients import grad as gradients
@@ -38,10 +39,12 @@ from .values_read import refusing_reads
 
 class _Capturing(threading.local):
     depth = 0
+    exports = 0
+    codes: frozenset[CodeType] = frozenset()
 
 
 capturing = _Capturing()
-"""How many functions this thread is capturing."""
+"""How many functions this thread is capturing, how many of them for `tt.export`, and the code that the last one ran."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ def _recorded(
         reason = str(error).partition("\n")[0] or type(error).__name__
         trace = error.__traceback__
         raise Unsupported(f"{type(error).__name__}: {reason}", place_of(trace), trail_of(trace)) from error
+    capturing.codes = frozenset(frames.codes)
     walk = walk_after(function, others, frames, before)
     body.refuse_new_objects(walk)
     if frames.reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
@@ -172,6 +176,8 @@ def _recorded(
     held = _lift(graph, walk.tensors, there)
     _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
+    written = _written_inputs(graph, inputs)
+    _give_back(graph, {i: inputs[place] for i, place in body.returned.items() if place not in written})
     return Recording(
         graph,
         len(tensors),
@@ -179,7 +185,7 @@ def _recorded(
         results,
         body.structure,
         Guards(walk.places, [(location, tensor._spec) for location, tensor in held]),
-        _written_inputs(graph, inputs),
+        written,
         tuple(body.differentiable),
         tuple(body.stages),
         tuple(body.arrivals),
@@ -228,6 +234,7 @@ class _Body:
         self.views: dict[int, int] = {}
         self.tangents: list[Node] = []
         self.identical: set[int] = set()
+        self.returned: dict[int, int] = {}
         self.wanted_arguments: list[int] = []
         self.wanted_held: list[Any] = []
         self.elements: list[int] = []
@@ -272,6 +279,8 @@ class _Body:
         if tracer.has_refused:
             raise Unsupported("the function reads a tensor's value")
         self.identical = _identities(found, handles)
+        places = {id(handle): i for i, handle in enumerate(handles)}
+        self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
@@ -534,6 +543,14 @@ def _placeholder(graph: Graph, name: str, val: Any) -> Node:
     last = graph.find_nodes(op="placeholder")
     with graph.inserting_after(last[-1]) if last else graph.inserting_before(None):
         return graph.placeholder(name, val)
+
+
+def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
+    """Have results be these inputs: a view in the input's own geometry looks like the input."""
+    results = list(graph.output_node.args[0])
+    for place, node in inputs.items():
+        results[place] = node
+    graph.output_node.args = (tuple(results),)
 
 
 def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:

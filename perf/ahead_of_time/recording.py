@@ -5,22 +5,19 @@ The planner is the one that ships, so that what is compiled afterwards is what a
 
 from __future__ import annotations
 
-import abc
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...runtime.cuda import driver as cuda
-from ...runtime.cuda.occupancy import KNOWN, WARP_SIZE, Target
-from ...runtime.cuda.tensor_map import DescribedTensor
+from ...runtime.cuda.occupancy import KNOWN, Target
+from ...runtime.cuda.recording_driver import RecordingDriver
 from ...triton_kernels.budget import DECLARATIONS, Configuration, name_of
 from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
 from ...triton_kernels.tuning.question import Question, candidates, is_same
@@ -34,102 +31,6 @@ from .coverage import (
     seen_through_declaration,
 )
 from .request import Request, encode, load_module
-
-MEMORY = 1 << 46
-"""Bytes that the device claims to have; none of them exist."""
-PLACES = 5
-"""What a number that the host reads back says."""
-
-
-class NotedKernel(cuda.CompiledKernel):
-    """A kernel that is noted when it is launched."""
-
-    def __init__(self, owner: RecordingDriver, request: Mapping[str, Any], name: str) -> None:
-        self._owner, self._request, self.name = owner, request, name
-
-    def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
-        for tensor in tensors:
-            if len(tensor.sizes) != len(tensor.strides) or tensor.strides[-1] != 1:
-                raise ValueError(f"kernel '{self.name}': no tensor map describes {tensor}")
-        return self.launch
-
-    def launch(self, grid: cuda.Grid, stream: int, *values: int | float) -> None:
-        given = len(self._request["signature"])
-        if len(values) != given:
-            raise TypeError(f"kernel '{self.name}': expected {given} arguments, got {len(values)}")
-        cuda.check_grid(self.name, grid)
-        self._owner.launched.append(self._request)
-        self._owner.grids.append(grid)
-
-
-class RecordingDriver(cuda.Driver):
-    """One device of a target. Its memory is addresses; what else the interface asks for has no effect."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__()
-        self.target = target
-        self.launched: list[Mapping[str, Any]] = []
-        self.grids: list[cuda.Grid] = []
-        self._top = 1 << 40
-        self._host: list[np.ndarray[Any, Any]] = []
-
-    def _compile(
-        self,
-        kernel: Any,
-        signature: Mapping[str, str],
-        constexprs: Mapping[str, object],
-        divisible: frozenset[str],
-        options: Mapping[str, object],
-    ) -> cuda.CompiledKernel:
-        request = {
-            "kernel": kernel,
-            "signature": dict(signature),
-            "constants": dict(constexprs),
-            "divisible": divisible,
-            "options": dict(options),
-        }
-        return NotedKernel(self, request, cuda.kernel_name(kernel))
-
-    def device_count(self) -> int:
-        return 1
-
-    def properties(self, device: int) -> cuda.DeviceProperties:
-        target = self.target
-        return cuda.DeviceProperties(
-            name=target.device,
-            major=target.capability // 10,
-            minor=target.capability % 10,
-            total_memory=MEMORY,
-            multi_processor_count=target.multiprocessors,
-            warp_size=WARP_SIZE,
-            max_shared_memory=target.shared_per_block,
-        )
-
-    def malloc(self, device: int, nbytes: int) -> int:
-        self._top += nbytes + -nbytes % 512
-        return self._top
-
-    def malloc_host(self, nbytes: int) -> int:
-        """Memory that exists, since the host writes to it; never given back."""
-        self._host.append(np.empty(nbytes, np.uint8))
-        return int(self._host[-1].ctypes.data)
-
-    malloc_mapped = malloc_host
-
-    def memory_info(self, device: int) -> tuple[int, int]:
-        return MEMORY, MEMORY
-
-    def copy_device_to_host(self, dst: cuda.HostArray, src: int, stream: int) -> None:
-        """What the host asks for: how many places there are, a number; or flags, of which none is up."""
-        dst.fill(0 if dst.ndim else PLACES)
-
-
-def _nothing(self: object, *args: object, **kwargs: object) -> None: ...
-
-
-for _name in RecordingDriver.__abstractmethods__:
-    setattr(RecordingDriver, _name, _nothing)
-abc.update_abstractmethods(RecordingDriver)
 
 
 def versions() -> list[str]:

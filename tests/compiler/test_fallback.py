@@ -65,6 +65,33 @@ def test_functions_that_read_values(name: str, sign: int) -> None:
     assert graphs(compiled) == 0
 
 
+class Held(tt.nn.Module):
+    """Reads the value of a buffer, which it has written to where it is asked to."""
+
+    def __init__(self, writes: bool) -> None:
+        super().__init__()
+        self.writes = writes
+        self.register_buffer("count", tt.tensor(3.0))
+
+    def forward(self, x: tt.Tensor) -> tt.Tensor:
+        if self.writes:
+            self.count.add_(1)
+        return x * float(self.count)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_the_value_of_a_tensor_that_the_function_holds(writes: bool) -> None:
+    module, eager = Held(writes), Held(writes)
+    compiled = tt.compile(module)
+    for call in range(4):
+        for each in (module, eager):
+            each.count.add_(call)
+        same(compiled(drawn(4)), eager(drawn(4)))
+    assert graphs(compiled) == 0
+    with pytest.raises(tt.compiler.Unsupported, match="reads the value of a tensor that it holds"):
+        tt.compile(module, fullgraph=True)(drawn(4))
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_fullgraph_refuses_them_and_names_the_line(name: str) -> None:
     compiled = tt.compile(READERS[name], fullgraph=True)

@@ -25,7 +25,7 @@ from ...core.op_overload import OpOverload
 from ...structured.meta.copy import resolve_device
 from ...tensor import Tensor, blank_tensor
 from ..python_key import PYTHON_BIT, without_modes
-from .make_graph import TracedTensor, Tracer, tracers
+from .make_graph import PLAIN, TracedTensor, Tracer, innermost_tracer, tracers
 
 META = Device("meta")
 META_KEYS = BY_NAME["Meta"].bits
@@ -43,21 +43,24 @@ class FakeTensor(TracedTensor):
         )
 
     def host_array(self) -> Any:
-        raise _no_elements("its value")
+        raise _no_elements("its value", self)
 
     def numpy(self, *, force: bool = False) -> Any:
-        raise _no_elements("its memory by numpy()")
+        raise _no_elements("its memory by numpy()", self)
 
     def __repr__(self) -> str:
         spec = self._spec
         return f"FakeTensor({spec.dtype.name}{list(spec.sizes)}, device='{spec.device}')"
 
 
-def _no_elements(what: str) -> RuntimeError:
+def _no_elements(what: str, tensor: FakeTensor) -> RuntimeError:
+    step = ""
     for tracer in tracers():
         tracer.has_refused = True
+        node = tracer.find(tensor)
+        step = step if node is None else f", that of {node.format_node()}"
     return RuntimeError(
-        f"It appears that you're trying to get value out of a tracing tensor: {what}. Under "
+        f"It appears that you're trying to get value out of a tracing tensor: {what}{step}. Under "
         "make_graph(tracing_mode='fake') tensors hold no elements; keep the value a tensor, or record with "
         "tracing_mode='real'."
     )
@@ -90,6 +93,15 @@ class FakeTracer(Tracer):
         for tensor, grad in self._grads:
             tensor._autograd.grad = grad
         self._inputs.clear()
+        # A tensor of the program's that an in-place call gave back is what it was, too.
+        outer = innermost_tracer()
+        for reference in self.made:
+            made: Any = reference()
+            if made.__class__ is TracedTensor:
+                if outer is None:
+                    made.__class__ = PLAIN
+                else:
+                    outer.made.append(reference)
 
     def _fake_of(self, tensor: Tensor) -> Tensor:
         made: Tensor = FakeTensor._blank()

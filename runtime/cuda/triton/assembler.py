@@ -53,6 +53,25 @@ def ptx_version_of(cuda: int) -> int:
     return 10 * major - 40 + minor - (major == 12 and minor >= 6)
 
 
+CUDA_VERSIONS = (12080, 12090, 13000)
+"""Versions for which kernels are compiled ahead of time: the first that knows a target is taken."""
+
+
+def least_cuda(capability: int) -> int:
+    """The CUDA version for which to compile ahead of time, so that drivers of as many versions as can be load the code.
+
+    Raises NoAssemblerError for a target that none knows.
+
+    Example:
+        >>> least_cuda(90), least_cuda(103)
+        (12080, 12090)
+    """
+    for version in CUDA_VERSIONS:
+        if ptx_version_of(version) >= LEAST_ISA.get(capability, ptx_version_of(CUDA_VERSIONS[-1]) + 1):
+            return version
+    raise NoAssemblerError(f"no CUDA version is known whose code runs on sm_{capability}")
+
+
 def fit_assembler(capability: int, cuda: int) -> int | None:
     """Let Triton, in this process, assemble for a target with a `ptxas` whose code the driver loads.
 

@@ -31,6 +31,7 @@ from ..driver import kernel_name
 from .architecture import check_architecture
 from .assembler import ptx_version_of
 from .compile import KernelBinary, chosen_options, compile_kernel
+from .kernel_archive import find_archived, missing_from_archives
 from .kernel_key import kernel_key
 from .real_triton import TritonMissingError
 
@@ -229,7 +230,7 @@ def find_or_compile(
     options: Mapping[str, object] | None = None,
     cuda: int = 0,
 ) -> KernelBinary:
-    """A kernel from the store, else compiled and kept there; the arguments are those of `compile_kernel`.
+    """A kernel from an archive or the store, else compiled and kept there; the arguments are those of `compile_kernel`.
 
     A kernel that was found has no `asm`, and Triton is not imported for it.
 
@@ -240,6 +241,9 @@ def find_or_compile(
     name = kernel_name(kernel)
     check_architecture(name, signature, constexprs.values(), capability)
     chosen = chosen_options(options)
+    archived = find_archived(kernel, signature, constexprs, divisible, capability, chosen, cuda)
+    if archived is not None:
+        return archived
     kept = store()
     key = (
         None
@@ -255,7 +259,8 @@ def find_or_compile(
     except TritonMissingError as error:
         where = "" if kept is None else f" in {kept.directory}"
         raise RuntimeError(
-            f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}. {error}"
+            f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}"
+            f"{missing_from_archives(name, capability)}. {error}"
         ) from error
     if kept is not None and key is not None:
         kept.write(key, found)

@@ -91,27 +91,54 @@ def kernel_key(
     if compiler is None or _stages_are_hooked():
         return None
     try:
-        constants = _Encoder()
-        parameters = [
-            (name, signature[name], name in divisible)
-            if name in signature
-            else (name, constants.value(constexprs[name]))
-            for name in kernel.arg_names
-        ]
-        whole = (
-            FORMAT,
-            _digest_of(kernel),
-            parameters,
-            constants.digests(),
-            sorted((name, constants.value(value)) for name, value in options.items()),
-            capability,
-            cuda // 1000,
-            compiler,
-            environment(),
-        )
+        request = _request(kernel, signature, constexprs, divisible, capability, options)
     except NoKeyError:
         return None
-    return hashlib.sha256(repr(whole).encode()).hexdigest()
+    return hashlib.sha256(repr((*request, cuda // 1000, compiler, environment())).encode()).hexdigest()
+
+
+def request_key(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible: frozenset[str],
+    capability: int,
+    options: Mapping[str, object],
+) -> str | None:
+    """The key of what is asked of a compiler, whichever it is; the arguments are those of `kernel_key`.
+
+    So a kernel that was compiled elsewhere is found where there is no Triton. None where there can be no key.
+    """
+    try:
+        request = _request(kernel, signature, constexprs, divisible, capability, options)
+    except NoKeyError:
+        return None
+    return hashlib.sha256(repr(request).encode()).hexdigest()
+
+
+def _request(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible: frozenset[str],
+    capability: int,
+    options: Mapping[str, object],
+) -> tuple[Any, ...]:
+    constants = _Encoder()
+    parameters = [
+        (name, signature[name], name in divisible)
+        if name in signature
+        else (name, constants.value(constexprs[name]))
+        for name in kernel.arg_names
+    ]
+    return (
+        FORMAT,
+        _digest_of(kernel),
+        parameters,
+        constants.digests(),
+        sorted((name, constants.value(value)) for name, value in options.items()),
+        capability,
+    )
 
 
 def digest(kernel: Any) -> str:

@@ -1,0 +1,111 @@
+"""A graph with named sizes: made for given sizes when a call first has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.layers.graph.graph import Graph
+from ...runtime.tensor_impl import TensorImpl
+from .dynamic_shapes import ValueRange
+from .graph_json import graph_from_json, spec_from_json
+from .size_expressions import Path, SizeExpression, Sizes, placed
+
+MOST_GRAPHS = 64
+"""Graphs that are kept, one for each combination of sizes."""
+
+
+class SizedGraph(NamedTuple):
+    """The graph for given sizes, and the specs of the tensors among the arguments."""
+
+    graph: Graph
+    specs: list[Any]
+
+
+class DynamicGraph:
+    """A graph of which numbers are expressions of named sizes.
+
+    Args:
+        rows: the graph's steps as JSON, as they are for some sizes.
+        expressions: by the way to a number in `rows`.
+        ranges: of the names.
+        places: of each tensor among the arguments, names by dimension.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        expressions: Mapping[Path, SizeExpression],
+        ranges: Mapping[str, ValueRange],
+        places: Sequence[Mapping[int, str]],
+    ) -> None:
+        self.rows = without_results(rows)
+        self.expressions = dict(expressions)
+        self.ranges = dict(ranges)
+        self.places = tuple([dict(each) for each in places])
+        self._made: dict[tuple[int, ...], SizedGraph] = {}
+
+    def at(self, sizes: Sizes) -> SizedGraph:
+        """The graph for these sizes. Raises what `graph_from_json` does where it takes none such."""
+        key = tuple([sizes[name] for name in self.ranges])
+        made = self._made.get(key)
+        if made is None:
+            rows = self.rows_at(sizes)
+            inputs = [row for row in rows if row["op"] == "placeholder"]
+            count = len(self.places)
+            specs = [spec_from_json(row["val"]) for row in (inputs[-count:] if count else [])]
+            if len(self._made) >= MOST_GRAPHS:
+                self._made.clear()
+            made = self._made[key] = SizedGraph(graph_from_json(rows), specs)
+        return made
+
+    def rows_at(self, sizes: Sizes) -> list[Any]:
+        """The steps for these sizes; those of operators without what they give."""
+        rows: list[Any] = placed(self.rows, self.expressions, sizes)
+        return rows
+
+    def sizes_of(self, leaves: Sequence[Any], paths: Sequence[str]) -> dict[str, int]:
+        """The named sizes of a call with these tensors.
+
+        Raises:
+            RuntimeError: a size is out of its range, or is not that of another dimension of the name.
+            TypeError: what should be a tensor is none.
+        """
+        found: dict[str, int] = {}
+        first: dict[str, str] = {}
+        for leaf, path, places in zip(leaves, paths, self.places, strict=True):
+            if not isinstance(leaf, TensorImpl):
+                raise TypeError(f"argument {path}: expected a Tensor, got {type(leaf).__name__}")
+            sizes = leaf._spec.sizes
+            for place, name in places.items():
+                if place >= len(sizes):
+                    raise RuntimeError(
+                        f"argument {path}: expected a dimension {place}, '{name}', got shape {list(sizes)}"
+                    )
+                size = sizes[place]
+                here = f"argument {path}: dimension {place}"
+                if size not in self.ranges[name]:
+                    raise RuntimeError(f"{here}, '{name}', expected {self.ranges[name]}, got {size}")
+                if found.setdefault(name, size) != size:
+                    raise RuntimeError(
+                        f"{here}, '{name}', expected {found[name]} as in {first[name]}, got {size}"
+                    )
+                first.setdefault(name, f"argument {path}")
+        return found
+
+    def lines(self) -> list[str]:
+        """For people: the ranges, and each number of a step that is an expression."""
+        lines = [f"{name}: {each}" for name, each in self.ranges.items()]
+        return lines + [
+            f"%{self.rows[path[0]]['name']}{''.join(f'[{step!r}]' for step in path[1:])}: {expression}"
+            for path, expression in self.expressions.items()
+            if isinstance(path[0], int)
+        ]
+
+
+def without_results(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Steps without what operators give, which follows from the inputs."""
+    return [
+        {key: value for key, value in row.items() if key != "val" or row["op"] == "placeholder"}
+        for row in rows
+    ]

@@ -1,0 +1,61 @@
+"""An exported graph ready to run: compiled for the threads' modes, with writes and aliases as the program had them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.layers.graph.graph import Graph, Node
+from ...runtime.grad_mode import is_inference_mode_enabled, set_grad_enabled
+from ..backends import compile_graph, interpreted
+from ..compilation import as_inference_results, given_back, without_history
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def runnable(
+    graph: Graph, mutations: int, identical: frozenset[int], examples: Sequence[Any], is_traced: bool
+) -> Run:
+    """A function from a graph's inputs to its user's results.
+
+    Args:
+        graph: an exported graph, which is not changed.
+        mutations: how many of its outputs are written values; they come first.
+        identical: the results that are inputs as they are.
+        examples: inputs of a call that it is to serve: those of later calls have their specs.
+        is_traced: call the operators through the dispatcher, where modes, tracers and profilers see them.
+    """
+    own = graph.copy()
+    sources = _inputs_among_results(own, mutations)
+    program = interpreted(own) if is_traced else compile_graph(own, "triten", examples)[0]
+    prepared = without_history([i for i, each in enumerate(examples) if each._spec.requires_grad])
+    makes_inference = is_inference_mode_enabled()
+
+    def run(inputs: Sequence[Any]) -> Sequence[Any]:
+        before = set_grad_enabled(False)
+        try:
+            results = list(program(*prepared(inputs))[mutations:])
+        finally:
+            set_grad_enabled(before)
+        for place, source in sources.items():
+            results[place] = given_back(inputs, source, place in identical)
+        return as_inference_results(results, inputs) if makes_inference else results
+
+    return run
+
+
+def _inputs_among_results(graph: Graph, mutations: int) -> dict[int, int]:
+    """Which results are inputs, by the inputs' places: as they were given, or after a write to them."""
+    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    found = {}
+    for i, result in enumerate(graph.output_node.args[0][mutations:]):
+        if isinstance(result, Node) and result.target not in ("", None):
+            source = result.args[0] if is_write(result) else result
+            if source in places:
+                found[i] = places[source]
+    return found
+
+
+def is_write(node: Node) -> bool:
+    """Whether a step writes to one of its arguments."""
+    return bool(getattr(getattr(node.target, "_schema", None), "is_mutable", False))

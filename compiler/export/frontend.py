@@ -1,0 +1,192 @@
+"""`export`: a module captured ahead of time, with its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...dispatch.autograd.grad_mode import no_grad
+from ...dispatch.layers.pytree import TreeSpec, tree_flatten
+from ...nn.modules.module import Module
+from ...runtime.layout import strided
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import api_boundary
+from ..capture.recording import Recording, capturing, record
+from ..capture.unsupported import Unsupported
+from ..optimized_module import OptimizedModule
+from .argument_names import argument_names, positional_names
+from .dynamic_graph import DynamicGraph
+from .dynamic_shapes import DynamicSizes, dynamic_sizes
+from .graph_json import blank_tensor_of, graph_to_json
+from .lifting import PLAIN, Lifted, lift
+from .program import ExportedProgram
+from .signature import InputKind
+from .size_probes import Captured, dynamic_graph, resized
+
+CONSTANTS = (bool, int, float, complex, str, type(None))
+
+
+@api_boundary
+def export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
+) -> ExportedProgram:
+    """A module as a program of operators that runs without the module's source (`torch.export.export`).
+
+    The module is run once on fake tensors, which records the operators that it calls. Shapes, Python values and the
+    mode (`train` or `eval`) are fixed in the graph. Parameters, buffers and other tensors that the module uses become
+    inputs of the graph; buffers and arguments that it writes to are written at the end. No gradients are recorded.
+
+    Args:
+        mod: the module; of one that `tt.compile` gave, the module that it is around.
+        args: of a call, with tensors in any nesting of tuples, lists, dicts and registered classes.
+        kwargs: of the call, by name.
+        dynamic_shapes: which sizes may differ from call to call: for each argument, by name or in order, None, a dict
+            from dimensions to `Dim`, or a list of these; None for none. The module is captured at several sizes, and
+            numbers in its graph become expressions of the names.
+        strict: has no effect: the module is always captured in one way.
+        preserve_module_call_signature: must be empty.
+
+    Raises:
+        ValueError: `mod` is no module, or `args` no tuple.
+        tt.compiler.Unsupported: the module does what no graph holds; the message has the reason and the line. Or it
+            does something else at other sizes that `dynamic_shapes` allows.
+        NotImplementedError: for a size that is computed from another, and for a call signature to preserve.
+
+    Example:
+        >>> import triten as tt
+        >>> program = tt.export.export(tt.nn.ReLU(), (tt.ones(2),))
+        >>> print(program.graph)
+        graph(%input_1 : float32[2]):
+            %relu : float32[2] = aten.relu(%input_1)
+            return [%relu]
+        >>> program.module()(tt.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
+        >>> program.module()(tt.ones(3))
+        Traceback (most recent call last):
+        RuntimeError: argument input: expected shape [2], got [3]
+    """
+    if isinstance(mod, OptimizedModule):
+        mod = mod._orig_mod
+    if not isinstance(mod, Module):
+        raise ValueError(f"Expected `mod` to be an instance of `triten.nn.Module`, got {type(mod)}.")
+    if not isinstance(args, tuple):
+        raise ValueError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}.")
+    if preserve_module_call_signature:
+        raise NotImplementedError("export: preserve_module_call_signature is not supported")
+    named = dict(kwargs or {})
+    names = argument_names(mod.forward, args, named)
+    leaves, in_spec = tree_flatten((args, named))
+    for leaf, (_, path) in zip(leaves, names, strict=True):
+        if not isinstance(leaf, (TensorImpl, *CONSTANTS)):
+            raise Unsupported(f"argument {path} is a {type(leaf).__name__}, no tensor, number or string")
+        if isinstance(leaf, TensorImpl) and (type(leaf) not in PLAIN or leaf._spec.layout is not strided):
+            raise Unsupported(
+                f"argument {path} is no plain tensor, but a {type(leaf).__name__} of {leaf._spec.layout}"
+            )
+    # A tensor that is given twice is two inputs, which later calls may give different tensors.
+    seen: set[int] = set()
+    distinct = []
+    with no_grad():
+        for leaf in leaves:
+            again = isinstance(leaf, TensorImpl) and id(leaf) in seen
+            distinct.append(leaf.detach() if again else leaf)
+            seen.add(id(leaf))
+    recording, lifted = _captured(mod, distinct, in_spec, [name for name, _ in names])
+    dynamic = None
+    if dynamic_shapes:
+        sizes = dynamic_sizes(dynamic_shapes, args, named, positional_names(mod.forward, len(args)))
+        if sizes.dims:
+            dynamic = _dynamic(mod, distinct, in_spec, names, sizes, _described(recording, lifted))
+    state, constants = _tensors(lifted)
+    return ExportedProgram(
+        lifted.graph,
+        lifted.signature,
+        state,
+        constants,
+        in_spec,
+        recording.structure,
+        [path for _, path in names],
+        recording.identical,
+        (args, named),
+        dynamic,
+    )
+
+
+def _captured(
+    mod: Module, leaves: Sequence[Any], in_spec: TreeSpec, names: Sequence[str]
+) -> tuple[Recording, Lifted]:
+    """A module's graph on these leaves."""
+    with no_grad():
+        capturing.exports += 1
+        try:
+            recording = record(mod, leaves, in_spec)
+        finally:
+            capturing.exports -= 1
+    recording.graph.eliminate_dead_code()
+    return recording, lift(recording, mod, leaves, names)
+
+
+def _tensors(lifted: Lifted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state dict and the constants of a program."""
+    state: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
+    for spec in lifted.signature.input_specs:
+        if spec.target is None:
+            continue
+        tensor = lifted.held[spec.target]
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            constants[spec.target] = tensor.detach().clone()
+        else:
+            (constants if spec.persistent is False else state)[spec.target] = tensor
+    for name, first in lifted.names.items():
+        (state if first in state else constants)[name] = lifted.held[first]
+    return state, constants
+
+
+def _described(recording: Recording, lifted: Lifted) -> Captured:
+    """A capture, to be compared with one at other sizes."""
+    signature = lifted.signature
+    outputs = [(spec.kind, type(spec.arg), spec.target) for spec in signature.output_specs]
+    # A tensor that the module makes of numbers may be made of sizes.
+    literals = [each.holder.tolist() for each in recording.held if each.kind == "literal"]
+    rest = (signature.input_specs, outputs, recording.identical, recording.structure, literals)
+    return Captured(graph_to_json(lifted.graph), rest, capturing.codes)
+
+
+def _dynamic(
+    mod: Module,
+    leaves: Sequence[Any],
+    in_spec: TreeSpec,
+    names: Sequence[tuple[str, str]],
+    dynamic: DynamicSizes,
+    example: Captured,
+) -> DynamicGraph:
+    """The graph with named sizes, of captures on tensors of other sizes, whose memory is nowhere."""
+    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, TensorImpl)]
+    sizes: dict[str, int] = {}
+    for place, named in zip(tensors, dynamic.places, strict=True):
+        for dimension, name in named.items():
+            size = leaves[place].shape[dimension]
+            if sizes.setdefault(name, size) != size:
+                raise ValueError(
+                    f"dynamic_shapes: argument {names[place][1]} has {size} in dimension {dimension}, '{name}', and "
+                    f"another one {sizes[name]}"
+                )
+
+    def capture(at: Mapping[str, int]) -> Captured:
+        given = list(leaves)
+        for place, named in zip(tensors, dynamic.places, strict=True):
+            spec = resized(leaves[place]._spec, named, at, names[place][1])
+            given[place] = blank_tensor_of(spec) if named else leaves[place]
+        return _described(*_captured(mod, given, in_spec, [name for name, _ in names]))
+
+    return dynamic_graph(capture, example, dynamic, sizes)
+
+
+__all__ = ["export"]

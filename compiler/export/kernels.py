@@ -1,0 +1,97 @@
+"""Kernels of an exported program, compiled for named targets: made in processes of their own, and given to launches.
+
+In an archive lie ``kernels/sm_90/index.json``, ``kernels/sm_90/<key>.kernel`` for each kernel, as the store of compiled
+kernels has it, and ``kernels/sm_90/<name>.py`` for each that the compiler wrote, for people to read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ...runtime.cuda.occupancy import KNOWN, Target
+from ...runtime.cuda.triton.cubin_store import pack, unpack
+from ...runtime.cuda.triton.kernel_archive import KernelArchive
+from .kernel_recording import INDEX, SUFFIX, target_to_json
+
+FOLDER = "kernels/"
+
+
+def find_target(target: str | Target) -> Target:
+    """A target by its name. Raises ValueError for an unknown one."""
+    if isinstance(target, Target):
+        return target
+    found = next((each for each in KNOWN.values() if each.name == target), None)
+    if found is None:
+        names = ", ".join(each.name for each in KNOWN.values())
+        raise ValueError(f"save: targets must be among {names}, got {target!r}")
+    return found
+
+
+def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str, bytes]:
+    """The files of the kernels that an archive's program launches on each target, by their names in the archive.
+
+    Raises RuntimeError with what the process says where the program cannot be run or a kernel not be compiled.
+    """
+    records: dict[str, bytes] = {}
+    for target in [find_target(each) for each in targets]:
+        with tempfile.TemporaryDirectory(prefix="triten-export-") as folder:
+            # The driver is the recording one, and Triton's interpreter must be off.
+            environment = {
+                k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")
+            }
+            command = [sys.executable, "-P", "-m", f"{__package__}.kernel_recording"]
+            done = subprocess.run(
+                [*command, archive, target_to_json(target), folder],
+                capture_output=True,
+                text=True,
+                env=environment,
+            )
+            if done.returncode:
+                lines = done.stderr.strip().splitlines()
+                raise RuntimeError(
+                    f"save: the kernels for {target.name} cannot be compiled: {lines[-1] if lines else done.returncode}"
+                )
+            for path in sorted(Path(folder).iterdir()):
+                records[f"{FOLDER}{target.name}/{path.name}"] = path.read_bytes()
+    return records
+
+
+def packed_kernels(archives: Iterable[KernelArchive]) -> dict[str, bytes]:
+    """The files of kernels that came with a program that was loaded, but for their sources."""
+    records: dict[str, bytes] = {}
+    for archive in archives:
+        for capability in archive.capabilities:
+            folder = f"{FOLDER}sm_{capability}/"
+            rows = []
+            for key, binary in archive.kernels.items():
+                if binary.capability == capability:
+                    records[f"{folder}{key}{SUFFIX}"] = pack(key, binary)
+                    rows.append({"key": key, "name": binary.name})
+            index = {"target": f"sm_{capability}", "cuda": archive.cuda, "kernels": rows}
+            records[f"{folder}{INDEX}"] = json.dumps(index).encode()
+    return records
+
+
+def archived_kernels(records: Mapping[str, bytes], name: str) -> list[KernelArchive]:
+    """What launches find of an archive's kernels, one for each target. Raises ValueError for damaged ones."""
+    found = []
+    for path, data in records.items():
+        folder, _, file = path.rpartition("/")
+        if file != INDEX or not path.startswith(FOLDER):
+            continue
+        index = json.loads(data)
+        kernels = {}
+        for row in index["kernels"]:
+            key = row["key"]
+            binary = unpack(key, records[f"{folder}/{key}{SUFFIX}"])
+            if binary is None:
+                raise ValueError(f"kernel '{row['name']}' for {index['target']}")
+            kernels[key] = binary
+        found.append(KernelArchive(name, kernels, index["cuda"]))
+    return found

@@ -1,0 +1,197 @@
+"""`ExportedModule`: an exported program as a module that is called as the original was."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.core.dispatcher import Dispatcher
+from ...dispatch.core.tensor_function import plain_classes
+from ...dispatch.layers.pytree import TreeSpec, tree_unflatten
+from ...nn.modules.module import Module
+from ...nn.modules.parameter import Buffer, Parameter
+from ...runtime.determinism import are_deterministic_algorithms_enabled
+from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
+from ..compilation import FIRST
+from ..optimized import not_for_graphs
+from .execution import Run, runnable
+from .signature import OutputKind
+
+if TYPE_CHECKING:
+    from .program import ExportedProgram
+
+COMPARED = ("sizes", "strides", "dtype", "device", "layout")
+"""What a tensor must have in common with the one that was exported, by the attributes of its spec."""
+MOST_RUNS = 64
+"""Compiled graphs that a module keeps: one for each look of a call that differs in what is not compared."""
+SHOWN = {"sizes": "shape"}
+
+
+every: weakref.WeakSet[ExportedModule] = weakref.WeakSet()
+"""All exported modules, which forget their compiled graphs when kernels are registered."""
+
+
+class ExportedModule(Module):
+    """What `ExportedProgram.module` gives.
+
+    It has the parameters and buffers of the program under their names: a call uses those that are there when it is
+    made. They may be replaced by others of the same shape, strides, dtype and device.
+    """
+
+    def __init__(self, program: ExportedProgram) -> None:
+        super().__init__()
+        self.training = False
+        signature = program.graph_signature
+        transient = set(signature.non_persistent_buffers)
+        for name, tensor in {**program.state_dict, **program.constants}.items():
+            owner, leaf = self._owner(name)
+            if isinstance(tensor, Parameter):
+                owner.register_parameter(leaf, tensor)
+            elif name in signature.lifted_tensor_constants:
+                setattr(owner, leaf, tensor)
+            else:
+                owner.register_buffer(leaf, tensor, persistent=name not in transient)
+        state = vars(self)
+        state["_program"] = program
+        state["_held"] = [
+            (*self._place(spec.target), spec.target)
+            for spec in signature.input_specs
+            if spec.target is not None
+        ]
+        state["_runs"] = {}
+        every.add(self)
+        state["_finish"] = _finisher(program._out_spec)
+        state["_mutations"] = sum(s.kind is not OutputKind.USER_OUTPUT for s in signature.output_specs)
+
+    def _owner(self, name: str) -> tuple[Module, str]:
+        """The submodule that has a tensor of this dotted name, made where it is missing, and the name's last part."""
+        *path, leaf = name.split(".")
+        owner: Module = self
+        for part in path:
+            inner = owner._modules.get(part)
+            if inner is None:
+                inner = Module()
+                inner.training = False
+                owner.add_module(part, inner)
+            owner = inner
+        return owner, leaf
+
+    def _place(self, name: str) -> tuple[dict[str, Any], str]:
+        """The dict that has a tensor of this dotted name, and its key there."""
+        owner, leaf = self._owner(name)
+        return next(holder for holder in _holders(owner) if leaf in holder), leaf
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program.
+
+        Raises:
+            TypeError: the arguments have another structure, or a tensor is missing.
+            ValueError: an argument that is no tensor has another value.
+            RuntimeError: a tensor has another shape, strides, dtype or device, or requires grad where gradients are on;
+                or one that the program writes to shares memory with another.
+        """
+        try:
+            return self._run(args, kwargs)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        program: ExportedProgram = self._program
+        leaves = program._leaves_of(args, kwargs)
+        results = self.run_leaves(program._checked(leaves, not is_grad_enabled()))
+        return self._finish(results)
+
+    def run_leaves(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The leaves of the result of a call with these tensors among the leaves of its arguments."""
+        program: ExportedProgram = self._program
+        try:
+            inputs = [holder[leaf] for holder, leaf, _ in self._held]
+        except KeyError:
+            self.__dict__["_held"] = [(*self._place(name), name) for _, _, name in self._held]
+            inputs = [holder[leaf] for holder, leaf, _ in self._held]
+        inputs += tensors
+        traced = not_for_graphs()
+        key = (
+            tuple([each._spec for each in inputs]),
+            is_inference_mode_enabled(),
+            are_deterministic_algorithms_enabled(),
+            traced,
+        )
+        run: Run | None = self._runs.get(key)
+        if run is None:
+            self._check_held(inputs[: len(self._held)])
+            if len(self._runs) >= MOST_RUNS:
+                self._runs.clear()
+            run = runnable(program._graph_for(tensors), self._mutations, program._identical, inputs, traced)
+            self._runs[key] = run
+        program._check_memory(inputs)
+        return run(inputs)
+
+    def _check_held(self, held: list[Any]) -> None:
+        """Raise RuntimeError for a parameter or buffer that another one of a different look has replaced."""
+        expected = self._program.graph.find_nodes(op="placeholder")
+        for node, tensor, (_, _, name) in zip(expected[: len(held)], held, self._held, strict=True):
+            check_tensor(f"'{name}'", tensor, node.val)
+
+    def train(self, mode: bool = True) -> ExportedModule:
+        """Refused: the mode is fixed in the graph. Raises NotImplementedError, as PyTorch does."""
+        raise NotImplementedError(
+            "Calling train() is not supported: the mode of the module is fixed in the graph"
+        )
+
+    def eval(self) -> ExportedModule:
+        """Refused: the mode is fixed in the graph. Raises NotImplementedError, as PyTorch does."""
+        raise NotImplementedError(
+            "Calling eval() is not supported: the mode of the module is fixed in the graph"
+        )
+
+    def extra_repr(self) -> str:
+        """The graph."""
+        return str(self._program.graph)
+
+
+def _holders(owner: Module) -> tuple[dict[str, Any], ...]:
+    """The dicts in which a module keeps tensors."""
+    state = vars(owner)
+    return state["_parameters"], state["_buffers"], state
+
+
+def _finisher(spec: TreeSpec) -> Callable[[Sequence[Any]], Any]:
+    """A function from the leaves of a result to the result."""
+    if spec.is_leaf():
+        return FIRST
+    if spec.type is tuple and all(child.is_leaf() for child in spec.children()):
+        return tuple
+    return lambda leaves: tree_unflatten(list(leaves), spec)
+
+
+def check_tensor(what: str, tensor: Any, expected: TensorSpec) -> None:
+    """Raise TypeError or RuntimeError unless a value is a tensor that looks as expected."""
+    if not isinstance(tensor, TensorImpl):
+        raise TypeError(f"{what}: expected a Tensor, got {type(tensor).__name__}")
+    if type(tensor) not in plain_classes and type(tensor) not in (Parameter, Buffer):
+        raise TypeError(f"{what}: expected a plain Tensor, got the subclass {type(tensor).__name__}")
+    given = tensor._spec
+    for attribute in COMPARED:
+        want, have = getattr(expected, attribute), getattr(given, attribute)
+        if want != have and not (attribute == "strides" and not expected.numel):
+            shown = SHOWN.get(attribute, attribute)
+            hint = "; contiguous() gives such" if attribute == "strides" and expected.is_contiguous else ""
+            raise RuntimeError(f"{what}: expected {shown} {_plain(want)}, got {_plain(have)}{hint}")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _forget_runs() -> None:
+    for each in list(every):
+        each._runs.clear()
+
+
+Dispatcher.singleton().on_change.append(_forget_runs)

@@ -1,0 +1,247 @@
+"""`ExportedProgram`: a graph, its signature and the tensors that it holds (torch/export/exported_program.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...dispatch.layers.graph.graph import Graph
+from ...dispatch.layers.graph.traced import InputLeaf, Traced
+from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_structure
+from ...dispatch.tensor import Tensor
+from ...runtime.storage import root_of
+from ...runtime.tensor_impl import TensorImpl
+from .dynamic_graph import DynamicGraph
+from .dynamic_shapes import ValueRange, typical_sizes
+from .execution import is_write
+from .module import ExportedModule, check_tensor
+from .signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec
+
+
+class ExportedProgram:
+    """A module as a graph of operators, with its tensors (`torch.export.ExportedProgram`).
+
+    Made by `tt.export.export` and `tt.export.load`. Printing one shows the graph and the signature.
+
+    Attributes:
+        graph: the operators; functional, but for writes (``copy_``) to inputs at its end.
+        graph_signature: what each input and output of the graph is.
+        state_dict: parameters and persistent buffers by their names in the module.
+        constants: other buffers, and other tensors that the module uses.
+        example_inputs: ``(args, kwargs)`` of the export; None for a program that was loaded.
+        kernels: those that came with a program that was loaded, which launches find for as long as it lives.
+
+    Example:
+        >>> import triten as tt
+        >>> class Scale(tt.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = tt.nn.Parameter(tt.tensor(3.0))
+        ...     def forward(self, x):
+        ...         return {"scaled": x * self.factor}
+        >>> program = tt.export.export(Scale(), (tt.ones(2),))
+        >>> print(program.graph)
+        graph(%p_factor : float32[], %x : float32[2]):
+            %mul : float32[2] = aten.mul.Tensor(%x, %p_factor)
+            return [%mul]
+        >>> program.module()(tt.tensor([1.0, 2.0]))
+        {'scaled': tensor([3., 6.])}
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        graph_signature: ExportGraphSignature,
+        state_dict: dict[str, Any],
+        constants: dict[str, Any],
+        in_spec: TreeSpec,
+        out_spec: TreeSpec,
+        argument_paths: Sequence[str],
+        identical: frozenset[int],
+        example_inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+        dynamic: DynamicGraph | None = None,
+    ) -> None:
+        self.graph = graph
+        self.graph_signature = graph_signature
+        self.state_dict = state_dict
+        self.constants = constants
+        self.example_inputs = example_inputs
+        self.kernels: Sequence[Any] = ()
+        self._dynamic = dynamic
+        # How many arguments there are, if each is a leaf; most calls are of tensors alone.
+        self._flat = in_spec.num_leaves if in_spec == tree_structure(((0,) * in_spec.num_leaves, {})) else -1
+        self._in_spec, self._out_spec = in_spec, out_spec
+        self._paths = tuple(argument_paths)
+        self._identical = identical
+        users = [spec for spec in graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        self._users: list[InputSpec] = users
+        placeholders = {node.name: node for node in graph.find_nodes(op="placeholder")}
+        self._expected: list[Any] = [
+            placeholders[spec.arg.name].val if not isinstance(spec.arg, ConstantArgument) else None
+            for spec in users
+        ]
+        places = {name: i for i, name in enumerate(placeholders)}
+        self._written = tuple(
+            [places[node.args[0].name] for node in graph.find_nodes(op="call_function") if is_write(node)]
+        )
+
+    @property
+    def graph_module(self) -> Traced:
+        """The graph as a function of all of its inputs, with `graph`, `code` and `print_readable`."""
+        nodes = self.graph.find_nodes(op="placeholder")
+        inputs = [InputLeaf(node.name, node.val, None) for node in nodes]
+        outputs = self.graph.output_node.args[0]
+        return Traced(
+            self.graph, inputs, tree_structure(((0,) * len(nodes), {})), tree_structure((0,) * len(outputs))
+        )
+
+    def module(self) -> ExportedModule:
+        """The program as a module, called as the original was; it shares the program's tensors.
+
+        A call computes no gradients. It checks its arguments, and errors name them.
+        """
+        return ExportedModule(self)
+
+    @property
+    def range_constraints(self) -> dict[str, ValueRange]:
+        """The sizes that calls may have, by the names of `Dim`."""
+        return {} if self._dynamic is None else dict(self._dynamic.ranges)
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """Parameters with their names, in the order of the graph's inputs."""
+        return self._named(self.graph_signature.parameters)
+
+    def parameters(self) -> Iterator[Any]:
+        """Parameters, in the order of the graph's inputs."""
+        return (tensor for _, tensor in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Any]]:
+        """Buffers with their names, in the order of the graph's inputs."""
+        return self._named(self.graph_signature.buffers)
+
+    def buffers(self) -> Iterator[Any]:
+        """Buffers, in the order of the graph's inputs."""
+        return (tensor for _, tensor in self.named_buffers())
+
+    @property
+    def tensor_constants(self) -> dict[str, Any]:
+        """`constants`, as PyTorch has it."""
+        return self.constants
+
+    def _named(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        return ((name, self._tensor(name)) for name in names)
+
+    def _tensor(self, name: str) -> Any:
+        return self.state_dict[name] if name in self.state_dict else self.constants[name]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused, as PyTorch does: call ``program.module()``. Raises RuntimeError."""
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
+
+    def __str__(self) -> str:
+        lines = [f"    {line}" for line in str(self.graph).split("\n")]
+        inputs = [f"    {_described(spec)}" for spec in self.graph_signature.input_specs]
+        outputs = [f"    {_described(spec)}" for spec in self.graph_signature.output_specs]
+        sizes = (
+            [] if self._dynamic is None else ["sizes:", *(f"    {line}" for line in self._dynamic.lines())]
+        )
+        return "\n".join(["ExportedProgram:", *lines, "inputs:", *inputs, "outputs:", *outputs, *sizes])
+
+    __repr__ = __str__
+
+    def tensor_specs(self) -> list[list[Any]]:
+        """The spec of each tensor among the leaves of the arguments: of the example, and of other sizes in the range.
+
+        These are such as kernels are chosen by: one, an odd one, a multiple of 16, and the greatest.
+        """
+        found = [[spec for spec in self._expected if spec is not None]]
+        if self._dynamic is not None:
+            found += [self._dynamic.at(sizes).specs for sizes in typical_sizes(self._dynamic.ranges)]
+        return found
+
+    def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The leaves of a call's arguments. Raises TypeError for another structure than that of the export."""
+        if not kwargs and len(args) == self._flat and {*map(type, args)} == {Tensor}:
+            return args
+        expected = self._in_spec.child(1).context
+        if len(kwargs) > 1 and list(kwargs) != expected and set(kwargs) == set(expected):
+            kwargs = {name: kwargs[name] for name in expected}
+        leaves, spec = tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            raise TypeError(
+                f"arguments: expected the structure {self._in_spec} of (args, kwargs), which was exported, got {spec}"
+            )
+        return leaves
+
+    def _checked(self, leaves: Sequence[Any], may_need_gradients: bool) -> list[Any]:
+        """The tensors among the leaves. Raises as `ExportedModule.forward` says."""
+        tensors: list[Any] = []
+        wanted = self._expected
+        if self._dynamic is not None:
+            places = [i for i, expected in enumerate(wanted) if expected is not None]
+            paths = [self._paths[i] for i in places]
+            sizes = self._dynamic.sizes_of([leaves[i] for i in places], paths)
+            specs = iter(self._dynamic.at(sizes).specs)
+            wanted = [None if expected is None else next(specs) for expected in wanted]
+        for leaf, spec, path, expected in zip(leaves, self._users, self._paths, wanted, strict=True):
+            if expected is not None and leaf.__class__ is Tensor and leaf._spec is expected:
+                tensors.append(leaf)
+                continue
+            if isinstance(spec.arg, ConstantArgument):
+                value = spec.arg.value
+                if isinstance(leaf, TensorImpl) or leaf.__class__ is not value.__class__ or leaf != value:
+                    shown = f"a {type(leaf).__name__}" if isinstance(leaf, TensorImpl) else repr(leaf)
+                    raise ValueError(
+                        f"argument {path}: expected {value!r}, which is fixed in the exported graph, got {shown}"
+                    )
+                continue
+            check_tensor(f"argument {path}", leaf, expected)
+            if leaf._spec.requires_grad and not may_need_gradients:
+                raise RuntimeError(
+                    f"argument {path} requires grad: an exported program computes no gradients; call it under "
+                    "tt.no_grad(), or detach the argument"
+                )
+            tensors.append(leaf)
+        return tensors
+
+    def _graph_for(self, tensors: Sequence[Any]) -> Graph:
+        """The graph that serves a call with these tensors among the leaves of its arguments."""
+        if self._dynamic is None:
+            return self.graph
+        paths = [path for path, each in zip(self._paths, self._expected, strict=True) if each is not None]
+        return self._dynamic.at(self._dynamic.sizes_of(tensors, paths)).graph
+
+    def _check_memory(self, inputs: Sequence[Any]) -> None:
+        """Raise RuntimeError if a tensor that the program writes to shares memory with another input."""
+        if not self._written:
+            return
+        roots = [id(root_of(tensor._data)) for tensor in inputs]
+        for place in self._written:
+            if roots.count(roots[place]) > 1:
+                other = next(i for i, root in enumerate(roots) if root == roots[place] and i != place)
+                raise RuntimeError(
+                    f"{self._name_of(place)} is written to and shares memory with {self._name_of(other)}, which the "
+                    "graph cannot tell; give copies"
+                )
+
+    def _name_of(self, place: int) -> str:
+        """An input of the graph, in a message."""
+        node = self.graph.find_nodes(op="placeholder")[place]
+        for spec, path in zip(self._users, self._paths, strict=True):
+            if spec.arg.name == node.name:
+                return f"argument {path}"
+        targets = {spec.arg.name: spec.target for spec in self.graph_signature.input_specs}
+        return f"'{targets[node.name]}'"
+
+
+def _described(spec: Any) -> str:
+    """A line on an input or output, as PyTorch prints one."""
+    shown = repr(spec.arg.value) if isinstance(spec.arg, ConstantArgument) else f"%{spec.arg.name}"
+    target = "" if spec.target is None else f" target='{spec.target}'"
+    transient = "" if getattr(spec, "persistent", None) is not False else " persistent=False"
+    return f"{shown}: {spec.kind.name}{target}{transient}"
+
+
+__all__ = ["ExportedProgram"]
