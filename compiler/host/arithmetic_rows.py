@@ -56,11 +56,6 @@ def _compare(name: str) -> Row:
     return lambda s: s.program.compare(name, *s.operands)
 
 
-def _equality(name: str) -> Row:
-    """``eq`` and ``ne``; dtypes that are only stored are compared otherwise."""
-    return lambda s: s.program.compare(name, *s.operands)
-
-
 def _bitwise(name: str) -> Row:
     return lambda s: s.program.bitwise(name, *s.operands)
 

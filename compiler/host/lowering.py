@@ -13,7 +13,7 @@ from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
 from .activation_rows import ACTIVATIONS
 from .arithmetic_rows import ARITHMETIC
-from .element_program import CannotLower, ElementProgram, Value
+from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .operator_step import Row, Step
 
 ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
@@ -50,6 +50,8 @@ def _lowered(
 ) -> Value:
     """The value of a step. Raises CannotLower."""
     out = call.node.val.dtype.name
+    if out not in REGISTERS:
+        raise CannotLower(out)
     if isinstance(call.kernel, CopyKernel):
         return program.convert(values[call.operands[0]], out)
     row = ROWS.get(call.kernel.stub.removesuffix("_stub"))

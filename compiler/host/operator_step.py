@@ -12,7 +12,7 @@ from ...cpu_fallback.widen import NARROW, compute_dtype
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
-from .element_program import CannotLower, ElementProgram, Value
+from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 
 
 class Step:
@@ -52,6 +52,8 @@ class Step:
         """An argument in the dtype that is computed in, or in another."""
         given = self.raw(name)
         dtype = dtype or self.dtype
+        if dtype not in REGISTERS:
+            raise CannotLower(dtype)
         if isinstance(given, Node):
             value = self._values[given]
             if self._rounds and not self.call.args[name].ndim:
@@ -75,6 +77,8 @@ class Step:
 
     def number(self, number: float) -> Value:
         """A number in the dtype that is computed in."""
+        if self.dtype not in REGISTERS:
+            raise CannotLower(self.dtype)
         return self.program.number(np.dtype(self.dtype).type(number), self.dtype)
 
     def ufunc(self, function: np.ufunc, a: Value) -> Value:
