@@ -247,6 +247,18 @@ def test_sizes(size: int) -> None:
     agree(lambda x, y: ((x + y) * x).relu(), lambda: (drawn(size, seed=1), drawn(size, seed=2)), calls=1)
 
 
+@pytest.mark.parametrize(
+    "dtype", [tt.complex64, tt.complex32, tt.float8_e4m3fn, tt.float8_e5m2, tt.uint16], ids=str
+)
+def test_dtypes_that_loops_do_not_all_have(dtype: Any) -> None:
+    def f(x: tt.Tensor, wide: tt.Tensor) -> Any:
+        mask = wide > 0
+        y = tt.where(mask, x, x[0])
+        return y, tt.where(mask, y, 0), y.to(tt.complex64) * 2 + 1, y != x, y.clone(), (wide + 1).to(dtype)
+
+    agree(f, lambda: (drawn(30).abs().to(dtype), drawn(30)), calls=1)
+
+
 @needs_llvm
 def test_an_array_that_is_read_twice_by_one_step() -> None:
     def f(x: tt.Tensor) -> tt.Tensor:

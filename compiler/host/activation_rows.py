@@ -1,0 +1,186 @@
+"""Rows of activations, of their gradients, and of functions that are ufuncs of NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...cpu_fallback.elementwise import gelu as gelu_chain
+from ...cpu_fallback.elementwise import pointwise_math as m
+from ...cpu_fallback.elementwise.pointwise import OPERATORS, ZEROS
+from ...dispatch.layers.graph.graph import Node
+from .element_program import CannotLower, Value
+from .operator_step import Row, Step, check_extremes, inverse, product
+
+
+def _relu(s: Step) -> Value:
+    check_extremes(s)
+    p, a = s.program, s.operand("self")
+    spec, out = s.call.args["self"], s.call.outputs[0]
+    if s.is_narrow and spec.dtype is out.dtype and spec.numel > ZEROS and spec.dtype.name != "float8_e4m3fn":
+        if spec.dtype.name not in ("float16", "bfloat16"):
+            raise CannotLower("relu")
+        # By its bits: the zero is positive.
+        kept = p.select(p.compare("gt", a, s.number(0)), a, s.number(0))
+        return p.select(p.is_nan(a), a, kept)
+    return p.maximum(s.number(0), a)
+
+
+def _called(stub: str) -> Row:
+    """A row of eager kernels that is a ufunc of one float."""
+    function = OPERATORS[stub][0]
+    assert isinstance(function, np.ufunc)
+
+    def row(s: Step) -> Value:
+        s.need("f")
+        return s.ufunc(function, s.operand("self"))
+
+    return row
+
+
+def _sigmoid(s: Step) -> Value:
+    s.need("f")
+    p = s.program
+    power = s.ufunc(np.exp, p.negative(s.operand("self")))
+    return inverse(s, p.arithmetic("add", power, s.number(1)))
+
+
+def _silu(s: Step) -> Value:
+    s.need("f")
+    p, a = s.program, s.operand("self")
+    power = s.ufunc(np.exp, p.negative(a))
+    return p.arithmetic("div", a, p.arithmetic("add", power, s.number(1)))
+
+
+def _gelu(s: Step) -> Value:
+    """Of float32, by the polynomials of eager kernels around NumPy's tanh."""
+    spec = s.call.args["self"]
+    is_plain = spec.is_contiguous and spec.sizes == s.call.outputs[0].sizes
+    if s.dtype != "float32" or s.is_narrow or not is_plain:
+        raise CannotLower("gelu")
+    p, a = s.program, s.operand("self")
+    one, half = s.number(1), s.number(0.5)
+    is_chained = s.numel > gelu_chain.CHAINED_FROM
+    if s.call.args["approximate"] != "tanh":
+        if s.numel <= m.FEW:
+            raise CannotLower("gelu")
+        square = product(s, a, a)
+        share = product(s, square, s.number(m.NORMAL[-1]))
+        for coefficient in m.NORMAL[-2:0:-1]:
+            share = product(s, p.arithmetic("add", share, s.number(coefficient)), square)
+        share = product(s, p.arithmetic("add", share, s.number(m.NORMAL[0])), a)
+        share = product(s, p.arithmetic("add", s.ufunc(np.tanh, share), one), half)
+        return product(s, share, a)
+    if is_chained:
+        cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
+        inner = product(s, p.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
+        share = product(s, p.arithmetic("add", s.ufunc(np.tanh, inner), one), half)
+        return product(s, share, a)
+    cubed = product(s, product(s, product(s, s.number(m.CUBIC), a), a), a)
+    inner = product(s, s.number(m.SQRT_2_OVER_PI), p.arithmetic("add", a, cubed))
+    return product(s, product(s, half, a), p.arithmetic("add", one, s.ufunc(np.tanh, inner)))
+
+
+def _sigmoid_backward(s: Step) -> Value:
+    s.need("f")
+    p, y = s.program, s.operand("output")
+    factor = product(s, y, p.arithmetic("sub", s.number(1), y))
+    return product(s, s.operand("grad_output"), factor)
+
+
+def _tanh_backward(s: Step) -> Value:
+    s.need("f")
+    p, y = s.program, s.operand("output")
+    return product(s, s.operand("grad_output"), p.arithmetic("sub", s.number(1), product(s, y, y)))
+
+
+def _silu_backward(s: Step) -> Value:
+    s.need("f")
+    p, a, one = s.program, s.operand("self"), s.number(1)
+    share = inverse(s, p.arithmetic("add", one, s.ufunc(np.exp, p.negative(a))))
+    slope = p.arithmetic("add", one, product(s, a, p.arithmetic("sub", one, share)))
+    return product(s, s.operand("grad_output"), product(s, share, slope))
+
+
+def _threshold_backward(s: Step) -> Value:
+    p = s.program
+    below = p.compare("le", s.operand("self"), s.operand("threshold"))
+    return p.select(below, s.number(0), s.operand("grad_output"))
+
+
+def _threshold(s: Step) -> Value:
+    s.need("f")
+    p, a = s.program, s.operand("self")
+    return p.select(p.compare("le", a, s.operand("threshold")), s.operand("value"), a)
+
+
+def _leaky_relu(s: Step) -> Value:
+    """The larger of a and its product where the slope allows it."""
+    check_extremes(s)
+    p, a, slope = s.program, s.operand("self"), s.raw("negative_slope")
+    scaled = product(s, a, s.operand("negative_slope"))
+    if not isinstance(slope, Node) and 0 < np.dtype(s.dtype).type(slope) <= 1:
+        return p.maximum(a, scaled)
+    return p.select(p.compare("gt", a, s.number(0)), a, scaled)
+
+
+def _leaky_relu_backward(s: Step) -> Value:
+    p, grad = s.program, s.operand("grad_output")
+    above = p.compare("gt", s.operand("self"), s.number(0))
+    return p.select(above, grad, product(s, grad, s.operand("negative_slope")))
+
+
+def _clipped(s: Step, a: Value, low: float, high: float) -> Value:
+    p = s.program
+    for order, bound in (("gt", s.number(low)), ("lt", s.number(high))):
+        a = p.select(p.is_nan(a), a, p.select(p.compare(order, a, bound), a, bound))
+    return a
+
+
+def _hardsigmoid(s: Step) -> Value:
+    s.need("f")
+    p = s.program
+    clipped = _clipped(s, p.arithmetic("add", s.operand("self"), s.number(3)), 0, 6)
+    return p.arithmetic("div", clipped, s.number(6))
+
+
+def _hardswish(s: Step) -> Value:
+    s.need("f")
+    p, a = s.program, s.operand("self")
+    clipped = _clipped(s, p.arithmetic("add", a, s.number(3)), 0, 6)
+    return p.arithmetic("div", product(s, a, clipped), s.number(6))
+
+
+CALLED = (
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sinh",
+    "cosh",
+    "atan",
+    "asin",
+    "acos",
+)
+
+ACTIVATIONS: dict[str, Row] = {
+    "gelu": _gelu,
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": _hardswish,
+    "leaky_relu": _leaky_relu,
+    "leaky_relu_backward": _leaky_relu_backward,
+    "relu": _relu,
+    "sigmoid": _sigmoid,
+    "sigmoid_backward": _sigmoid_backward,
+    "silu": _silu,
+    "silu_backward": _silu_backward,
+    "tanh_backward": _tanh_backward,
+    "threshold": _threshold,
+    "threshold_backward": _threshold_backward,
+}
+ACTIVATIONS |= {name: _called(name) for name in CALLED}
+"""By stub."""

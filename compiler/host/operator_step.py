@@ -1,0 +1,123 @@
+"""An operator's call, as its row sees it: what it is called with, in the dtype that it computes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.elementwise.elementwise import RoundedConstants, compute_dtype_of, constants_for
+from ...cpu_fallback.widen import NARROW, compute_dtype
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.stub import StructuredCall
+from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
+from .element_program import REGISTERS, CannotLower, ElementProgram, Value
+
+
+class Step:
+    """An operator's call, as rows see it.
+
+    Attributes:
+        program: where values are made.
+        call: the structured call.
+        numel: the elements of the result.
+        dtype: the dtype that is computed in, by name.
+    """
+
+    def __init__(
+        self,
+        program: ElementProgram,
+        call: StructuredCall,
+        operands: Sequence[Any],
+        values: dict[Node, Value],
+    ) -> None:
+        self.program, self.call = program, call
+        self.common = compute_dtype_of(call)
+        self.dtype = compute_dtype(self.common).name
+        self.numel = call.outputs[0].numel
+        self._given = dict(zip(call.runtime, operands, strict=True))
+        self._values = values
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the common dtype is computed in a wider one."""
+        return self.common in NARROW
+
+    def raw(self, name: str) -> Any:
+        """An argument as the kernel is called with it: a node, a number, or what was left at its default."""
+        return self._given[name] if name in self._given else self.call.args[name]
+
+    def operand(self, name: str, dtype: str = "") -> Value:
+        """An argument in the dtype that is computed in, or in another."""
+        given = self.raw(name)
+        dtype = dtype or self.dtype
+        if dtype not in REGISTERS:
+            raise CannotLower(dtype)
+        if isinstance(given, Node):
+            value = self._values[given]
+            if self._rounds and not self.call.args[name].ndim:
+                value = self.program.convert(value, self.common.name)
+            return self.program.convert(value, dtype)
+        np_dtype = np.dtype(dtype) if dtype != "bfloat16" else self.common.np
+        if self._rounds:
+            found = RoundedConstants(np_dtype, type(given), self.common.np)[given]
+        else:
+            found = constants_for(self.call, name, np_dtype, type(given))[given]
+        return self.program.number(found[()], dtype)
+
+    @property
+    def operands(self) -> list[Value]:
+        """All that the kernel is called with."""
+        return [self.operand(name) for name in self.call.runtime]
+
+    @property
+    def _rounds(self) -> bool:
+        return self.is_narrow and self.call.name.rstrip("_") in ROUNDING_NUMBERS
+
+    def number(self, number: float) -> Value:
+        """A number in the dtype that is computed in."""
+        if self.dtype not in REGISTERS:
+            raise CannotLower(self.dtype)
+        return self.program.number(np.dtype(self.dtype).type(number), self.dtype)
+
+    def ufunc(self, function: np.ufunc, a: Value) -> Value:
+        """A ufunc of one float, which NumPy computes."""
+        return self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
+
+    def need(self, kinds: str) -> None:
+        """Raise CannotLower for a dtype of another kind."""
+        if self.dtype == "bool":
+            kind = "b"
+        else:
+            kind = "f" if "float" in self.dtype else self.dtype[0]
+        if kind not in kinds or "complex" in self.dtype:
+            raise CannotLower(self.dtype)
+
+
+Row = Callable[[Step], Value]
+"""From an operator's call to its value. Raises CannotLower for what it does not have."""
+
+
+def product(s: Step, a: Value, b: Value) -> Value:
+    return s.program.arithmetic("mul", a, b)
+
+
+def _takes_second_zero() -> bool:
+    """Whether NumPy's maximum and minimum take the second of two zeros, as x86's instructions do."""
+    return all(
+        np.signbit(f(np.full(n, a, t), np.full(n, -a, t))).all() == (a == 0.0 and not np.signbit(a))
+        for f in (np.maximum, np.minimum)
+        for t in (np.float32, np.float64)
+        for n in (1, 16, 37)
+        for a in (0.0, -0.0)
+    )
+
+
+def check_extremes(s: Step) -> None:
+    if "float" in s.dtype and not _takes_second_zero():
+        raise CannotLower("maximum")
+
+
+def inverse(s: Step, a: Value) -> Value:
+    return s.program.arithmetic("div", s.number(1), a)
