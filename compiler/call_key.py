@@ -39,7 +39,8 @@ def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, 
             tensors.append(leaf)
             looks.append(leaf._spec)
             if leaf._spec.requires_grad:
-                looks.append((leaf.is_leaf, leaf.grad is not None if leaf.is_leaf else None))
+                meta = leaf._autograd
+                looks.append((leaf.is_leaf, meta is not None and meta.grad is not None))
         elif isinstance(leaf, TensorImpl):
             return None, None
         elif kind is float:

@@ -29,6 +29,7 @@ from ..runtime.traceback_filter import hide_inner_frames
 from .backends import Backend
 from .call_key import SPEC, is_plain_call, signature
 from .capture.frames import Watch
+from .capture.objects import containers_in
 from .capture.reachable import NUMBERS
 from .capture.recording import record
 from .capture.side_effects import is_users
@@ -164,7 +165,7 @@ class OptimizedFunction:
         try:
             leaves, spec = tree_flatten((args, kwargs))
             tensors, key = signature(leaves, spec)
-            if tensors is None:
+            if tensors is None or (self.tree is not None and has_same_twice(args)):
                 return self.function(*args, **kwargs)
             for each in self.compilations.get(key, ()):
                 held = each.hold()
@@ -361,6 +362,12 @@ class Family:
                 return found[0].__get__(prefix[0]) if prefix else target
             known = self.members[key] = OptimizedFunction(target, self.backend, False, self.limit, self)
         return partial(known, *prefix) if prefix else known
+
+
+def has_same_twice(args: tuple[Any, ...]) -> bool:
+    """Whether a list or dict is in the arguments of a part twice: a capture would see two."""
+    ids = [id(each) for each in containers_in(args)]
+    return len(set(ids)) < len(ids)
 
 
 def look_of(value: Any) -> Any:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-import types
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -20,18 +18,26 @@ from ...dispatch.layers.graph.graph import Graph, Node
 from ...dispatch.layers.graph.make_graph import innermost_tracer, make_graph
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_unflatten
 from ...dispatch.tensor import Tensor
+from ...nn.modules.parameter import Parameter
 from ...runtime.determinism import are_deterministic_algorithms_enabled
 from ...runtime.device import get_default_device
 from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import get_default_dtype
-from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames, Watch
 from .guards import Guards
+from .objects import FIXED, Identities, containers_in, has_hooks
 from .reachable import CONSTANTS, NUMBERS, Location, Walk, walk_after, walk_before
-from .side_effects import Looks, Refusals, changed_places, refuse_side_effects, refusing_effects
+from .side_effects import (
+    Looks,
+    Refusals,
+    changed_places,
+    gradient_of,
+    refuse_side_effects,
+    refusing_effects,
+)
 from .stages import cut_at, stages_of
 from .unsupported import Unsupported, place_of, trail_of
 from .values_read import refusing_reads
@@ -169,7 +175,7 @@ def _recorded(
     capturing.codes = frozenset(frames.codes)
     walk = walk_after(function, others, frames, before)
     body.refuse_new_objects(walk)
-    if frames.reads_grad and any(t.grad is not None for t in tensors if t.is_leaf):
+    if frames.reads_grad and any(gradient_of(t) is not None for t in tensors):
         raise Unsupported("the function reads or sets `grad`, and an argument has one")
     graph = traced.graph
     results = len(body.structure_leaves)
@@ -241,7 +247,7 @@ class _Body:
         self.objects: dict[int, Any] = {}
         self.is_known = before.has_seen
         self.given: tuple[Any, ...] | None = None
-        self.looks: list[Any] = []
+        self.looks: list[tuple[Any, bool, Any]] = []
         self.__name__ = getattr(function, "__name__", "function")
 
     def __call__(self, *tensors: Any) -> Any:
@@ -266,7 +272,10 @@ class _Body:
             filled.append(same.setdefault(id(leaf), handle))
         args, kwargs = tree_unflatten(filled, self.spec)
         self.given = (handles, filled, args, kwargs)
-        self.looks = [(handle._spec.requires_grad, handle._data) for handle in handles]
+        # What stands for an argument with a history is looked at, too.
+        self.looks = [
+            (t, t._spec.requires_grad, t._data) for t in (*handles, *(made for made, _ in raw.values()))
+        ]
         before = modes_of_thread()
         result = self.function(*args, **kwargs)
         if modes_of_thread() != before:
@@ -304,13 +313,17 @@ class _Body:
     def _refuse_changes(self) -> None:
         """Raise Unsupported if an argument is not what it was: elements of a list, attributes of a tensor."""
         assert self.given is not None
-        handles, filled, args, kwargs = self.given
+        _, filled, args, kwargs = self.given
         _refuse_changes(filled, self.spec, args, kwargs)
-        for handle, look in zip(handles, self.looks, strict=True):
-            if (handle._spec.requires_grad, handle._data) != look or vars(handle):
+        for tensor, requires_grad, data in self.looks:
+            if (tensor._spec.requires_grad, tensor._data) != (requires_grad, data) or vars(tensor):
                 raise Unsupported("the function sets an attribute of an argument")
-            if handle._autograd is not None and handle._autograd.grad is not None:
+            if tensor._autograd is not None and tensor._autograd.grad is not None:
                 raise Unsupported("the function sets the gradient of an argument; call backward() outside")
+            if has_hooks(tensor):
+                raise Unsupported(
+                    "the function registers a hook on an argument, or has it retain its gradient"
+                )
 
     def _take_results(self, result: Any, found: list[Any]) -> None:
         """Keep the leaves of the result, objects apart: those are the same in each call, or the result has no graph."""
@@ -331,9 +344,15 @@ class _Body:
             if isinstance(leaf, TensorImpl):
                 if leaf._spec.is_inference and not is_inference_mode_enabled():
                     raise Unsupported("the function enters inference_mode; enter it outside")
+                if has_hooks(leaf) or (vars(leaf) and type(leaf) is not Parameter):
+                    raise Unsupported(
+                        "the function sets an attribute of a result, or registers a hook on it",
+                        element=self.elements[i],
+                    )
             elif not isinstance(leaf, int | float | complex | str | None):
                 if leaf in arguments:
-                    raise Unsupported(f"the result holds an argument, a {type(leaf).__name__}", element=i)
+                    kind = type(leaf).__name__
+                    raise Unsupported(f"the result holds an argument, a {kind}", element=self.elements[i])
                 self.objects[i] = leaf
                 found[i] = None
         self.structure_leaves = found
@@ -430,32 +449,6 @@ class _Body:
                 storage = getattr(leaf._data, "storage", leaf)
                 if seen.setdefault(id(storage), leaf) is not leaf:
                     raise Unsupported("two results with gradients share memory", element=self.elements[i])
-
-
-FIXED = (types.ModuleType, types.BuiltinFunctionType, Size)
-"""Objects that are what they are for as long as a process runs, or equal to those of another call."""
-
-
-def containers_in(value: Any) -> Iterator[Any]:
-    """The lists, dicts and the like in a nest."""
-    if isinstance(value, list | dict | deque):
-        yield value
-    if isinstance(value, tuple | list | deque):
-        for each in value:
-            yield from containers_in(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from containers_in(each)
-
-
-class Identities:
-    """A set of objects by identity."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._ids = {id(value) for value in values}
-
-    def __contains__(self, value: object) -> bool:
-        return id(value) in self._ids
 
 
 def _refuse_changes(leaves: Sequence[Any], spec: TreeSpec, args: Any, kwargs: Any) -> None:

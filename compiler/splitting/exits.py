@@ -45,12 +45,15 @@ def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
     return found
 
 
-def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int]) -> bool:
-    """Whether some ways out lead from within a block whose ``finally`` binds variables after that."""
+def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int], live: Names) -> bool:
+    """Whether some ways out lead from within a block whose end binds variables, or takes the error's name away."""
     return any(
-        isinstance(node, ast.Try)
-        and stored(node.finalbody)
-        and outer_exits([*node.body, *node.handlers, *node.orelse]) & ways
+        (
+            isinstance(node, ast.Try)
+            and stored(node.finalbody)
+            and outer_exits([*node.body, *node.handlers, *node.orelse]) & ways
+        )
+        or (isinstance(node, ast.ExceptHandler) and node.name in live and outer_exits(node.body) & ways)
         for node in own_nodes(nodes)
     )
 

@@ -231,9 +231,10 @@ class Residual:
         if place.is_tail and not (outer_exits(body) & {BREAK, CONTINUE}) and all(map(is_end, body[last:])):
             last = len(body)
         core, rest = body[first:last], body[last:]
-        if is_tangled(core, frozenset((BREAK, CONTINUE, RETURN) if place.has_final else (BREAK, CONTINUE))):
-            return [WithCallees().visit(each) for each in body]
         here = self._followed(self._after(place, body[:first]), rest)
+        ways = frozenset((BREAK, CONTINUE, RETURN) if place.has_final else (BREAK, CONTINUE))
+        if is_tangled(core, ways, here.live):
+            return [WithCallees().visit(each) for each in body]
         return [*body[:first], *self._call(core, here), *rest]
 
     def _call(self, core: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:

@@ -200,3 +200,8 @@ def compare(seed: int, capsys: Any) -> int:
 def test_on_the_cpu(first: int, capsys: pytest.CaptureFixture[str]) -> None:
     counts = [compare(seed, capsys) for seed in range(first, first + 5)]
     assert sum(map(bool, counts)) >= 3, "most programs have graphs"
+
+
+@pytest.mark.parametrize("seed", [1298, 1407])
+def test_names_of_errors_that_are_taken_away_within(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    compare(seed, capsys)

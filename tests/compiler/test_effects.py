@@ -241,3 +241,31 @@ def test_arguments_are_not_kept_alive() -> None:
     del settings
     gc.collect()
     assert dies() is None
+
+
+HELD_CHANGES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], bool]]] = {
+    "gradient": (lambda m: setattr(m.weight, "grad", None), lambda m: m.weight.grad is None),
+    "zero_grad": (lambda m: m.zero_grad(), lambda m: m.weight.grad is None),
+    "requires_grad": (lambda m: m.weight.requires_grad_(False), lambda m: not m.weight.requires_grad),
+    "data": (lambda m: setattr(m.weight, "data", tt.zeros(2, 3)), lambda m: bool((m.weight == 0).all())),
+    "new attribute": (lambda m: setattr(m, "calls", getattr(m, "calls", 0) + 1), lambda m: m.calls == 1),
+}
+
+
+@pytest.mark.parametrize("name", HELD_CHANGES)
+def test_what_is_set_of_a_module_that_the_function_holds(name: str) -> None:
+    change, is_changed = HELD_CHANGES[name]
+    layer = tt.nn.Linear(3, 2)
+
+    def f(x: tt.Tensor) -> tt.Tensor:
+        change(layer)
+        return x * 2
+
+    compiled = tt.compile(f)
+    for call in range(5):
+        layer.weight.requires_grad_(True)
+        layer.weight.data = tt.ones(2, 3)
+        layer.weight.grad = None if call == 0 else tt.ones(2, 3)
+        vars(layer).pop("calls", None)
+        same(compiled(tt.ones(2)), tt.ones(2) * 2)
+        assert is_changed(layer), f"call {call}"

@@ -285,12 +285,53 @@ def objects(x: tt.Tensor) -> Any:
     return kind(z - 1), made is not None, isinstance(size, tuple)
 
 
+def attributes(x: tt.Tensor) -> Any:
+    y = x * 2 + 1
+    y.tag = "tagged"  # type: ignore[attr-defined]
+    print(y.sum().item())
+    return y * 2, y.tag  # type: ignore[attr-defined]
+
+
+class Box:
+    """An object that is made in each call."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def made_objects(x: tt.Tensor) -> Any:
+    box = Box(x * 2)
+    print(box.value.sum().item())
+    box.value = box.value + 1
+    return box.value * x, box.value
+
+
+def same_list(x: tt.Tensor) -> Any:
+    a = [x * 2]
+    b = a
+    print(a[0].sum().item())
+    b.append(x)
+    y = tt.stack(a).sum(0) * 2
+    if a is b:
+        y = y + 1
+    return y
+
+
+def iterators(x: tt.Tensor) -> Any:
+    y = x * 2
+    it = iter([y, y + 1, y + 2])
+    z = next(it) + 1
+    print(z.sum().item())
+    w = next(it) * z
+    return w + next(it)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
         item, item_used, printed, branch, not_branch, elifs, early_return, while_loop, while_break, for_loop, appended,
         maybe_unbound, comprehension, with_blocks, suppressed, tried, written, random_numbers, globals_written,
-        nested_functions, matched, data_sized, arguments, objects,
+        nested_functions, matched, data_sized, arguments, objects, attributes, made_objects,
     )
 }  # fmt: skip
 
@@ -489,7 +530,14 @@ def test_errors_before_and_after_the_break() -> None:
 
 
 @pytest.mark.parametrize(
-    "f", [rebound_closures, numpy_inside, lambda x: (x * 2 + 1) * (x.exp() + 1).sum().item()]
+    "f",
+    [
+        rebound_closures,
+        numpy_inside,
+        iterators,
+        same_list,
+        lambda x: (x * 2 + 1) * (x.exp() + 1).sum().item(),
+    ],
 )
 def test_other_functions_are_right_too(f: Callable[..., Any]) -> None:
     compiled = tt.compile(f)
