@@ -14,14 +14,17 @@ from ..dispatch.generated import functions as ops
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import blank_tensor
+from ..nn.modules.parameter import Parameter
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
 from .backends import Backend, compile_graph, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
+from .cuda_graphs.graphed import GraphedProgram
+from .options import PLAIN_OPTIONS, Options
 from .schedule import Schedule
-from .training import needed_for, split
+from .training import SplitGraph, needed_for, split
 
 FIRST = itemgetter(0)
 
@@ -37,6 +40,7 @@ class Compilation:
         hold: the guards' check, which gives the tensors that the function holds.
         written: the inputs that the graph writes to.
         finish: from the leaves of the result to the result.
+        graphed: the programs that may run as CUDA graphs: of the graph, or of forward and backward.
     """
 
     recording: Recording
@@ -45,12 +49,14 @@ class Compilation:
     hold: Callable[[], tuple[Any, ...] | None]
     written: tuple[int, ...]
     finish: Callable[[Sequence[Any]], Any]
+    graphed: tuple[GraphedProgram, ...]
 
     @staticmethod
     def of(
         recording: Recording,
         schedules: tuple[Schedule | None, ...],
         run: Callable[[Sequence[Any]], Sequence[Any]],
+        *programs: Callable[..., Any],
     ) -> Compilation:
         """What serves calls by a recording."""
         structure = recording.structure
@@ -59,7 +65,9 @@ class Compilation:
             finish = FIRST
         elif structure == tree_flatten((0,) * recording.results)[1]:
             finish = tuple
-        return Compilation(recording, schedules, run, recording.guards.hold, recording.written, finish)
+        graphed = tuple([each for each in programs if isinstance(each, GraphedProgram)])
+        hold, written = recording.guards.hold, recording.written
+        return Compilation(recording, schedules, run, hold, written, finish, graphed)
 
 
 def bare(tensor: Any) -> Any:
@@ -106,13 +114,15 @@ def laid_out(gradient: Any, spec: Any) -> Any:
     return made.copy_(gradient.detach())
 
 
-def compiled(recording: Recording, backend: str | Backend, tensors: Sequence[Any]) -> Compilation:
+def compiled(
+    recording: Recording, backend: str | Backend, tensors: Sequence[Any], options: Options = PLAIN_OPTIONS
+) -> Compilation:
     """A recording ready to run."""
     held = recording.guards.hold()
     examples = [*tensors, *(held or ())]
     if recording.gradients is None:
-        return _without_gradients(recording, backend, examples)
-    return _with_gradients(recording, backend, examples)
+        return _without_gradients(recording, backend, examples, options)
+    return _with_gradients(recording, backend, examples, options)
 
 
 def _passed_through(graph: Graph) -> dict[int, int]:
@@ -128,9 +138,13 @@ def given_back(inputs: Sequence[Any], source: int, is_identical: bool) -> Any:
     return tensor if is_identical else tensor.detach()
 
 
-def _without_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
+def _without_gradients(
+    recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
+) -> Compilation:
     graph = recording.graph
     program, schedule = compile_graph(graph, backend, examples)
+    if options.cudagraphs and backend == "triten":
+        program = graphed_forward(program, graph, recording, examples)
     same = _passed_through(graph)
     makes_inference = is_inference_mode_enabled()
     views = interpreted(views_of(graph, recording.aliases)) if recording.aliases else None
@@ -144,7 +158,7 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
             if needing_gradients(recording, examples)
             else lambda inputs: program(*inputs)
         )
-        return Compilation.of(recording, (schedule,), quick)
+        return Compilation.of(recording, (schedule,), quick, program)
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
         before = set_grad_enabled(False)
@@ -162,7 +176,7 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
             results = filled
         return as_inference_results(results, inputs) if makes_inference else results
 
-    return Compilation.of(recording, (schedule,), run)
+    return Compilation.of(recording, (schedule,), run, program)
 
 
 def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
@@ -175,7 +189,9 @@ def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Seque
     return results
 
 
-def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
+def _with_gradients(
+    recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
+) -> Compilation:
     parts = split(recording)
     wanted = recording.gradients
     assert wanted is not None
@@ -189,6 +205,9 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
     )
     forward, forward_schedule = compile_graph(parts.forward, backend, examples)
     backward, backward_schedule = compile_graph(parts.backward, backend, ())
+    if options.cudagraphs and backend == "triten":
+        forward = graphed = graphed_forward(forward, parts.forward, recording, examples)
+        backward = graphed_backward(backward, parts, graphed)
     same = _passed_through(parts.forward)
     results, differentiable, kept_inputs = recording.results, set(recording.differentiable), parts.kept_inputs
     constants = {
@@ -253,7 +272,29 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
             filled[i] = filled[first]
         return filled
 
-    return Compilation.of(recording, (forward_schedule, backward_schedule), run)
+    return Compilation.of(recording, (forward_schedule, backward_schedule), run, forward, backward)
+
+
+def graphed_forward(
+    program: Callable[..., Any], graph: Graph, recording: Recording, examples: Sequence[Any]
+) -> GraphedProgram:
+    """A program that runs as CUDA graphs, which read parameters and what the function holds where it lies."""
+    count = recording.arguments + len(recording.held)
+    places = [i for i in range(count) if i >= recording.arguments or isinstance(examples[i], Parameter)]
+    return GraphedProgram(program, graph, lambda: places, recording.results)
+
+
+def graphed_backward(
+    program: Callable[..., Any], parts: SplitGraph, forward: GraphedProgram
+) -> GraphedProgram:
+    """The program of backward as CUDA graphs, which read what those of forward read in place, and what they keep."""
+
+    def places() -> list[int]:
+        given = [i for i, place in enumerate(parts.kept_inputs) if place in forward.aliased]
+        return [*given, *kept]
+
+    kept = range(len(parts.kept_inputs), len(parts.kept_inputs) + parts.kept)
+    return GraphedProgram(program, parts.backward, places, after=forward, kept=kept)
 
 
 def views_of(graph: Graph, places: Sequence[int]) -> Graph:

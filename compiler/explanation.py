@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.pytree import tree_flatten
 from ..runtime.tensor_impl import TensorImpl
 from .capture.guards import shown
 from .capture.recording import record
 from .capture.unsupported import Unsupported
+from .cuda_graphs.eligibility import why_not
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
@@ -28,12 +30,14 @@ class Explanation:
         break_reasons: why the call cannot be captured.
         guards: the places that the function reads, with their values in words.
         sources: the source of each fused kernel for CUDA, by its name.
+        cuda_graphs: of each schedule whether it is captured as a CUDA graph, in words; empty where none is asked for.
     """
 
     schedules: tuple[Schedule, ...]
     break_reasons: tuple[str, ...]
     guards: tuple[str, ...]
     sources: dict[str, str]
+    cuda_graphs: tuple[str, ...] = ()
 
     @property
     def graph_count(self) -> int:
@@ -70,6 +74,11 @@ class Explanation:
             parts.append(
                 f"{title}: {len(schedule.steps)} steps, {len(schedule.kernels)} of them fused\n{lines}"
             )
+        if self.cuda_graphs:
+            lines = "\n".join(
+                f"    {title}: {what}" for title, what in zip(titles, self.cuda_graphs, strict=True)
+            )
+            parts.append(f"CUDA graphs:\n{lines}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
         return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
 
@@ -100,11 +109,10 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if not args and not kwargs:
         return lambda *given, **named: explain(function, *given, **named)
-    if isinstance(function, OptimizedModule):
-        function = function._orig_mod
-    else:
-        compiled = getattr(function, "_optimized", None)
-        function = compiled.function if isinstance(compiled, OptimizedFunction) else function
+    own = vars(function).get("_compiled") if isinstance(function, OptimizedModule) else None
+    compiled = own or getattr(function, "_optimized", None)
+    if isinstance(compiled, OptimizedFunction):
+        function = compiled.function
     leaves, spec = tree_flatten((args, kwargs))
     try:
         recording = record(function, leaves, spec)
@@ -119,7 +127,21 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules))
+    captured = _cuda_graphs(compiled, graphs) if isinstance(compiled, OptimizedFunction) else ()
+    return Explanation(schedules, (), tuple(guards), sources_of(schedules), captured)
+
+
+def _cuda_graphs(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> tuple[str, ...]:
+    """Whether each graph is captured as a CUDA graph: by what it computes, and by what calls have shown so far."""
+    if not compiled.options.cudagraphs:
+        return ()
+    reasons = [why_not(graph) for graph in graphs]
+    made = [each for same_look in compiled.compilations.values() for each in same_look]
+    for each in made:
+        if len(each.graphed) == len(reasons):
+            pairs = zip(reasons, each.graphed, strict=True)
+            reasons = [reason or graphed.reason for reason, graphed in pairs]
+    return tuple(["captured" if reason is None else f"not captured, since {reason}" for reason in reasons])
 
 
 __all__ = ["Explanation", "explain"]

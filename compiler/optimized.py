@@ -25,6 +25,7 @@ from .capture.recording import record
 from .capture.unsupported import Unsupported, is_own
 from .compilation import Compilation, compiled
 from .debug_files import write_debug_files
+from .options import PLAIN_OPTIONS, Options
 from .stances import state as stance
 
 LIMIT = 8
@@ -52,15 +53,22 @@ class OptimizedFunction:
         backend: a built-in one's name, or a function.
         fullgraph: raise `Unsupported` for a call that cannot be captured.
         limit: the most graphs; None for `LIMIT`.
+        options: how graphs are compiled.
     """
 
     def __init__(
-        self, function: Callable[..., Any], backend: str | Backend, fullgraph: bool, limit: int | None = None
+        self,
+        function: Callable[..., Any],
+        backend: str | Backend,
+        fullgraph: bool,
+        limit: int | None = None,
+        options: Options = PLAIN_OPTIONS,
     ) -> None:
         self.function = function
         self.backend = backend
         self.fullgraph = fullgraph
         self.own_limit = limit
+        self.options = options
         self.name = getattr(function, "__name__", type(function).__name__)
         self._lock = threading.RLock()
         self.forget()
@@ -157,7 +165,8 @@ class OptimizedFunction:
         if self.count:
             self.recompilations.append(self._why(key))
         try:
-            made = compiled(record(self.function, leaves, spec), stance.backend or self.backend, tensors)
+            recording = record(self.function, leaves, spec)
+            made = compiled(recording, stance.backend or self.backend, tensors, self.options)
         except Unsupported as error:
             failed = self.failures.get(key)
             if failed is None:
