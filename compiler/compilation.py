@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from ..dispatch.autograd.engine import mark_shared
 from ..dispatch.autograd.function import Function
 from ..dispatch.generated import functions as ops
 from ..dispatch.layers.graph.graph import Graph, Node
@@ -24,7 +25,7 @@ from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
 from .schedule import Schedule
-from .training import SplitGraph, needed_for, split
+from .training import SplitGraph, needed_for, split, unshared_results
 
 FIRST = itemgetter(0)
 
@@ -222,9 +223,13 @@ def _with_gradients(
     own_results = [i for i in range(results) if i not in elsewhere]
     views = interpreted(views_of(joint, recording.aliases)) if recording.aliases else None
     again = functools.cache(lambda: interpreted(joint))
+    own_gradients = unshared_results(parts.backward) if backend == "triten" else ()
+    shared_gradients = [i for i in range(len(wanted)) if i not in own_gradients]
 
     class Compiled(Function):
         """One call of the graph, as autograd sees it."""
+
+        _marks_shared_gradients = True
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
@@ -248,8 +253,16 @@ def _with_gradients(
                         "eagerly"
                     )
                 made = again()(*inputs, *coming)[results:]
+                own: Sequence[int] = ()
+                shared: Sequence[int] = range(len(made))
             else:
                 made = backward(*map(bare, saved), *map(laid_out, coming, tangent_specs))
+                own, shared = own_gradients, shared_gradients
+            for i in own:
+                made[i]._version_cell = made[i]._view_base = None
+            for i in shared:
+                if made[i] is not None:
+                    mark_shared(made[i])
             for place, grad in zip(recording.gradients or (), made, strict=True):
                 found[place] = grad
             return tuple(found)
