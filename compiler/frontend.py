@@ -52,7 +52,8 @@ def compile(
     Args:
         model: a function or a module; without one, a decorator is returned.
         fullgraph: raise `tt.compiler.Unsupported` where the function cannot be recorded.
-        dynamic: has no effect yet: each shape has a graph of its own.
+        dynamic: False captures each choice of sizes by itself. Otherwise dimensions that differ between two calls vary
+            from then on: further sizes get their graphs without capturing, where sizes do not decide what is computed.
         backend: a name of `tt.compiler.list_backends(())`, or a function from a graph and example inputs to a function.
         mode: one of PyTorch's modes. ``"reduce-overhead"`` captures what runs on CUDA as CUDA graphs, as
             ``"max-autotune"`` does; the others are the default one, as all of them are on the CPU.
@@ -82,7 +83,7 @@ def compile(
     """
     from .options import options_of
 
-    how = options_of(mode, options)
+    how = options_of(mode, options, dynamic)
 
     def compiled(function: Any) -> Any:
         if not callable(function):

@@ -25,6 +25,7 @@ from .capture.recording import record
 from .capture.unsupported import Unsupported, is_own
 from .compilation import Compilation, compiled
 from .debug_files import write_debug_files
+from .dynamic_shapes.sizes_seen import SizesSeen, look_without_sizes
 from .options import PLAIN_OPTIONS, Options
 from .stances import state as stance
 
@@ -79,6 +80,7 @@ class OptimizedFunction:
         self.compilations: dict[Any, list[Compilation]] = {}
         self.quick: dict[Any, list[Compilation]] = {}
         self.failures: dict[Any, Attempt] = {}
+        self.sizes: dict[Any, SizesSeen] = {}
         self.count = 0
         self.recompilations: list[str] = []
         self._is_told = False
@@ -131,12 +133,40 @@ class OptimizedFunction:
                     f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.place
                 )
             return self.function(*args, **kwargs)
+        if self.options.dynamic is not False and self._made_for_sizes(leaves, spec, tensors, key):
+            return self(*args, **kwargs)
         if self._may_compile(key):
             with self._lock:
                 made = self._capture(leaves, spec, tensors, key)
             if made is not None:
                 return self(*args, **kwargs)
         return self.function(*args, **kwargs)
+
+    def _made_for_sizes(self, leaves: Any, spec: Any, tensors: Any, key: Any) -> bool:
+        """Whether a graph was made for a call that differs in sizes from earlier ones, without capturing it."""
+        if self.backend != "triten" or key in self.compilations or stance.stance != "default":
+            return False
+        look = look_without_sizes(key)
+        if look is None or not tensors:
+            return False
+        with self._lock:
+            seen = self.sizes.setdefault(look, SizesSeen())
+            recording = seen.recording(self.function, leaves, spec, tensors)
+            if recording is None or recording.guards.hold() is None:
+                return False
+            try:
+                made = compiled(recording, self.backend, tensors, self.options)
+            except Unsupported:
+                return False
+            self._add(made, leaves, spec, tensors, key)
+        return True
+
+    def _add(self, made: Compilation, leaves: Any, spec: Any, tensors: Any, key: Any) -> None:
+        same_look = self.compilations.setdefault(key, [])
+        same_look.insert(0, made)
+        if is_plain_call(leaves, spec, tensors):
+            state = is_grad_enabled(), get_default_dtype(), get_default_device()
+            self.quick[(*state, *map(SPEC, leaves))] = same_look
 
     def _may_compile(self, key: Any) -> bool:
         if self.count and stance.stance == "fail_on_recompile":
@@ -178,11 +208,7 @@ class OptimizedFunction:
             return None
         self.failures.pop(key, None)
         write_debug_files(self.name, self.count, made.recording, made.schedules)
-        same_look = self.compilations.setdefault(key, [])
-        same_look.insert(0, made)
-        if is_plain_call(leaves, spec, tensors):
-            state = is_grad_enabled(), get_default_dtype(), get_default_device()
-            self.quick[(*state, *map(SPEC, leaves))] = same_look
+        self._add(made, leaves, spec, tensors, key)
         self.count += 1
         return made
 

@@ -22,15 +22,17 @@ class Options:
 
     Attributes:
         cudagraphs: whether programs on CUDA are captured as CUDA graphs.
+        dynamic: False where each choice of sizes is captured by itself.
     """
 
     cudagraphs: bool = False
+    dynamic: bool | None = None
 
 
 PLAIN_OPTIONS = Options()
 
 
-def options_of(mode: str | None, options: Mapping[str, Any] | None) -> Options:
+def options_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None = None) -> Options:
     """The options of a mode, or those given by PyTorch's names, of which others have no effect.
 
     Raises:
@@ -48,4 +50,4 @@ def options_of(mode: str | None, options: Mapping[str, Any] | None) -> Options:
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
     chosen = dict.fromkeys(MODES[mode or "default"], True) if options is None else dict(options)
-    return Options(bool(chosen.get("triton.cudagraphs")))
+    return Options(bool(chosen.get("triton.cudagraphs")), dynamic)

@@ -120,6 +120,8 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
     lines = [] if all(own == dense or not any(own) for own in geometry.strides) else offsets(geometry)
+    # Without coordinates the program is that of any sizes, and compiled once for all of them.
+    over = f": {list(domain.sizes)}" if lines else ""
     values: dict[Node, str] = {}
     imports: dict[Any, str] = {}
     for i, node in enumerate(kernel.inputs):
@@ -141,7 +143,7 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
             at = offset_text(geometry.strides[len(kernel.inputs) + kernel.outputs.index(call.node)], dense)
             lines.append(f"tl.store({targets[call.node]} + {at}, y{i}, mask=mask)")
     text = HEADER.format(
-        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}: {list(domain.sizes)}.",
+        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}{over}.",
         device=domain.device.type,
         imports="\n".join(import_of(function, name) for function, name in imports.items()),
         name=kernel.name,
