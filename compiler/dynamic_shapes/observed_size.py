@@ -59,9 +59,9 @@ def is_noted() -> bool:
 
     Operators look at their arguments in code of this package, and the graph has what came of it.
     """
-    caller = sys._getframe(2).f_code.co_filename
-    if caller == __file__:
-        caller = sys._getframe(3).f_code.co_filename
+    depth = 2
+    while (caller := sys._getframe(depth).f_code.co_filename) == __file__:
+        depth += 1
     return not is_own(caller) or is_observed_file(caller) or caller == SIZE_FILE
 
 
@@ -111,7 +111,7 @@ class ObservedSize(SymInt):
         return format(self._fixed(), how)
 
     def __bool__(self) -> bool:
-        return bool(self != 0)
+        return bool(self.__ne__(0))
 
     def __neg__(self) -> ObservedSize:
         return self._seen.computed(-self._value, ("neg", self._expression))
@@ -146,7 +146,10 @@ def _arithmetic(name: str, is_reflected: bool) -> Callable[[ObservedSize, Any], 
         if other.__class__ is not int and not isinstance(other, ObservedSize):
             mine, theirs = plain(self, other), other
             return compute(theirs, mine) if is_reflected else compute(mine, theirs)
-        value, expression = (other, other) if other.__class__ is int else (other._value, other._expression)
+        if isinstance(other, ObservedSize):
+            value, expression = other._value, other._expression
+        else:
+            value = expression = other
         sides = [(self._value, self._expression), (value, expression)]
         (a, left), (b, right) = sides[::-1] if is_reflected else sides
         return self._seen.computed(compute(a, b), (name, left, right))

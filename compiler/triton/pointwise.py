@@ -137,7 +137,8 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
         name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
         given = operands_of(element, call.operands, values)
         values[call.node] = f"y{i}"
-        lines.append(f"# {call.node.format_node()}")
+        step = call.node.format_node()
+        lines.append(f"# {step}" if over else f"# %{call.node.name} = {step.partition(' = ')[2]}")
         lines.append(f"y{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
         if call.node in targets:
             at = offset_text(geometry.strides[len(kernel.inputs) + kernel.outputs.index(call.node)], dense)

@@ -96,6 +96,9 @@ DECIDING: dict[str, Callable[..., Any]] = {
     "named": named,
     "the least": lambda x: x[: min(x.shape[0], 10)] * 2,
     "a float": lambda x: x * (x.shape[0] / 4),
+    "a float that decides": lambda x: x * 2 if 3.2 < x.shape[0] / 4 < 3.3 else x * 3,
+    "an integer that decides": lambda x: x * 2 if int(x.shape[0]) == 13 else x * 3,
+    "a key": lambda x: x * {13: 2}.get(x.size(0), 3),
     "rounded": lambda x: x * (x.shape[0] // 8 + 1),
     "stride": lambda x: x * 2 if x.t().stride(0) == 1 and x.t().size(1) == 13 else x * 3,
     "type": lambda x: x * 2 if isinstance(x.shape[0], int) else x * 3,
@@ -180,3 +183,12 @@ def test_polynomials_give_back_what_they_were_made_of() -> None:
             assert found.at((11, 13)[:count]) == a + b * 11 + c * 11 * (13 if count == 2 else 11)
         assert fitted(sizes, [s[0] // 2 for s in sizes]) is None
         assert fitted(sizes, [min(s[0], 100) for s in sizes]) is None
+
+
+def test_kernels_without_coordinates_are_compiled_once() -> None:
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+    sources = set()
+    for rows in (4, 5, 8):
+        found = tt.compiler.explain(lambda x: (x * 2 + 1).relu(), drawn(rows, 6, device="cuda"))
+        sources.update(found.sources.values())
+    assert len(sources) == 1
