@@ -31,6 +31,8 @@ from .stances import state as stance
 
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
+SIZES = 64
+"""Graphs of one function for other sizes than were captured; the oldest is dropped, and made again when it is wanted."""
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
 
@@ -81,6 +83,7 @@ class OptimizedFunction:
         self.quick: dict[Any, list[Compilation]] = {}
         self.failures: dict[Any, Attempt] = {}
         self.sizes: dict[Any, SizesSeen] = {}
+        self.made_for_sizes: dict[Any, None] = {}
         self.count = 0
         self.recompilations: list[str] = []
         self._is_told = False
@@ -159,6 +162,12 @@ class OptimizedFunction:
             except Unsupported:
                 return False
             self._add(made, leaves, spec, tensors, key)
+            self.made_for_sizes[key] = None
+            if len(self.made_for_sizes) > SIZES:
+                oldest = next(iter(self.made_for_sizes))
+                del self.made_for_sizes[oldest]
+                gone = self.compilations.pop(oldest, None)
+                self.quick = {quick: known for quick, known in self.quick.items() if known is not gone}
         return True
 
     def _add(self, made: Compilation, leaves: Any, spec: Any, tensors: Any, key: Any) -> None:

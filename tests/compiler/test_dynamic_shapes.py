@@ -134,6 +134,16 @@ def test_two_sizes_vary_and_a_third_need_not_agree() -> None:
         compiled(drawn(2, 3, 6), drawn(5, 4))
 
 
+def test_graphs_for_sizes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triten.compiler.optimized.SIZES", 3)
+    compiled: Any = tt.compile(lambda x: x * 2 + 1, fullgraph=True)
+    for size in (2, 3, 4, 5, 6, 7, 3, 2, 7, 4):
+        same(compiled(drawn(size)), drawn(size) * 2 + 1)
+    assert graphs(compiled) == 1
+    optimized = compiled._optimized
+    assert len(optimized.compilations) == len(optimized.quick) == 4
+
+
 def test_false_captures_each_size() -> None:
     compiled = tt.compile(lambda x: x * 2, dynamic=False)
     for size in (2, 3, 4):
