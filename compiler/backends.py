@@ -8,11 +8,13 @@ is a function from a `Graph` and example inputs to a function of the graph's inp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
 from ..runtime.device import device as Device
+from .cuda_graphs.eligibility import device_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .passes import run_passes
@@ -97,20 +99,22 @@ def interpreted(graph: Graph) -> Compiled:
     return lambda *inputs: forward(None, *inputs)
 
 
-def kernel_for(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
-    """A fused kernel as a function of bytes, on the device that it is for."""
+def kernel_for(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """A fused kernel as a function of bytes, on the device that it is for; of measured shape if it `tunes`."""
     device: Device = kernel.domain.device
     if device.type == "cpu":
         return host_kernel(kernel)
     from .triton.pointwise import device_kernel
 
-    return device_kernel(kernel)
+    return device_kernel(kernel, tunes)
 
 
 def compile_graph(
-    graph: Graph, backend: str | Backend, examples: Sequence[Any]
+    graph: Graph, backend: str | Backend, examples: Sequence[Any], tunes: bool = False
 ) -> tuple[Compiled, Schedule | None]:
-    """A function of a graph's inputs, and the schedule that it follows where this package made it."""
+    """A function of a graph's inputs, and the schedule that it follows where this package made it.
+
+    With `tunes` what it launches on a GPU is measured."""
     if callable(backend):
         return backend(graph, examples), None
     run_passes(graph)
@@ -118,4 +122,12 @@ def compile_graph(
         return interpreted(graph), plain_schedule(graph)
     schedule = fused_schedule(graph)
     schedule.check()
-    return replay(schedule, kernel_for)[0], schedule
+    device = device_of(graph) if tunes else None
+    if device is None:
+        return replay(schedule, kernel_for)[0], schedule
+    from .triton.tuning import tune_operators, why_untimed
+
+    if why_untimed(device) is not None:
+        return replay(schedule, kernel_for)[0], schedule
+    tune_operators(schedule)
+    return replay(schedule, partial(kernel_for, tunes=True))[0], schedule

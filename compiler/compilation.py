@@ -143,7 +143,7 @@ def _without_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
     graph = recording.graph
-    program, schedule = compile_graph(graph, backend, examples)
+    program, schedule = compile_graph(graph, backend, examples, options.tunes)
     if options.cudagraphs and backend == "triten":
         program = graphed_forward(program, graph, recording, examples)
     same = _passed_through(graph)
@@ -204,8 +204,8 @@ def _with_gradients(
         for n in joint.find_nodes(op="call_function")
         if hasattr(n.target, "_entry")
     )
-    forward, forward_schedule = compile_graph(parts.forward, backend, examples)
-    backward, backward_schedule = compile_graph(parts.backward, backend, ())
+    forward, forward_schedule = compile_graph(parts.forward, backend, examples, options.tunes)
+    backward, backward_schedule = compile_graph(parts.backward, backend, (), options.tunes)
     if options.cudagraphs and backend == "triten":
         forward = graphed = graphed_forward(forward, parts.forward, recording, examples)
         backward = graphed_backward(backward, parts, graphed)

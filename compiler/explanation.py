@@ -12,7 +12,7 @@ from ..runtime.tensor_impl import TensorImpl
 from .capture.guards import shown
 from .capture.recording import record
 from .capture.unsupported import Unsupported
-from .cuda_graphs.eligibility import why_not
+from .cuda_graphs.eligibility import device_of, why_not
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
@@ -30,6 +30,7 @@ class Explanation:
         break_reasons: why the call cannot be captured.
         guards: the places that the function reads, with their values in words.
         sources: the source of each fused kernel for CUDA, by its name.
+        tuning: whether kernels are chosen by measuring, in words; empty where that is not asked for.
         cuda_graphs: of each schedule whether it is captured as a CUDA graph, in words; empty where none is asked for.
     """
 
@@ -38,6 +39,7 @@ class Explanation:
     guards: tuple[str, ...]
     sources: dict[str, str]
     cuda_graphs: tuple[str, ...] = ()
+    tuning: str = ""
 
     @property
     def graph_count(self) -> int:
@@ -79,6 +81,8 @@ class Explanation:
                 f"    {title}: {what}" for title, what in zip(titles, self.cuda_graphs, strict=True)
             )
             parts.append(f"CUDA graphs:\n{lines}")
+        if self.tuning:
+            parts.append(f"Tuning: {self.tuning}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
         return "\n".join([*parts, f"Guards: {len(self.guards)}", shown]).rstrip()
 
@@ -128,7 +132,26 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
     captured = _cuda_graphs(compiled, graphs) if isinstance(compiled, OptimizedFunction) else ()
-    return Explanation(schedules, (), tuple(guards), sources_of(schedules), captured)
+    tuning = _tuning(compiled, graphs) if isinstance(compiled, OptimizedFunction) else ""
+    return Explanation(schedules, (), tuple(guards), sources_of(schedules), captured, tuning)
+
+
+def _tuning(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> str:
+    """Whether kernels are chosen by measuring."""
+    if not compiled.options.tunes:
+        return ""
+    devices = {device_of(graph) for graph in graphs}
+    device = devices.pop()
+    if device is None or devices:
+        return "nothing is timed, since the graph is not of one CUDA device"
+    from .triton.tuning import why_untimed
+
+    reason = why_untimed(device)
+    return (
+        "kernels are timed when the graph is compiled"
+        if reason is None
+        else f"nothing is timed, since {reason}"
+    )
 
 
 def _cuda_graphs(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> tuple[str, ...]:

@@ -55,9 +55,11 @@ def compile(
         dynamic: False captures each choice of sizes by itself. Otherwise dimensions that differ between two calls vary
             from then on: further sizes get their graphs without capturing, where sizes do not decide what is computed.
         backend: a name of `tt.compiler.list_backends(())`, or a function from a graph and example inputs to a function.
-        mode: one of PyTorch's modes. ``"reduce-overhead"`` captures what runs on CUDA as CUDA graphs, as
-            ``"max-autotune"`` does; the others are the default one, as all of them are on the CPU.
-        options: ``{"triton.cudagraphs": True}`` for CUDA graphs; others of PyTorch's have no effect.
+        mode: one of PyTorch's modes. ``"reduce-overhead"`` captures what runs on CUDA as CUDA graphs;
+            ``"max-autotune-no-cudagraphs"`` times candidates of the kernels on a GPU, ``"max-autotune"`` does both. On
+            the CPU all are the default one.
+        options: ``{"triton.cudagraphs": True}`` and ``{"max_autotune": True}`` do the same; others of PyTorch's have no
+            effect.
         name: what the function is called in messages.
         disable: give back `model` as it is.
         recompile_limit: the most graphs of the function, 8 unless given; calls that none serves then run eagerly.

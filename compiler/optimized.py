@@ -32,7 +32,7 @@ from .stances import state as stance
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
 SIZES = 64
-"""Graphs of one function for other sizes than were captured; the oldest is dropped, and made again when it is wanted."""
+"""Graphs of one function for other sizes than were captured; the oldest is dropped, and made again if it is wanted."""
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
 

@@ -22,11 +22,13 @@ class Options:
 
     Attributes:
         cudagraphs: whether programs on CUDA are captured as CUDA graphs.
+        tunes: whether the kernels of programs on CUDA are chosen by measuring.
         dynamic: False where each choice of sizes is captured by itself.
     """
 
     cudagraphs: bool = False
     dynamic: bool | None = None
+    tunes: bool = False
 
 
 PLAIN_OPTIONS = Options()
@@ -50,4 +52,4 @@ def options_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: boo
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
     chosen = dict.fromkeys(MODES[mode or "default"], True) if options is None else dict(options)
-    return Options(bool(chosen.get("triton.cudagraphs")), dynamic)
+    return Options(bool(chosen.get("triton.cudagraphs")), dynamic, bool(chosen.get("max_autotune")))
