@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dispatch.core.dispatcher import Dispatcher
@@ -33,6 +33,8 @@ LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
 SIZES = 64
 """Graphs of one function for other sizes than were captured; the oldest is dropped, and made again if it is wanted."""
+CAPTURED_SIZES = 16
+"""Those of them that may be captured as CUDA graphs, each of which has memory of its own."""
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
 
@@ -157,8 +159,10 @@ class OptimizedFunction:
             recording = seen.recording(self.function, leaves, spec, tensors)
             if recording is None or recording.guards.hold() is None:
                 return False
+            is_captured = self.options.cudagraphs and len(self.made_for_sizes) < CAPTURED_SIZES
+            options = replace(self.options, tunes=False, cudagraphs=is_captured)
             try:
-                made = compiled(recording, self.backend, tensors, self.options)
+                made = compiled(recording, self.backend, tensors, options)
             except Unsupported:
                 return False
             self._add(made, leaves, spec, tensors, key)

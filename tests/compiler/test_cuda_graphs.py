@@ -378,3 +378,14 @@ def test_modes_and_options_that_do_not_go_together() -> None:
         tt.compile(lambda x: x, mode="reduce-overhead", options={"triton.cudagraphs": True})
     with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
         tt.compile(lambda x: x, mode="fast")
+
+
+def test_sizes_that_vary_are_captured_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triten.compiler.optimized.CAPTURED_SIZES", 2)
+    function = PROGRAMS["chain"]
+    compiled: Any = tt.compile(function, fullgraph=True, mode="reduce-overhead")
+    for size in (3, 4, 5, 6, 4, 5, 6, 4, 5, 6, 3, 3):
+        args = on(size, 4, seed=size), on(size, 4)
+        same(compiled(*args), function(*args))
+    assert compiled._optimized.count == 1
+    assert [program.is_replayed for program in graphed(compiled)] == [True] * 3
