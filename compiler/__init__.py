@@ -4,9 +4,9 @@ In this folder `capture` runs a function on fake tensors and gives its graph, wi
 `training` splits a graph with its derivative into forward and backward; `passes` make graphs better; `schedule` says
 which steps are one kernel; `host` and `triton` write code for the CPU and for CUDA. `compilation` makes a recording
 ready to run; `optimized` finds one by the look of a call (`call_key`), or runs the function itself.
-`cuda_graphs` captures what runs on CUDA, and `dynamic_shapes` makes a recording serve many sizes. `options` is what modes
-ask for, `frontend` is `tt.compile`, `marks` and `stances` what programs say to a compiler, `backends` who may take its
-place.
+`cuda_graphs` captures what runs on CUDA, and `dynamic_shapes` makes a recording serve many sizes. `options` is what
+modes ask for, `frontend` is `tt.compile`, `marks` and `stances` what programs say to a compiler, `backends` who may
+take its place.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
 """
