@@ -8,10 +8,12 @@ is a function from a `Graph` and example inputs to a function of the graph's inp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
+from .cuda_graphs.eligibility import device_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
@@ -97,32 +99,54 @@ def interpreted(graph: Graph) -> Compiled:
     return lambda *inputs: forward(None, *inputs)
 
 
-def kernel_for(kernel: FusedKernel | RowsKernel) -> Callable[..., tuple[Any, ...]]:
-    """A fused kernel as a function of bytes, on the device that it is for."""
+def kernel_for(kernel: FusedKernel | RowsKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """A fused kernel as a function of bytes, on the device that it is for; of measured shape if it `tunes`."""
     if kernel.device.type == "cpu":
         return host_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else host_kernel(kernel)
     from .triton.pointwise import device_kernel
     from .triton.rows import device_rows_kernel
 
-    return device_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else device_kernel(kernel)
+    return device_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else device_kernel(kernel, tunes)
 
 
 def compile_graph(
-    graph: Graph, backend: str | Backend, examples: Sequence[Any], is_boxed: bool = False
+    graph: Graph,
+    backend: str | Backend,
+    examples: Sequence[Any],
+    *,
+    is_boxed: bool = False,
+    tunes: bool = False,
 ) -> tuple[Compiled, Schedule | None]:
     """A function of a graph's inputs, and the schedule that it follows where this package made it.
 
-    With `is_boxed` it is a function of the list of inputs, which it empties.
+    With `is_boxed` it is a function of the list of inputs, which it empties; with `tunes` what it launches on a GPU is
+    measured.
     """
     if callable(backend):
-        return _boxed(backend(graph, examples), is_boxed), None
+        return boxed(backend(graph, examples), is_boxed), None
     run_passes(graph)
     if backend == "graph":
-        return _boxed(interpreted(graph), is_boxed), plain_schedule(graph)
+        return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
     schedule = fused_schedule(graph)
     schedule.check()
-    return replay(schedule, kernel_for, is_boxed)[0], schedule
+    return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule
 
 
-def _boxed(function: Callable[..., Any], is_boxed: bool) -> Compiled:
+def _kernels_of(
+    graph: Graph, schedule: Schedule, tunes: bool
+) -> Callable[..., Callable[..., tuple[Any, ...]]]:
+    """What makes a schedule's kernels; first its operators are measured, where that is wanted and possible."""
+    device = device_of(graph) if tunes else None
+    if device is None:
+        return kernel_for
+    from .triton.tuning import tune_operators, why_untimed
+
+    if why_untimed(device) is not None:
+        return kernel_for
+    tune_operators(schedule)
+    return partial(kernel_for, tunes=True)
+
+
+def boxed(function: Callable[..., Any], is_boxed: bool = True) -> Compiled:
+    """A function of the list of inputs, if that is wanted."""
     return (lambda given: function(*given)) if is_boxed else function

@@ -9,19 +9,30 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from ..dispatch.autograd.engine import mark_shared
 from ..dispatch.autograd.function import Function
 from ..dispatch.generated import functions as ops
 from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import blank_tensor
+from ..nn.modules.parameter import Parameter
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
-from .backends import Backend, compile_graph, interpreted
+from .backends import Backend, boxed, compile_graph, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
+from .cuda_graphs.graphed import GraphedProgram
+from .options import PLAIN_OPTIONS, Options
 from .schedule import Schedule
-from .training import BackwardGraph, gradients_by_stage, needed_for, split, view_of_result
+from .training import (
+    BackwardGraph,
+    gradients_by_stage,
+    needed_for,
+    split,
+    unshared_results,
+    view_of_result,
+)
 
 FIRST = itemgetter(0)
 
@@ -37,6 +48,7 @@ class Compilation:
         hold: the guards' check, which gives the tensors that the function holds.
         written: the inputs that the graph writes to.
         finish: from the leaves of the result to the result.
+        graphed: the programs that may run as CUDA graphs: of the graph, or of forward and backward.
     """
 
     recording: Recording
@@ -45,6 +57,7 @@ class Compilation:
     hold: Callable[[], tuple[Any, ...] | None]
     written: tuple[int, ...]
     finish: Callable[[Sequence[Any]], Any]
+    graphed: tuple[GraphedProgram, ...]
 
     @property
     def has_operators(self) -> bool:
@@ -56,6 +69,7 @@ class Compilation:
         recording: Recording,
         schedules: tuple[Schedule | None, ...],
         run: Callable[[Sequence[Any]], Sequence[Any]],
+        *programs: Callable[..., Any],
     ) -> Compilation:
         """What serves calls by a recording."""
         structure = recording.structure
@@ -76,7 +90,9 @@ class Compilation:
 
             finish = with_objects
 
-        return Compilation(recording, schedules, run, recording.guards.hold, recording.written, finish)
+        graphed = tuple([each for each in programs if isinstance(each, GraphedProgram)])
+        hold, written = recording.guards.hold, recording.written
+        return Compilation(recording, schedules, run, hold, written, finish, graphed)
 
 
 def bare(tensor: Any) -> Any:
@@ -123,13 +139,15 @@ def laid_out(gradient: Any, spec: Any) -> Any:
     return made.copy_(gradient.detach())
 
 
-def compiled(recording: Recording, backend: str | Backend, tensors: Sequence[Any]) -> Compilation:
+def compiled(
+    recording: Recording, backend: str | Backend, tensors: Sequence[Any], options: Options = PLAIN_OPTIONS
+) -> Compilation:
     """A recording ready to run."""
     held = recording.guards.hold()
     examples = [*tensors, *(held or ())]
     if recording.gradients is None:
-        return _without_gradients(recording, backend, examples)
-    return _with_gradients(recording, backend, examples)
+        return _without_gradients(recording, backend, examples, options)
+    return _with_gradients(recording, backend, examples, options)
 
 
 def _passed_through(graph: Graph) -> dict[int, int]:
@@ -145,9 +163,13 @@ def given_back(inputs: Sequence[Any], source: int, is_identical: bool) -> Any:
     return tensor if is_identical else tensor.detach()
 
 
-def _without_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
+def _without_gradients(
+    recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
+) -> Compilation:
     graph = recording.graph
-    program, schedule = compile_graph(graph, backend, examples)
+    program, schedule = compile_graph(graph, backend, examples, tunes=options.tunes)
+    if options.cudagraphs and backend == "triten":
+        program = graphed_forward(program, graph, recording, examples)
     same = _passed_through(graph)
     makes_inference = is_inference_mode_enabled()
     views = interpreted(views_of(graph, recording.aliases)) if recording.aliases else None
@@ -161,7 +183,7 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
             if needing_gradients(recording, examples)
             else lambda inputs: program(*inputs)
         )
-        return Compilation.of(recording, (schedule,), quick)
+        return Compilation.of(recording, (schedule,), quick, program)
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
         before = set_grad_enabled(False)
@@ -179,7 +201,7 @@ def _without_gradients(recording: Recording, backend: str | Backend, examples: S
             results = filled
         return as_inference_results(results, inputs) if makes_inference else results
 
-    return Compilation.of(recording, (schedule,), run)
+    return Compilation.of(recording, (schedule,), run, program)
 
 
 def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
@@ -192,7 +214,9 @@ def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Seque
     return results
 
 
-def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequence[Any]) -> Compilation:
+def _with_gradients(
+    recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
+) -> Compilation:
     parts = split(recording)
     wanted = recording.gradients
     assert wanted is not None
@@ -204,7 +228,11 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
         for n in joint.find_nodes(op="call_function")
         if hasattr(n.target, "_entry")
     )
-    forward, forward_schedule = compile_graph(parts.forward, backend, examples)
+    forward, forward_schedule = compile_graph(parts.forward, backend, examples, tunes=options.tunes)
+    programs: list[Callable[..., Any]] = []
+    if options.cudagraphs and backend == "triten" and len(parts.stages) == 1:
+        forward = graphed_forward(forward, parts.forward, recording, examples)
+        programs.append(forward)
     same = _passed_through(parts.forward)
     results = recording.results
     constants = {
@@ -228,13 +256,21 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
     calls: list[tuple[type[Function], list[int], tuple[int, ...]]] = []
     schedules = [forward_schedule]
     for number, stage in enumerate(parts.stages):
-        backward, schedule = compile_graph(stage.graph, backend, (), is_boxed=True)
+        if isinstance(forward, GraphedProgram):
+            plain_backward, schedule = compile_graph(stage.graph, backend, (), tunes=options.tunes)
+            programs.append(graphed_backward(plain_backward, stage, forward))
+            backward = boxed(programs[-1])
+        else:
+            backward, schedule = compile_graph(stage.graph, backend, (), is_boxed=True, tunes=options.tunes)
         schedules.append(schedule)
         with_gradient = recording.stages[number]
         own = sorted((*with_gradient, *(plain if number == 0 else ())))
         earlier = recording.arrivals[number]
         again = functools.cache(lambda number=number: interpreted(joint_of_stage(recording, number)))
-        made_of = _stage_function(recording, stage, own, with_gradient, earlier, backward, again, draws)
+        unshared = unshared_results(stage.graph) if backend == "triten" else ()
+        made_of = _stage_function(
+            recording, stage, own, with_gradient, earlier, backward, again, draws, unshared
+        )
         calls.append((made_of, own, earlier))
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
@@ -260,7 +296,7 @@ def _with_gradients(recording: Recording, backend: str | Backend, examples: Sequ
             filled[i] = filled[first]
         return filled
 
-    return Compilation.of(recording, tuple(schedules), run)
+    return Compilation.of(recording, tuple(schedules), run, *programs)
 
 
 def _stage_function(
@@ -272,9 +308,10 @@ def _stage_function(
     backward: Callable[..., Sequence[Any]],
     again: Callable[[], Callable[..., Sequence[Any]]],
     draws: bool,
+    unshared: Sequence[int],
 ) -> type[Function]:
     """What autograd calls for the results of a stage: of what forward made, the results of earlier stages, and the
-    inputs, to its own results.
+    inputs, to its own results. Leaves take gradients at `unshared` places for their own.
     """
     results, kept_inputs, kept = recording.results, stage.kept_inputs, stage.kept
     differentiable, before = set(with_gradient), len(earlier)
@@ -283,6 +320,8 @@ def _stage_function(
 
     class Compiled(Function):
         """One call of the graph, as autograd sees it."""
+
+        _marks_shared_gradients = True
 
         @staticmethod
         def forward(ctx: Any, made: Sequence[Any], *tensors: Any) -> Any:
@@ -308,10 +347,17 @@ def _stage_function(
                         "eagerly"
                     )
                 made = again()(*tensors, *coming)
+                own_gradients: Sequence[int] = ()
             else:
                 del tensors
                 saved += map(laid_out, coming, tangent_specs)
                 made = backward(saved)
+                own_gradients = unshared
+            for i in own_gradients:
+                made[i]._version_cell = made[i]._view_base = None
+            for i, each in enumerate(made):
+                if each is not None and i not in own_gradients:
+                    mark_shared(each)
             for place, grad in zip(places, made, strict=True):
                 found[place] = grad
             return tuple(found)
@@ -338,6 +384,28 @@ def joint_of_stage(recording: Recording, number: int) -> Graph:
             copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(map_nodes(tuple(gradients), copies.__getitem__))
     return made
+
+
+def graphed_forward(
+    program: Callable[..., Any], graph: Graph, recording: Recording, examples: Sequence[Any]
+) -> GraphedProgram:
+    """A program that runs as CUDA graphs, which read parameters and what the function holds where it lies."""
+    count = recording.arguments + len(recording.held)
+    places = [i for i in range(count) if i >= recording.arguments or isinstance(examples[i], Parameter)]
+    return GraphedProgram(program, graph, lambda: places, recording.results)
+
+
+def graphed_backward(
+    program: Callable[..., Any], stage: BackwardGraph, forward: GraphedProgram
+) -> GraphedProgram:
+    """The program of backward as CUDA graphs, which read what those of forward read in place, and what they keep."""
+
+    def places() -> list[int]:
+        given = [i for i, place in enumerate(stage.kept_inputs) if place in forward.aliased]
+        return [*given, *kept]
+
+    kept = range(len(stage.kept_inputs), len(stage.kept_inputs) + len(stage.kept))
+    return GraphedProgram(program, stage.graph, places, after=forward, kept=kept)
 
 
 def views_of(graph: Graph, places: Sequence[int]) -> Graph:

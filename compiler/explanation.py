@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.pytree import tree_flatten
 from ..runtime.tensor_impl import TensorImpl
 from .backends import find_backend
 from .capture.guards import shown
 from .capture.recording import Recording, record
 from .capture.unsupported import Unsupported
+from .cuda_graphs.eligibility import device_of, why_not
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
@@ -34,6 +36,8 @@ class Explanation:
             one by one, forward and backward, each value as long as something reads it.
         peak_bytes: the same for the schedules.
         execution: how each fused kernel runs, in words.
+        tuning: whether kernels are chosen by measuring, in words; empty where that is not asked for.
+        cuda_graphs: of each schedule whether it is captured as a CUDA graph, in words; empty where none is asked for.
     """
 
     graphs: tuple[tuple[Schedule, ...], ...]
@@ -43,6 +47,8 @@ class Explanation:
     eager_peak_bytes: int = 0
     peak_bytes: int = 0
     execution: tuple[str, ...] = ()
+    cuda_graphs: tuple[str, ...] = ()
+    tuning: str = ""
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -95,6 +101,13 @@ class Explanation:
         if self.execution:
             lines = "\n".join(f"    {line}" for line in self.execution)
             pages.append(f"Kernels:\n{lines}")
+        if self.cuda_graphs:
+            titles = ["Forward", *["Backward"] * (len(self.cuda_graphs) - 1)]
+            named = zip(titles if len(titles) > 1 else ["Graph"], self.cuda_graphs, strict=True)
+            lines = "\n".join(f"    {title}: {what}" for title, what in named)
+            pages.append(f"CUDA graphs:\n{lines}")
+        if self.tuning:
+            pages.append(f"Tuning: {self.tuning}")
         shown = "\n".join(f"    {guard}" for guard in self.guards)
         return "\n".join([*pages, f"Guards: {len(self.guards)}", shown]).rstrip()
 
@@ -131,11 +144,10 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if not args and not kwargs:
         return lambda *given, **named: explain(function, *given, **named)
-    if isinstance(function, OptimizedModule):
-        function = function._orig_mod
-    else:
-        compiled = getattr(function, "_optimized", None)
-        function = compiled.function if isinstance(compiled, OptimizedFunction) else function
+    own = vars(function).get("_compiled") if isinstance(function, OptimizedModule) else None
+    compiled = own or getattr(function, "_optimized", None)
+    if isinstance(compiled, OptimizedFunction):
+        function = compiled.function
     leaves, spec = tree_flatten((args, kwargs))
     try:
         recording = record(function, leaves, spec)
@@ -145,18 +157,20 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     eager = peak_bytes(plain_schedule(recording.graph))
     graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
     schedules = tuple([fused_schedule(run_passes(graph)) for graph in graphs])
-    compiled = peak_bytes(schedules[0])
+    peak = peak_bytes(schedules[0])
     for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
         given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]
-        compiled = max(compiled, peak_bytes(schedule, given[: len(stage.kept)]))
+        peak = max(peak, peak_bytes(schedule, given[: len(stage.kept)]))
     return Explanation(
         (schedules,),
         (),
         guards_of(recording),
         sources_of(schedules),
         eager,
-        compiled,
+        peak,
         executions_of(schedules),
+        _cuda_graphs(compiled, graphs) if isinstance(compiled, OptimizedFunction) else (),
+        _tuning(compiled, graphs) if isinstance(compiled, OptimizedFunction) else "",
     )
 
 
@@ -199,6 +213,37 @@ def guards_of(recording: Recording) -> tuple[str, ...]:
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
     return (*guards, *[f"{location.name} is {spec!r}" for location, spec in recording.guards.held])
+
+
+def _tuning(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> str:
+    """Whether kernels are chosen by measuring."""
+    if not compiled.options.tunes:
+        return ""
+    devices = {device_of(graph) for graph in graphs}
+    device = devices.pop()
+    if device is None or devices:
+        return "nothing is timed, since the graph is not of one CUDA device"
+    from .triton.tuning import why_untimed
+
+    reason = why_untimed(device)
+    return (
+        "kernels are timed when the graph is compiled"
+        if reason is None
+        else f"nothing is timed, since {reason}"
+    )
+
+
+def _cuda_graphs(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> tuple[str, ...]:
+    """Whether each graph is captured as a CUDA graph: by what it computes, and by what calls have shown so far."""
+    if not compiled.options.cudagraphs:
+        return ()
+    reasons = [why_not(graph) for graph in graphs]
+    made = [each for same_look in compiled.compilations.values() for each in same_look]
+    for each in made:
+        if len(each.graphed) == len(reasons):
+            pairs = zip(reasons, each.graphed, strict=True)
+            reasons = [reason or graphed.reason for reason, graphed in pairs]
+    return tuple(["captured" if reason is None else f"not captured, since {reason}" for reason in reasons])
 
 
 __all__ = ["Explanation", "explain"]

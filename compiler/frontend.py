@@ -11,8 +11,6 @@ from ..runtime.traceback_filter import api_boundary
 Function = TypeVar("Function", bound=Callable[..., Any])
 BackendName = str | Callable[..., Any]
 
-MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-
 _default_backend: BackendName = "inductor"
 
 
@@ -55,10 +53,14 @@ def compile(
     Args:
         model: a function or a module; without one, a decorator is returned.
         fullgraph: raise `tt.compiler.Unsupported` where the function cannot be recorded as one graph.
-        dynamic: has no effect yet: each shape has a graph of its own.
+        dynamic: False captures each choice of sizes by itself. Otherwise dimensions that differ between two calls vary
+            from then on: further sizes get their graphs without capturing, where sizes do not decide what is computed.
         backend: a name of `tt.compiler.list_backends(())`, or a function from a graph and example inputs to a function.
-        mode: one of PyTorch's modes; all of them are the default one yet.
-        options: has no effect yet.
+        mode: one of PyTorch's modes. ``"reduce-overhead"`` captures what runs on CUDA as CUDA graphs;
+            ``"max-autotune-no-cudagraphs"`` times candidates of the kernels on a GPU, ``"max-autotune"`` does both. On
+            the CPU all are the default one.
+        options: ``{"triton.cudagraphs": True}`` and ``{"max_autotune": True}`` do the same; others of PyTorch's have no
+            effect.
         name: what the function is called in messages.
         disable: give back `model` as it is.
         recompile_limit: the most graphs of the function, or of each of its parts, 8 unless given; calls that none
@@ -83,12 +85,9 @@ def compile(
         >>> f(tt.ones(2), tt.ones(2), tt.tensor([1.0, -1.0]))
         tensor([2., 0.])
     """
-    if mode is not None and options is not None:
-        raise RuntimeError(
-            "Either mode or options can be specified, but both can't be specified at the same time."
-        )
-    if mode is not None and mode not in MODES:
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
+    from .options import options_of
+
+    how = options_of(mode, options, dynamic)
 
     def compiled(function: Any) -> Any:
         if not callable(function):
@@ -103,8 +102,8 @@ def compile(
 
         chosen = find_backend(_default_backend if backend is None else backend)
         if isinstance(function, Module):
-            return OptimizedModule(function, chosen, fullgraph, recompile_limit)
-        made = OptimizedFunction(function, chosen, fullgraph, recompile_limit)
+            return OptimizedModule(function, chosen, fullgraph, recompile_limit, how)
+        made = OptimizedFunction(function, chosen, fullgraph, recompile_limit, how)
         if name is not None:
             made.name = name
 
@@ -165,7 +164,8 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """No CUDA graph is recorded by the compiler yet (`torch.compiler.cudagraph_mark_step_begin`)."""
+    """Has no effect: results of earlier calls stay valid, since no CUDA graph is replayed into memory that somebody
+    still holds (`torch.compiler.cudagraph_mark_step_begin`)."""
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any
@@ -36,6 +36,8 @@ from .capture.side_effects import is_users
 from .capture.unsupported import Unsupported, is_own
 from .compilation import Compilation, compiled
 from .debug_files import write_debug_files
+from .dynamic_shapes.sizes_seen import SizesSeen, look_without_sizes
+from .options import PLAIN_OPTIONS, Options
 from .splitting.residual import PartTree
 from .splitting.source import GENERATORS, FunctionSource
 from .splitting.split import Split, Splitter, python_function
@@ -43,6 +45,10 @@ from .stances import state as stance
 
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
+SIZES = 64
+"""Graphs of one function for other sizes than were captured; the oldest is dropped, and made again if it is wanted."""
+CAPTURED_SIZES = 16
+"""Those of them that may be captured as CUDA graphs, each of which has memory of its own."""
 ATTEMPTS = 3
 """How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
 
@@ -72,6 +78,7 @@ class OptimizedFunction:
         backend: a built-in one's name, or a function.
         fullgraph: raise `Unsupported` for a call that cannot be captured.
         limit: the most graphs; None for `LIMIT`.
+        options: how graphs are compiled.
         family: the compiled functions that this one belongs to, None for one of the program's.
         source: of a part, its tree.
         tree: of a part, what it takes and returns.
@@ -83,6 +90,7 @@ class OptimizedFunction:
         backend: str | Backend,
         fullgraph: bool,
         limit: int | None = None,
+        options: Options = PLAIN_OPTIONS,
         family: Family | None = None,
         source: FunctionSource | None = None,
         tree: PartTree | None = None,
@@ -91,6 +99,7 @@ class OptimizedFunction:
         self.backend = backend
         self.fullgraph = fullgraph
         self.own_limit = limit
+        self.options = options
         self.name = getattr(function, "__name__", type(function).__name__)
         self.is_root = family is None
         self.family = Family(backend, limit) if family is None else family
@@ -105,6 +114,8 @@ class OptimizedFunction:
         self.compilations: dict[Any, list[Compilation]] = {}
         self.quick: dict[Any, list[Any]] = {}
         self.failures: dict[Any, Attempt] = {}
+        self.sizes: dict[Any, SizesSeen] = {}
+        self.made_for_sizes: dict[Any, None] = {}
         self.count = 0
         self.recompilations: list[str] = []
         self.splitter: Splitter | None = None
@@ -193,6 +204,8 @@ class OptimizedFunction:
             return self._run(self.last_split, args, kwargs)
         if failed is None and len(self.failures) >= LIMIT and not self.fullgraph:
             return self._run(self.last_split, args, kwargs)
+        if self.options.dynamic is not False and self._made_for_sizes(leaves, spec, tensors, key):
+            return self(*args, **kwargs)
         if self._may_compile(key):
             with self._lock:
                 made = self._capture(leaves, spec, tensors, key)
@@ -233,7 +246,9 @@ class OptimizedFunction:
         return self.splitter
 
     def _part(self, function: FunctionType, source: FunctionSource, tree: PartTree) -> OptimizedFunction:
-        made = OptimizedFunction(function, self.backend, False, self.own_limit, self.family, source, tree)
+        made = OptimizedFunction(
+            function, self.backend, False, self.own_limit, self.options, self.family, source, tree
+        )
         made.name = self.name
         return made
 
@@ -254,6 +269,39 @@ class OptimizedFunction:
     def _quick_key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The key of calls of tensors alone."""
         return (is_grad_enabled(), get_default_dtype(), get_default_device(), *map(SPEC, tensors))
+
+    def _made_for_sizes(self, leaves: Any, spec: Any, tensors: Any, key: Any) -> bool:
+        """Whether a graph was made for a call that differs in sizes from earlier ones, without capturing it."""
+        if self.backend != "triten" or key in self.compilations or stance.stance != "default":
+            return False
+        look = look_without_sizes(key)
+        if look is None or not tensors:
+            return False
+        with self._lock:
+            seen = self.sizes.setdefault(look, SizesSeen())
+            recording = seen.recording(self.function, leaves, spec, tensors)
+            if recording is None or recording.guards.hold() is None:
+                return False
+            is_captured = self.options.cudagraphs and len(self.made_for_sizes) < CAPTURED_SIZES
+            options = replace(self.options, tunes=False, cudagraphs=is_captured)
+            try:
+                made = compiled(recording, self.backend, tensors, options)
+            except Unsupported:
+                return False
+            self._add(made, leaves, spec, tensors, key)
+            self.made_for_sizes[key] = None
+            if len(self.made_for_sizes) > SIZES:
+                oldest = next(iter(self.made_for_sizes))
+                del self.made_for_sizes[oldest]
+                gone = self.compilations.pop(oldest, None)
+                self.quick = {quick: known for quick, known in self.quick.items() if known is not gone}
+        return True
+
+    def _add(self, made: Compilation, leaves: Any, spec: Any, tensors: Any, key: Any) -> None:
+        same_look = self.compilations.setdefault(key, [])
+        same_look.insert(0, made)
+        if is_plain_call(leaves, spec, tensors):
+            self.quick[self._quick_key(leaves)] = same_look
 
     def _may_compile(self, key: Any) -> bool:
         if self.count and stance.stance == "fail_on_recompile":
@@ -282,7 +330,8 @@ class OptimizedFunction:
         if self.count:
             self.recompilations.append(self._why(key))
         try:
-            made = compiled(record(self.function, leaves, spec), stance.backend or self.backend, tensors)
+            recording = record(self.function, leaves, spec)
+            made = compiled(recording, stance.backend or self.backend, tensors, self.options)
         except Unsupported as error:
             # A copy: the error has the frames that it went through, with all that is in them.
             reason = Unsupported(error.reason, error.place, error.trail, error.element)
@@ -294,10 +343,7 @@ class OptimizedFunction:
             return None
         self.failures.pop(key, None)
         write_debug_files(self.name, self.count, made.recording, made.schedules)
-        same_look = self.compilations.setdefault(key, [])
-        same_look.insert(0, made)
-        if is_plain_call(leaves, spec, tensors):
-            self.quick[self._quick_key(leaves)] = same_look
+        self._add(made, leaves, spec, tensors, key)
         self.count += 1
         return made
 

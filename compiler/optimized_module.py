@@ -7,6 +7,7 @@ from typing import Any
 from ..nn.modules.module import Module
 from .backends import Backend
 from .optimized import OptimizedFunction
+from .options import PLAIN_OPTIONS, Options
 
 
 class OptimizedModule(Module):
@@ -19,10 +20,15 @@ class OptimizedModule(Module):
     _orig_mod: Module
 
     def __init__(
-        self, module: Module, backend: str | Backend, fullgraph: bool = False, limit: int | None = None
+        self,
+        module: Module,
+        backend: str | Backend,
+        fullgraph: bool = False,
+        limit: int | None = None,
+        options: Options = PLAIN_OPTIONS,
     ) -> None:
         super().__init__()
-        self.__dict__["_compiled"] = OptimizedFunction(module, backend, fullgraph, limit)
+        self.__dict__["_compiled"] = OptimizedFunction(module, backend, fullgraph, limit, options)
         self._orig_mod = module
         self.training = module.training
 
@@ -56,4 +62,6 @@ class OptimizedModule(Module):
 
     def __reduce__(self) -> Any:
         compiled = self.__dict__["_compiled"]
-        return OptimizedModule, (self._orig_mod, compiled.backend, compiled.fullgraph, compiled.own_limit)
+        return OptimizedModule, (
+            self._orig_mod, compiled.backend, compiled.fullgraph, compiled.own_limit, compiled.options,
+        )  # fmt: skip

@@ -228,6 +228,38 @@ def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Seque
     return list(order)
 
 
+def unshared_results(graph: Graph) -> tuple[int, ...]:
+    """The places of results in whose memory nothing else lies: no input, no view of one, and no other result.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.compiler.training import unshared_results
+        >>> traced = tt.func.make_graph(lambda a, b: (a + b, a.t(), (a * b).t(), b))(*[tt.ones(2, 2)] * 2)
+        >>> unshared_results(traced.graph)
+        (0, 2)
+    """
+    bases = [_base_of(r) if isinstance(r, Node) else None for r in graph.output_node.args[0]]
+    return tuple(
+        [
+            i
+            for i, base in enumerate(bases)
+            if base is not None and base.op == "call_function" and bases.count(base) == 1
+        ]
+    )
+
+
+def _base_of(node: Node) -> Node:
+    """The node in whose memory a node's result lies."""
+    while node.op == "call_function":
+        source = node.args[0] if node.target is operator.getitem else node
+        schema = source.target._entry.schema if source.op == "call_function" else None
+        is_view = schema is not None and any(r.alias_info is not None for r in schema.returns)
+        if not is_view and source.target._opname != "_unsafe_view":
+            return node
+        node = source.all_input_nodes[0]
+    return node
+
+
 def _computed_again(wanted: Iterable[Node], kept: set[Node]) -> set[Node]:
     """The steps without gradients that backward runs for what it reads and is not kept."""
     again: set[Node] = set()

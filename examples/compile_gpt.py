@@ -1,10 +1,11 @@
 """Train a small GPT on characters, eagerly and compiled, and compare the two; then have it write.
 
-    python examples/compile_gpt.py [--device cpu|cuda|auto] [--steps 200] [--layers 4] [--seed 0]
+    python examples/compile_gpt.py [--device cpu|cuda|auto] [--mode default|reduce-overhead] [--steps 200] [--seed 0]
 
 Both models start with the same weights and see the same batches. The losses are the same, since `tt.compile` keeps the
 bits; what differs is printed: tokens per second, how many steps and kernels a training step is made of, and on a GPU
-launches and the most memory that was allocated.
+how often the host launches anything in one, and the most memory that was allocated. With ``--mode reduce-overhead``
+forward and backward are a launch each: CUDA graphs of all their kernels.
 
 The text is seven of William Shakespeare's sonnets (18, 29, 30, 60, 73, 116 and 130; 1609), which are in the public
 domain. The model is that of Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), with learnt
@@ -22,6 +23,7 @@ from rich.table import Table
 import triten as tt
 import triten.nn.functional as F
 from triten import nn
+from triten.runtime.cuda.driver import driver
 
 TEXT = Path(__file__).with_name("sonnets.txt")
 CONTEXT = 64
@@ -80,12 +82,17 @@ def train(
     seed: int,
     progress: Progress,
     what: str,
-) -> tuple[float, float]:
-    """The last loss, and characters per second; the first tenth of the steps, which captures, is not timed."""
+) -> tuple[float, float, int]:
+    """The last loss, characters per second, and launches of the last step.
+
+    The first tenth of the steps, which captures, is not timed.
+    """
     generator = tt.Generator().manual_seed(seed)
     optimizer = tt.optim.AdamW(model.parameters(), lr=3e-3, fused=True)
-    loss, timed, begin = tt.zeros(()), 0, time.perf_counter()
+    loss, timed, begin, launches = tt.zeros(()), 0, time.perf_counter(), Launches(data.is_cuda)
     for step in progress.track(range(steps), description=what):
+        if step == steps - 1:
+            launches.begin()
         tokens, wanted = batch_of(data, generator)
         loss = F.cross_entropy(forward(tokens).flatten(0, 1), wanted.flatten())
         optimizer.zero_grad()
@@ -95,9 +102,33 @@ def train(
             if data.is_cuda:
                 tt.cuda.synchronize()
             begin, timed = time.perf_counter(), step + 1
+    count = launches.end()
     if data.is_cuda:
         tt.cuda.synchronize()
-    return loss.item(), (steps - timed) * BATCH * CONTEXT / (time.perf_counter() - begin)
+    return loss.item(), (steps - timed) * BATCH * CONTEXT / (time.perf_counter() - begin), count
+
+
+class Launches:
+    """Counts what the host launches on a GPU: kernels, and CUDA graphs, each of which is one launch."""
+
+    def __init__(self, is_cuda: bool) -> None:
+        self.driver = driver() if is_cuda else None
+        self.kernels = self.graphs = 0
+
+    def begin(self) -> None:
+        if self.driver is not None:
+            self.graphs = self.driver.graph_launches
+            self.driver.observe_launches(self.seen)
+
+    def seen(self, name, grid, stream, launch) -> None:
+        self.kernels += 1
+        launch()
+
+    def end(self) -> int:
+        if self.driver is None:
+            return 0
+        self.driver.observe_launches(None)
+        return self.kernels + self.driver.graph_launches - self.graphs
 
 
 class Count(tt.TensorDispatchMode):
@@ -126,6 +157,7 @@ def write(model: nn.Module, text: str, characters: str, count: int, generator: t
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a small GPT on sonnets, eagerly and compiled.")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--mode", default="default", help="of tt.compile: default, reduce-overhead, ...")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=64, help="a multiple of the heads, of which there are 4")
@@ -147,18 +179,21 @@ def main() -> None:
     data = tt.tensor([characters.index(c) for c in text], device=device)
     console = Console()
     table = Table(
-        "", "loss", "characters/s", "forward", "backward", *(["peak MB"] if device == "cuda" else [])
+        *("", "loss", "characters/s", "forward", "backward"),
+        *(["launches", "peak MB"] if device == "cuda" else []),
     )
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     losses = []
     for what in ("eager", "compiled"):
         tt.manual_seed(arguments.seed)
         model = GPT(len(characters), arguments.layers, arguments.width, heads=4).to(device)
-        forward = tt.compile(model, fullgraph=True) if what == "compiled" else model
+        forward = tt.compile(model, fullgraph=True, mode=arguments.mode) if what == "compiled" else model
         if device == "cuda":
             tt.cuda.reset_peak_memory_stats()
         with Progress(*columns, console=console) as progress:
-            loss, speed = train(model, forward, data, arguments.steps, arguments.seed, progress, what)
+            loss, speed, launches = train(
+                model, forward, data, arguments.steps, arguments.seed, progress, what
+            )
         losses.append(loss)
         tokens, _ = batch_of(data, tt.Generator().manual_seed(0))
         if what == "eager":
@@ -171,8 +206,8 @@ def main() -> None:
         else:
             found = tt.compiler.explain(model, tokens)
             steps = [f"{len(s.steps)} steps, {len(s.kernels)} fused" for s in found.schedules]
-        peak = [f"{tt.cuda.max_memory_allocated() / 1e6:.1f}"] if device == "cuda" else []
-        table.add_row(what, f"{loss:.6f}", f"{speed:,.0f}", *steps, *peak)
+        on_gpu = [str(launches), f"{tt.cuda.max_memory_allocated() / 1e6:.1f}"] if device == "cuda" else []
+        table.add_row(what, f"{loss:.6f}", f"{speed:,.0f}", *steps, *on_gpu)
     console.print(table)
     print(f"losses are equal: {losses[0] == losses[1]}")
     if arguments.sample:

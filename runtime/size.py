@@ -10,6 +10,12 @@ from typing import Any, SupportsIndex, overload
 from . import public_name
 
 
+class SymInt:
+    """Base of what stands for an integer as an argument of operators, and is none for Python (`torch.SymInt`)."""
+
+    __slots__ = ()
+
+
 class Size(tuple[int, ...]):
     """A tuple of sizes that prints itself and knows its number of elements; slices and sums stay sizes.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
@@ -23,6 +24,9 @@ from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
 from ..schedule import FusedKernel
 from .source_files import module_of
+
+WARPS = 4
+"""Of a program, unless another number was measured to be quicker."""
 
 HEADER = '''"""{what}
 
@@ -68,10 +72,27 @@ class WrittenKernel(NamedTuple):
     is_heavy: bool
 
 
-def device_kernel(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
-    """A function from the bytes of a kernel's inputs to those of its outputs."""
+def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """A function from the bytes of a kernel's inputs to those of its outputs.
+
+    Args:
+        kernel: the kernel.
+        tunes: whether its block and warps are what is measured to be the quickest.
+    """
     written = write_kernel(kernel)
-    launch, grid = plan_launch(kernel, written)
+    block = block_of(kernel, written)
+    if not tunes:
+        return _launched(kernel, written, block, WARPS)
+    from .tuning import configuration_of
+
+    chosen = configuration_of(kernel, written.text, block, partial(_launched, kernel, written))
+    return _launched(kernel, written, chosen.tile[0], chosen.warps)
+
+
+def _launched(
+    kernel: FusedKernel, written: WrittenKernel, block: int, warps: int
+) -> Callable[..., tuple[Any, ...]]:
+    launch, grid = plan_launch(kernel, written, block, warps)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     enqueue, n = launch.enqueue, written.numel
 
@@ -83,11 +104,14 @@ def device_kernel(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-def plan_launch(kernel: FusedKernel, written: WrittenKernel) -> tuple[Launch, tuple[int, int, int]]:
-    """The launch of a written kernel, and its grid."""
+def plan_launch(
+    kernel: FusedKernel, written: WrittenKernel, block: int | None = None, warps: int = WARPS
+) -> tuple[Launch, tuple[int, int, int]]:
+    """The launch of a written kernel, and its grid; with the block that fits its operands unless one is given."""
     specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
     names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(kernel.outputs))]
-    block = block_of(kernel, written)
+    if block is None:
+        block = block_of(kernel, written)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
     launch = Launch(
         kernel.domain.device,
@@ -96,6 +120,7 @@ def plan_launch(kernel: FusedKernel, written: WrittenKernel) -> tuple[Launch, tu
         {"BLOCK": block},
         divisible=["n"] if written.numel % 16 == 0 else [],
         elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+        num_warps=warps,
     )
     return launch, (cdiv(written.numel, block), 1, 1)
 
@@ -120,6 +145,8 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
     lines = [] if all(own == dense or not any(own) for own in geometry.strides) else offsets(geometry)
+    # Without coordinates the program is that of any sizes, and compiled once for all of them.
+    over = f": {list(domain.sizes)}" if lines else ""
     values: dict[Node, str] = {}
     imports: dict[Any, str] = {}
     for i, node in enumerate(kernel.inputs):
@@ -135,13 +162,14 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
         name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
         given = operands_of(element, call.operands, values)
         values[call.node] = f"y{i}"
-        lines.append(f"# {call.node.format_node()}")
+        step = call.node.format_node()
+        lines.append(f"# {step}" if over else f"# %{call.node.name} = {step.partition(' = ')[2]}")
         lines.append(f"y{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
         if call.node in targets:
             at = offset_text(geometry.strides[len(kernel.inputs) + kernel.outputs.index(call.node)], dense)
             lines.append(f"tl.store({targets[call.node]} + {at}, y{i}, mask=mask)")
     text = HEADER.format(
-        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}: {list(domain.sizes)}.",
+        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}{over}.",
         device=domain.device.type,
         imports="\n".join(import_of(function, name) for function, name in imports.items()),
         name=kernel.name,

@@ -151,8 +151,8 @@ class FunctionCtx(Node):
             grad = results[position]
             if grad is not None and not isinstance(grad, TensorImpl):
                 raise RuntimeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
-            if grad is not None:
-                grad.version_cell()
+            if grad is not None and not self._function._marks_shared_gradients:
+                grad.version_cell()  # as `mark_shared`: the user's code may hold it
             out.append(grad)
         return out
 
@@ -185,6 +185,8 @@ class Function:
     """
 
     generate_vmap_rule = False
+    _marks_shared_gradients = False
+    """Whether `backward` marks those gradients that somebody else holds; leaves take the others for their own."""
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:

@@ -17,6 +17,7 @@ from ...runtime import memory_format as memory_formats
 from ...runtime import scalar_type
 from ...runtime.device import device as Device
 from ...runtime.generator import Generator
+from ...runtime.size import SymInt
 from ...runtime.storage import Storage
 from ...runtime.tensor_impl import TensorImpl
 from .errors import SchemaError
@@ -154,8 +155,8 @@ def _to_scalar(value: object, lenient: bool) -> scalar_type.Number | _Mismatch:
         return _item(value) if _stands_for_number(value, lenient) else MISMATCH
     if isinstance(value, np.bool_):
         return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
+    if isinstance(value, int | np.integer | SymInt):
+        return int(operator.index(value))  # type: ignore[arg-type]
     if isinstance(value, float) or _is_real_numpy_scalar(value):
         return float(value)
     if isinstance(value, complex | np.complexfloating):

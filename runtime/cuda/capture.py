@@ -133,7 +133,7 @@ class StreamCapture(ABC):
 
     @abstractmethod
     def launch_graph(self, executable: int, stream: int) -> None:
-        """Enqueue all of its work on a stream of its device; `launches` grows by its kernels.
+        """Enqueue all of its work on a stream of its device; `launches` grows by its kernels, `graph_launches` by one.
 
         Waits, on the device, for launches of the same executable before it.
         """

@@ -90,6 +90,9 @@ class Driver(StreamCapture):
     launches: int
     """How many kernels have been enqueued since the process began, those of replayed graphs among them."""
 
+    graph_launches: int
+    """How many graphs have been replayed since the process began."""
+
     cuda_version: int = 0
     """The newest CUDA whose code the driver loads, 12080 for 12.8; 0 where no code is loaded."""
 
@@ -102,6 +105,7 @@ class Driver(StreamCapture):
     def __init__(self, thread_state: ThreadState | None = None) -> None:
         super().__init__()
         self.launches = 0
+        self.graph_launches = 0
         self._thread = ThreadState() if thread_state is None else thread_state
         self.thread_state = self._thread
         self._compiled: dict[object, CompiledKernel] = {}

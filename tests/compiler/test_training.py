@@ -126,3 +126,21 @@ def test_autocast_trains_in_float32() -> None:
         loss.backward()
     assert all(g.dtype is tt.float32 for g in gradients(compiled))
     close(gradients(compiled), gradients(eager), 1e-2, 1e-4)
+
+
+def test_gradients_are_nobody_else_s(device: str) -> None:
+    compiled = tt.compile(lambda a, b, c: (a + b + c.t(), a * b), fullgraph=True)
+    for _ in range(4):
+        a, b, c = (drawn(3, 3, device=device, seed=i, grad=True) for i in range(3))
+        total, product = compiled(a, b, c)
+        coming = drawn(3, 3, device=device, seed=5)
+        before = coming.clone()
+        (first,) = tt.autograd.grad(product.sum(), [a], retain_graph=True)
+        tt.autograd.backward([total, product], [coming, coming])
+        for x in (a, b, c):
+            assert x.grad is not None
+            x.grad.add_(1)
+        same(coming, before)
+        same(c.grad, coming.t().contiguous() + 1)
+        same(first, b.detach() * tt.ones(3, 3, device=device))
+        same([a.grad, b.grad], [coming + coming * x.detach() + 1 for x in (b, a)])

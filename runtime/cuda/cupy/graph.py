@@ -88,6 +88,7 @@ class CuPyCapture(StreamCapture):
     """Capture and graphs of CuPy's driver."""
 
     launches: int
+    graph_launches: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,6 +149,7 @@ class CuPyCapture(StreamCapture):
         kernels = self._kernels_of(executable)
         runtime.graphLaunch(executable, stream)
         self.launches += kernels
+        self.graph_launches += 1
 
     def destroy_graph(self, graph: int) -> None:
         self._kernels_of(graph)

@@ -51,6 +51,8 @@ class CachingAllocator(PrivatePools, Allocator):
         self._uses = PendingUses()
         self._recording = False
         self._raw: dict[int, DataPtr] = {}
+        self.pool_observer: Callable[[Block], None] | None = None
+        """Called with each block that is handed out while a private pool is open: it sees what a capture allocates."""
         if cuda is not None:
             self._attach(cuda)
 
@@ -172,6 +174,8 @@ class CachingAllocator(PrivatePools, Allocator):
             assert block is not None
         if len(block.log) > LOG_LIMIT:
             self._count(block)
+        if self.pool_observer is not None and self._open:
+            self.pool_observer(block)
         return DataPtr(block.address, nbytes, device, None, self._give_back, block)
 
     def _serve(self, cuda: Driver, index: int, stream: int, nbytes: int, last_try: bool) -> Block | None:

@@ -134,6 +134,7 @@ class SimulatedCapture(StreamCapture):
     """Capture and graphs of simulated devices."""
 
     launches: int
+    graph_launches: int
     _lock: threading.RLock
 
     def __init__(self) -> None:
@@ -256,6 +257,7 @@ class SimulatedCapture(StreamCapture):
         else:
             on.enqueue(found.run, "graph")
         self.launches += found.kernels
+        self.graph_launches += 1
 
     def destroy_graph(self, graph: int) -> None:
         self._graph(graph)

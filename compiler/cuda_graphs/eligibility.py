@@ -1,0 +1,65 @@
+"""Which graphs of operators may become CUDA graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.layers.graph.graph import Graph, Node
+from ...runtime.device import device as Device
+from ...runtime.tensor_spec import TensorSpec
+
+
+def device_of(graph: Graph) -> Device | None:
+    """The one CUDA device on which a graph computes; None for any other graph."""
+    devices = {spec.device for node in graph.nodes for spec in specs_of(node)}
+    if len(devices) != 1:
+        return None
+    device = devices.pop()
+    return device if device.type == "cuda" else None
+
+
+def why_not(graph: Graph) -> str | None:
+    """Why a graph of operators is no CUDA graph, in words; None for one that can be captured.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.compiler.cuda_graphs.eligibility import why_not
+        >>> why_not(tt.func.make_graph(lambda x: x + 1)(tt.ones(2)).graph)
+        '%x is on cpu'
+    """
+    if not graph.find_nodes(op="call_function"):
+        return "it launches nothing"
+    for node in graph.nodes:
+        for spec in specs_of(node):
+            if spec.device.type != "cuda":
+                return f"%{node.name} is on {spec.device}"
+        name = node.target._opname if isinstance(node.target, OpOverload) else ""
+        if "strided" in name and node.all_input_nodes:
+            # `as_strided` and its kin count from the start of a storage, of which a copied input has another.
+            return f"%{node.name} reads a tensor's storage by offsets"
+    if device_of(graph) is None:
+        return "it computes on several devices"
+    return None
+
+
+def written_inputs(graph: Graph) -> tuple[int, ...]:
+    """The places of the inputs that a graph writes to."""
+    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    calls = [n for n in graph.find_nodes(op="call_function") if isinstance(n.target, OpOverload)]
+    return tuple(dict.fromkeys(places[n.args[0]] for n in calls if n.target._entry.schema.is_mutable))
+
+
+def specs_of(node: Node) -> Iterator[TensorSpec]:
+    """The specs of a node's tensors."""
+    if node.op in ("placeholder", "call_function"):
+        yield from _specs_in(node.val)
+
+
+def _specs_in(value: Any) -> Iterator[TensorSpec]:
+    if isinstance(value, TensorSpec):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _specs_in(each)

@@ -1,0 +1,80 @@
+"""Where captures have their memory: outputs in one pool, all else in another, and both shared by all captures.
+
+Captures replay in any order, and outputs live on between replays. So memory that one capture computes with may serve
+any other to compute with, but never become an output: that would be overwritten by the next replay of the first. Which
+allocations are outputs is known from having run the program before, by their place among all that it makes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ...runtime.cuda.graph import PoolHandle, graph_pool_handle
+from ...runtime.cuda.memory.block import Block
+from ...runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
+from ...runtime.data_ptr import DataPtr
+
+
+class Pools:
+    """A device's memory for captures."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.scratch: PoolHandle = graph_pool_handle()
+        self.outputs: PoolHandle = graph_pool_handle()
+
+    @contextmanager
+    def traced(self, outputs: frozenset[int] = frozenset()) -> Iterator[Trace]:
+        """See what this thread allocates while the block runs, and serve some of it from the pool of outputs.
+
+        Args:
+            outputs: their places among the allocations.
+        """
+        trace = Trace(self.outputs, outputs)
+        before = CUDA_ALLOCATOR.pool_observer
+        CUDA_ALLOCATOR.begin_allocate_to_pool(self.device, self.outputs, trace.takes)
+        CUDA_ALLOCATOR.pool_observer = trace.allocated
+        try:
+            yield trace
+        finally:
+            CUDA_ALLOCATOR.pool_observer = before
+            CUDA_ALLOCATOR.end_allocate_to_pool(self.device, self.outputs)
+            CUDA_ALLOCATOR.release_pool(self.device, self.outputs)
+
+
+class Trace:
+    """The allocations of a thread, in order."""
+
+    def __init__(self, pool: PoolHandle, outputs: frozenset[int]) -> None:
+        self.blocks: list[Block] = []
+        self._pool, self._outputs = pool, outputs
+        self._thread = threading.get_ident()
+        self._asked = 0
+
+    def takes(self, stream: int) -> bool:
+        """Whether the next allocation is an output."""
+        if threading.get_ident() != self._thread:
+            return False
+        self._asked += 1
+        return self._asked - 1 in self._outputs
+
+    def allocated(self, block: Block) -> None:
+        """An allocation was served."""
+        if threading.get_ident() == self._thread:
+            self.blocks.append(block)
+
+    def places_of(self, memory: Sequence[DataPtr]) -> frozenset[int] | None:
+        """The places of these pointers, which still live, among the allocations; None if one is not among them."""
+        last = {block.address: i for i, block in enumerate(self.blocks)}
+        places = [last.get(data.address) for data in memory if data.nbytes]
+        if self._asked != len(self.blocks):  # one was asked for again, as memory was short
+            return None
+        found = frozenset([place for place in places if place is not None])
+        return found if len(found) == len(places) else None
+
+    def is_as_foretold(self, memory: Sequence[DataPtr]) -> bool:
+        """Whether these pointers are what was served from the pool of outputs, and all of it."""
+        served = [block for block in self.blocks if block.segment.pool.owner == self._pool]
+        return self.places_of(memory) == self._outputs and len(served) == len(self._outputs)

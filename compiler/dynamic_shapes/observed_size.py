@@ -1,0 +1,258 @@
+"""Sizes as Python code sees them while a function is captured for many: what it decides by them is noted.
+
+A tensor's sizes, asked for by the program's own code, are `ObservedSize`s. They compute as integers do; a comparison
+notes its outcome, and what takes the integer itself (`range`, `float`, a key of a dict, text) notes which it is. What
+is passed to an operator is not noted: that is in the graph.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...dispatch.tensor import Tensor
+from ...runtime.size import Size, SymInt
+from ...runtime.tensor_impl import TensorImpl
+from ..capture.frames import is_observed_file
+from ..capture.unsupported import is_own
+
+Expression = int | tuple[Any, ...]
+Decision = tuple[str, Expression, Expression, Any]
+"""An operator's name, its operands, and its outcome."""
+
+ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+SIZE_FILE = sys.modules[Size.__module__].__file__
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+class Observations:
+    """What one capture saw.
+
+    Attributes:
+        reads: the sizes that were asked for, in order.
+        decisions: what was decided by them.
+        results: what was computed of them, each with its value.
+    """
+
+    def __init__(self) -> None:
+        self.reads: list[int] = []
+        self.decisions: list[Decision] = []
+        self.results: list[tuple[Expression, int]] = []
+
+    def read(self, size: int) -> ObservedSize:
+        """A size that was asked for."""
+        self.reads.append(size)
+        return ObservedSize(self, size, ("read", len(self.reads) - 1))
+
+    def computed(self, value: int, expression: Expression) -> ObservedSize:
+        """A number that was computed of sizes."""
+        self.results.append((expression, value))
+        return ObservedSize(self, value, expression)
+
+
+def is_noted() -> bool:
+    """Whether the program's own code asks: it called what called this.
+
+    Operators look at their arguments in code of this package, and the graph has what came of it.
+    """
+    depth = 2
+    while (caller := sys._getframe(depth).f_code.co_filename) == __file__:
+        depth += 1
+    return not is_own(caller) or is_observed_file(caller) or caller == SIZE_FILE
+
+
+def value_of(expression: Expression, reads: list[int]) -> int:
+    """An expression's value for the sizes that are read. Raises ZeroDivisionError as the program would."""
+    if isinstance(expression, int):
+        return expression
+    if expression[0] == "read":
+        return reads[expression[1]]
+    values = [value_of(operand, reads) for operand in expression[1:]]
+    found: int = getattr(operator, expression[0])(*values)
+    return found
+
+
+class ObservedSize(SymInt):
+    """An integer that notes what is decided by it."""
+
+    __slots__ = ("_expression", "_seen", "_value")
+
+    def __init__(self, seen: Observations, value: int, expression: Expression) -> None:
+        self._seen, self._value, self._expression = seen, value, expression
+
+    def _fixed(self) -> int:
+        """The integer, which is the only one for which the graph holds."""
+        if is_noted():
+            self._seen.decisions.append(("eq", self._expression, self._value, True))
+        return self._value
+
+    def __index__(self) -> int:
+        return self._fixed()
+
+    def __int__(self) -> int:
+        return self._fixed()
+
+    def __float__(self) -> float:
+        return float(self._fixed())
+
+    def __hash__(self) -> int:
+        return hash(self._fixed())
+
+    def __str__(self) -> str:
+        return str(self._fixed())
+
+    __repr__ = __str__
+
+    def __format__(self, how: str) -> str:
+        return format(self._fixed(), how)
+
+    def __bool__(self) -> bool:
+        return bool(self.__ne__(0))
+
+    def __neg__(self) -> ObservedSize:
+        return self._seen.computed(-self._value, ("neg", self._expression))
+
+    def __pos__(self) -> ObservedSize:
+        return self
+
+    def __truediv__(self, other: Any) -> Any:
+        return plain(self, other) / plain(other, self)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return plain(other, self) / plain(self, other)
+
+    def __pow__(self, other: Any) -> Any:
+        return plain(self, other) ** plain(other, self)
+
+    def __rpow__(self, other: Any) -> Any:
+        return plain(other, self) ** plain(self, other)
+
+
+def plain(value: Any, beside: Any) -> Any:
+    """An operand as a number; beside a tensor it is the argument of an operator."""
+    if not isinstance(value, ObservedSize):
+        return value
+    return value._value if isinstance(beside, TensorImpl) else value._fixed()
+
+
+def _arithmetic(name: str, is_reflected: bool) -> Callable[[ObservedSize, Any], Any]:
+    compute = getattr(operator, name)
+
+    def method(self: ObservedSize, other: Any) -> Any:
+        if other.__class__ is not int and not isinstance(other, ObservedSize):
+            mine, theirs = plain(self, other), other
+            return compute(theirs, mine) if is_reflected else compute(mine, theirs)
+        if isinstance(other, ObservedSize):
+            value, expression = other._value, other._expression
+        else:
+            value = expression = other
+        sides = [(self._value, self._expression), (value, expression)]
+        (a, left), (b, right) = sides[::-1] if is_reflected else sides
+        return self._seen.computed(compute(a, b), (name, left, right))
+
+    return method
+
+
+def _comparison(name: str) -> Callable[[ObservedSize, Any], Any]:
+    compare = getattr(operator, name)
+
+    def method(self: ObservedSize, other: Any) -> Any:
+        if isinstance(other, ObservedSize):
+            value, expression = other._value, other._expression
+        elif other.__class__ is int:
+            value = expression = other
+        elif isinstance(other, TensorImpl):
+            return compare(self._value, other)
+        else:
+            return compare(self._fixed(), other)
+        outcome = compare(self._value, value)
+        if is_noted():
+            self._seen.decisions.append((name, self._expression, expression, outcome))
+        return outcome
+
+    return method
+
+
+for _name in ARITHMETIC:
+    setattr(ObservedSize, f"__{_name}__", _arithmetic(_name, False))
+    setattr(ObservedSize, f"__r{_name}__", _arithmetic(_name, True))
+for _name in COMPARISONS:
+    setattr(ObservedSize, f"__{_name}__", _comparison(_name))
+
+
+@contextmanager
+def observed_sizes() -> Iterator[Observations]:
+    """Have the program's code see the sizes of tensors as `ObservedSize`s while the block runs, in this thread."""
+    seen = Observations()
+    before = {
+        name: vars(TensorImpl)[name] for name in ("shape", "size", "numel", "nelement", "stride", "nbytes")
+    }
+    owner: Any = next(each for each in Tensor.__mro__ if "__len__" in vars(each))
+    length = owner.__len__
+    thread = threading.get_ident()
+
+    def is_asked() -> bool:
+        return threading.get_ident() == thread and is_observed_file(sys._getframe(2).f_code.co_filename)
+
+    def shape(self: TensorImpl) -> Any:
+        return _size(seen, self._spec.shape) if is_asked() else self._spec.shape
+
+    def size(self: TensorImpl, *args: Any, **kwargs: Any) -> Any:
+        found = before["size"](self, *args, **kwargs)
+        if not is_asked():
+            return found
+        return seen.read(found) if isinstance(found, int) else _size(seen, found)
+
+    def numel(self: TensorImpl) -> Any:
+        return seen.read(self._spec.numel) if is_asked() else self._spec.numel
+
+    def stride(self: TensorImpl, *args: Any, **kwargs: Any) -> Any:
+        found = before["stride"](self, *args, **kwargs)
+        if not is_asked():
+            return found
+        return seen.read(found) if isinstance(found, int) else tuple([seen.read(each) for each in found])
+
+    def nbytes(self: TensorImpl) -> Any:
+        return seen.read(self._spec.nbytes) if is_asked() else self._spec.nbytes
+
+    def __len__(self: TensorImpl) -> int:
+        found: int = length(self)
+        if is_asked():
+            seen.read(found)._fixed()
+        return found
+
+    instead = {
+        "shape": property(shape), "size": size, "numel": numel, "nelement": numel, "stride": stride,
+        "nbytes": property(nbytes),
+    }  # fmt: skip
+    for name, hook in instead.items():
+        setattr(TensorImpl, name, hook)
+    owner.__len__ = __len__
+    try:
+        yield seen
+    finally:
+        for name, original in before.items():
+            setattr(TensorImpl, name, original)
+        owner.__len__ = length
+
+
+class ObservedShape(Size):
+    """The sizes of a tensor, which stay observed in what is cut and joined of them."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return tuple.__new__(ObservedShape, found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return tuple.__new__(ObservedShape, tuple.__add__(self, other))
+
+    def __radd__(self, other: Any) -> Any:
+        return tuple.__new__(ObservedShape, tuple.__add__(tuple(other), self))
+
+
+def _size(seen: Observations, sizes: tuple[int, ...]) -> Any:
+    return tuple.__new__(ObservedShape, [seen.read(each) for each in sizes])

@@ -1,0 +1,55 @@
+"""What `mode` and `options` of `tt.compile` ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MODES: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "lite": (),
+    "reduce-overhead": ("triton.cudagraphs",),
+    "max-autotune-no-cudagraphs": ("max_autotune",),
+    "max-autotune": ("max_autotune", "triton.cudagraphs"),
+}
+"""PyTorch's modes, and the options that each of them sets (`torch._inductor.list_mode_options`)."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How graphs are compiled.
+
+    Attributes:
+        cudagraphs: whether programs on CUDA are captured as CUDA graphs.
+        tunes: whether the kernels of programs on CUDA are chosen by measuring.
+        dynamic: False where each choice of sizes is captured by itself.
+    """
+
+    cudagraphs: bool = False
+    dynamic: bool | None = None
+    tunes: bool = False
+
+
+PLAIN_OPTIONS = Options()
+
+
+def options_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None = None) -> Options:
+    """The options of a mode, or those given by PyTorch's names, of which others have no effect.
+
+    Raises:
+        RuntimeError: both are given, or the mode is unknown.
+
+    Example:
+        >>> from triten.compiler.options import options_of
+        >>> options_of("reduce-overhead", None) == options_of(None, {"triton.cudagraphs": True})
+        True
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if mode is not None and mode not in MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
+    chosen = dict.fromkeys(MODES[mode or "default"], True) if options is None else dict(options)
+    return Options(bool(chosen.get("triton.cudagraphs")), dynamic, bool(chosen.get("max_autotune")))

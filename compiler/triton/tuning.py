@@ -1,0 +1,170 @@
+"""What ``mode="max-autotune"`` measures: blocks and warps of fused kernels, and configurations of operators' kernels.
+
+Everything is timed on the device when a graph is compiled, once: what is found is kept with what `autotune` measures
+(`triton_kernels/tuning/records.py`), fused kernels by their source. On simulated devices nothing is timed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.generated import functions as ops
+from ...dispatch.layers.autocast.mode import autocast
+from ...dispatch.layers.graph.graph import Node, map_nodes
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cuda import driver as drivers
+from ...runtime.device import device as Device
+from ...runtime.generator import Generator
+from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.tensor_spec import TensorSpec
+from ...triton_kernels.budget import Configuration
+from ...triton_kernels.tuning.autotune import failures, tune
+from ...triton_kernels.tuning.entry import Entry
+from ...triton_kernels.tuning.measurement import WARM_UP, measure, winner
+from ...triton_kernels.tuning.question import shape_class
+from ...triton_kernels.tuning.records import device_name, records
+from ...triton_kernels.tuning.timer import EventTimer, Timer
+from ..schedule import FusedKernel, OperatorCall, Schedule
+
+WIDENINGS = ((1, 4), (1, 8), (2, 8), (2, 4), (0.5, 4), (0.5, 2))
+"""Candidates of a fused kernel: its block times the first number, with so many warps. The default comes first."""
+LEAST_BLOCK = 16
+
+timer_for: Callable[[Device], Timer] = EventTimer
+"""What takes the times."""
+
+_chosen: dict[tuple[str, str, str], Configuration] = {}
+_asked: set[Any] = set()
+"""The calls of operators for which candidates were timed in this process."""
+
+
+def why_untimed(device: Device) -> str | None:
+    """Why nothing is timed on a device, in words; None where it is."""
+    if device.type != "cuda":
+        return f"kernels of {device.type} have no candidates"
+    if drivers.is_simulated():
+        return "times of simulated devices say nothing of a real one"
+    return None
+
+
+def configuration_of(
+    kernel: FusedKernel,
+    source: str,
+    block: int,
+    launched: Callable[[int, int], Callable[..., Any]],
+) -> Configuration:
+    """The quickest block and number of warps of a fused kernel, timed unless that is known.
+
+    Args:
+        kernel: the kernel.
+        source: its text.
+        block: that which it has without measuring.
+        launched: makes a function of the inputs' bytes, for a block and a number of warps.
+    """
+    device: Device = kernel.domain.device
+    properties = drivers.driver().properties(device.resolved_index)
+    name = f"triten.compiler:{kernel.name}"
+    widest = max((node.val for node in (*kernel.inputs, *kernel.outputs)), key=lambda spec: spec.itemsize)
+    key = (
+        hashlib.sha256(source.encode()).hexdigest()[:32],
+        widest.dtype.triton_name,
+        shape_class(kernel.domain.sizes),
+    )
+    known = _chosen.get(key)
+    if known is not None:
+        return known
+    kept = records()
+    every = [Configuration((max(int(block * wider), LEAST_BLOCK),), warps) for wider, warps in WIDENINGS]
+    every = list(dict.fromkeys(every))
+    for entry in () if kept is None else kept.read(device_name(properties), name):
+        found = Configuration(entry.tile, entry.warps)
+        if (entry.source, entry.dtype, entry.shape) == key and found in every:
+            _chosen[key] = found
+            return found
+    inputs = [allocator_of(node.val)() for node in kernel.inputs]
+    usable, times = _timed(device, every, lambda each: launched(each.tile[0], each.warps), inputs)
+    found = usable[winner(times)]
+    if kept is not None:
+        medians = {str(each): round(one.median, 3) for each, one in zip(usable, times, strict=True)}
+        measured = Entry(name, *key, found.tile, found.warps, found.stages, medians, properties.name)
+        kept.write(device_name(properties), measured)
+    _chosen[key] = found
+    return found
+
+
+def _timed(
+    device: Device,
+    every: Sequence[Configuration],
+    made: Callable[[Configuration], Callable[..., Any]],
+    inputs: Sequence[Any],
+) -> tuple[list[Configuration], Any]:
+    """The candidates that can be launched, and their times. The first one has to."""
+    usable: list[Configuration] = []
+    runs: list[Callable[[], Any]] = []
+    for each in every:
+        function = made(each)
+        try:
+            function(*inputs)
+        except failures():
+            if not usable:
+                raise
+            continue
+        usable.append(each)
+        runs.append(lambda function=function: function(*inputs))  # type: ignore[misc]
+    timer = timer_for(device)
+
+    def take(candidate: int, count: int) -> list[float]:
+        for _ in range(WARM_UP):
+            runs[candidate]()
+        return [timer.microseconds(runs[candidate]) for _ in range(count)]
+
+    return usable, measure(len(usable), take)
+
+
+def tune_operators(schedule: Schedule) -> None:
+    """Time the configurations of the kernels that a schedule's operators launch, each call by itself.
+
+    Plans of all operators are made anew, and graphs that were compiled before are compiled again when they are called.
+    A call that cannot be timed, as under a profiler or where memory is short, keeps what it has.
+    """
+    for step in schedule.steps:
+        if isinstance(step, OperatorCall) and _may_be_timed(step.node):
+            node = step.node
+            call = node.target, repr(map_nodes((node.args, dict(node.kwargs)), lambda given: given.val))
+            if call not in _asked:
+                _asked.add(call)
+                _tune_call(node)
+
+
+def _may_be_timed(node: Node) -> bool:
+    if not isinstance(node.target, OpOverload) or node.is_impure:
+        return False
+    schema = node.target._entry.schema
+    specs = [n.val for n in node.all_input_nodes]
+    is_view = any(r.alias_info is not None for r in schema.returns)
+    return not is_view and bool(specs) and all(isinstance(spec, TensorSpec) for spec in specs)
+
+
+def _tune_call(node: Node) -> None:
+    generator = Generator(node.all_input_nodes[0].val.device).manual_seed(0)
+    before = set_grad_enabled(False)
+    try:
+        with autocast("cuda", enabled=False):
+            tensors = {given: _filled(given.val, generator) for given in node.all_input_nodes}
+            args, kwargs = map_nodes((node.args, dict(node.kwargs)), tensors.__getitem__)
+            with suppress(RuntimeError):
+                tune(lambda: node.target(*args, **kwargs), list(tensors.values()), timer_for)
+    finally:
+        set_grad_enabled(before)
+
+
+def _filled(spec: TensorSpec, generator: Generator) -> Any:
+    """A tensor of a spec: normal numbers, or zeros, which are indices of anything."""
+    made = ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
+    if not spec.dtype.is_floating_point or spec.itemsize == 1 or spec.overlaps:
+        return made.zero_()
+    return made.normal_(generator=generator)
