@@ -102,7 +102,7 @@ class OptimizedFunction:
         self.options = options
         self.name = getattr(function, "__name__", type(function).__name__)
         self.is_root = family is None
-        self.family = Family(backend, limit) if family is None else family
+        self.family = Family(backend, limit, options) if family is None else family
         self.source, self.tree = source, tree
         self.cell: CellType | None = None
         self._lock = threading.RLock()
@@ -123,7 +123,7 @@ class OptimizedFunction:
         self.variety: dict[str, set[Any]] = {}
         self._is_told = False
         if self.is_root:
-            self.family = Family(self.backend, self.own_limit)
+            self.family = Family(self.backend, self.own_limit, self.options)
 
     @property
     def graph_count(self) -> int:
@@ -381,10 +381,11 @@ class Family:
     Args:
         backend: the one that all have.
         limit: the most graphs of each.
+        options: how graphs are compiled.
     """
 
-    def __init__(self, backend: str | Backend, limit: int | None) -> None:
-        self.backend, self.limit = backend, limit
+    def __init__(self, backend: str | Backend, limit: int | None, options: Options) -> None:
+        self.backend, self.limit, self.options = backend, limit, options
         self.members: dict[Any, OptimizedFunction] = {}
 
     def callee(self, target: Any) -> Any:
@@ -406,7 +407,9 @@ class Family:
         if known is None:
             if len(self.members) >= MOST_MEMBERS:
                 return found[0].__get__(prefix[0]) if prefix else target
-            known = self.members[key] = OptimizedFunction(target, self.backend, False, self.limit, self)
+            known = self.members[key] = OptimizedFunction(
+                target, self.backend, False, self.limit, self.options, self
+            )
         return partial(known, *prefix) if prefix else known
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...dispatch.layers.functionalization.layer import FunctionalTensor
 from ...dispatch.layers.graph.make_graph import TracedTensor
 from ...dispatch.tensor import Tensor
 
@@ -18,14 +19,14 @@ READERS = ("item", "host_array", "numpy")
 def refusing_reads(refuse: Callable[[Any], None]) -> Iterator[None]:
     """Call a function, which may raise, with each tensor of this thread whose elements are read, but for fake ones.
 
-    Those refuse by themselves.
+    Those refuse by themselves, and what stands for a tensor reads that one.
     """
     thread = threading.get_ident()
     before = {name: getattr(Tensor, name) for name in READERS}
 
     def refusing(read: Callable[..., Any]) -> Callable[..., Any]:
         def refused(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread and not isinstance(tensor, TracedTensor):
+            if threading.get_ident() == thread and not isinstance(tensor, TracedTensor | FunctionalTensor):
                 refuse(tensor)
             return read(tensor, *args, **kwargs)
 

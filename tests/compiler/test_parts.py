@@ -217,7 +217,7 @@ def test_parts_have_limits_of_their_own() -> None:
         y = x * 2 + 1
         return y.exp() * 0.5 + (y > 0)[:1].sum().item()
 
-    compiled = tt.compile(f, recompile_limit=2)
+    compiled = tt.compile(f, recompile_limit=2, dynamic=False)
     with pytest.warns(UserWarning, match="f has 2 graphs, which is recompile_limit"):
         for n in range(3, 7):
             same(compiled(drawn(n)), f(drawn(n)))
