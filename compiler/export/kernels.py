@@ -1,7 +1,7 @@
 """Kernels of an exported program, compiled for named targets: made in processes of their own, and given to launches.
 
-In an archive's folder *kernels/sm_90* lie ``index.json``, ``kernels/sm_90/<key>.kernel`` for each kernel, as the store of compiled
-kernels has it, and ``kernels/sm_90/<name>.py`` for each that the compiler wrote, for people to read.
+In an archive's folder *kernels/sm_90* lie ``index.json``, ``<key>.kernel`` for each kernel, as the store of compiled
+kernels has it, and ``<name>.py`` for each that the compiler wrote, for people to read.
 """
 
 from __future__ import annotations

@@ -102,7 +102,11 @@ def row_tables(path: Path) -> list[nodes.Node]:
 
 def ratio_text(row: Any, peer: str) -> str:
     ratio = row["ratios"].get(peer)
-    return f"{ratio['ratio']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})" if ratio else ""
+    if not ratio:
+        return ""
+    # Of a few rounds there is no interval.
+    interval = "" if ratio["low"] is None else f" ({ratio['low']:.2f} to {ratio['high']:.2f})"
+    return f"{ratio['ratio']:.2f}{interval}"
 
 
 def ahead_of_time_tables(path: Path, content: Any) -> list[nodes.Node]:

@@ -125,8 +125,8 @@ class CachingHostAllocator(Allocator):
         return block
 
     def _give_back(self, data: DataPtr) -> None:
-        block = data.context
-        assert isinstance(block, PinnedBlock)
+        # No name of the module is looked up: the interpreter may have taken them away, as it ends.
+        block: PinnedBlock = data.context  # type: ignore[assignment]
         self._given_back.append(block)
 
     def _reclaim(self, cuda: Driver) -> None:
