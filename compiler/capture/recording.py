@@ -9,27 +9,15 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from ...dispatch.autograd.gradients import grad as gradients
-from ...dispatch.generated import functions as ops
-from ...dispatch.layers.autocast.state import state as autocast
-from ...dispatch.layers.functionalization.functionalize import call_functionalized
-from ...dispatch.layers.functionalization.layer import Layer
 from ...dispatch.layers.graph.graph import Graph, Node
-from ...dispatch.layers.graph.make_graph import innermost_tracer, make_graph
-from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_unflatten
+from ...dispatch.layers.graph.make_graph import make_graph
+from ...dispatch.layers.pytree import TreeSpec
 from ...dispatch.tensor import Tensor
-from ...nn.modules.parameter import Parameter
-from ...runtime.determinism import are_deterministic_algorithms_enabled
-from ...runtime.device import get_default_device
-from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
-from ...runtime.local_dispatch_key_set import local
-from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import get_default_dtype
+from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames, Watch
 from .guards import Guards
-from .objects import FIXED, Identities, containers_in, has_hooks
-from .reachable import CONSTANTS, NUMBERS, Location, Walk, walk_after, walk_before
+from .reachable import Location, walk_after, walk_before
 from .side_effects import (
     Looks,
     Refusals,
@@ -38,7 +26,7 @@ from .side_effects import (
     refuse_side_effects,
     refusing_effects,
 )
-from .stages import cut_at, stages_of
+from .traced_function import TracedFunction, modes_of_thread
 from .unsupported import Unsupported, place_of, trail_of
 from .values_read import refusing_reads
 
@@ -117,8 +105,9 @@ def record(
             return _recorded(function, leaves, spec, None, watch)
         except UnknownTensor:
             # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
-            there = {id(each) for each in gc.get_objects() if isinstance(each, TensorImpl)}
-            return _recorded(function, leaves, spec, there, watch)
+            # They are held meanwhile, so that no new one has the id of one that is gone.
+            known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
+            return _recorded(function, leaves, spec, set(map(id, known)), watch)
 
 
 _one_at_a_time = threading.RLock()
@@ -140,7 +129,7 @@ def _recorded(
     before = walk_before(function, others)
     looks = Looks(before)
     frames = Frames()
-    body = _Body(function, leaves, spec, before)
+    body = TracedFunction(function, leaves, spec, before)
     tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
     modes_before = modes_of_thread()
     capturing.depth += 1
@@ -223,283 +212,6 @@ def reads_of(refusals: Refusals, there: set[int] | None) -> Callable[[Any], None
 READ = "the function reads the value of a tensor that it holds"
 
 
-class _Body:
-    """The function of flat tensors that is traced: result leaves, gradients, and the gradients that come in."""
-
-    def __init__(
-        self, function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, before: Walk
-    ) -> None:
-        self.function, self.leaves, self.spec = function, leaves, spec
-        self.structure: TreeSpec
-        self.structure_leaves: list[Any] = []
-        self.differentiable: list[int] = []
-        self.stages: list[tuple[int, ...]] = []
-        self.arrivals: list[tuple[int, ...]] = [()]
-        self.repeated: dict[int, int] = {}
-        self.aliases: list[int] = []
-        self.views: dict[int, int] = {}
-        self.tangents: list[Node] = []
-        self.identical: set[int] = set()
-        self.returned: dict[int, int] = {}
-        self.wanted_arguments: list[int] = []
-        self.wanted_held: list[Any] = []
-        self.elements: list[int] = []
-        self.objects: dict[int, Any] = {}
-        self.is_known = before.has_seen
-        self.given: tuple[Any, ...] | None = None
-        self.looks: list[tuple[Any, bool, Any]] = []
-        self.__name__ = getattr(function, "__name__", "function")
-
-    def __call__(self, *tensors: Any) -> Any:
-        return call_functionalized(Layer(False, adopts=True), self._run, tensors, {})
-
-    def _run(self, *handles: Any) -> Any:
-        given = iter(handles)
-        same: dict[int, Any] = {}
-        raw: dict[int, tuple[Any, Any]] = {}
-        filled: list[Any] = []
-        for leaf in self.leaves:
-            if not isinstance(leaf, TensorImpl):
-                filled.append(leaf)
-                continue
-            handle = next(given)
-            if handle._spec.requires_grad and not leaf.is_leaf:  # type: ignore[attr-defined]
-                # A stand-in is a leaf; what stands for one that is none is made by an operator.
-                made = ops.alias(handle)
-                raw[id(made)] = made, handle
-                handle = made
-            # One tensor that is given twice is one object.
-            filled.append(same.setdefault(id(leaf), handle))
-        args, kwargs = tree_unflatten(filled, self.spec)
-        self.given = (handles, filled, args, kwargs)
-        # What stands for an argument with a history is looked at, too.
-        self.looks = [
-            (t, t._spec.requires_grad, t._data) for t in (*handles, *(made for made, _ in raw.values()))
-        ]
-        before = modes_of_thread()
-        result = self.function(*args, **kwargs)
-        if modes_of_thread() != before:
-            raise Unsupported("the function leaves a mode switched: gradients, autocast, dtypes or devices")
-        self._refuse_changes()
-        found, self.structure = tree_flatten(result)
-        found = [raw[id(leaf)][1] if id(leaf) in raw else leaf for leaf in found]
-        self._take_results(result, found)
-        tracer: Any = innermost_tracer()
-        if tracer.has_refused:
-            raise Unsupported("the function reads a tensor's value")
-        self.identical = _identities(found, handles)
-        places = {id(handle): i for i, handle in enumerate(handles)}
-        self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
-        for tensor, grad in tracer._grads:
-            if tensor._autograd.grad is not grad:
-                raise Unsupported(
-                    "the function sets the gradient of a tensor that it holds; call backward() outside"
-                )
-        if not is_grad_enabled():
-            return tuple(found)
-        return self._with_gradients(found, handles, tracer)
-
-    def has_refused(self) -> bool:
-        """Whether the function has done by now what no graph holds to its arguments, or has read a value."""
-        if self.given is None:
-            return False
-        try:
-            self._refuse_changes()
-        except Unsupported:
-            return True
-        tracer: Any = innermost_tracer()
-        return tracer is not None and bool(tracer.has_refused)
-
-    def _refuse_changes(self) -> None:
-        """Raise Unsupported if an argument is not what it was: elements of a list, attributes of a tensor."""
-        assert self.given is not None
-        _, filled, args, kwargs = self.given
-        _refuse_changes(filled, self.spec, args, kwargs)
-        for tensor, requires_grad, data in self.looks:
-            if (tensor._spec.requires_grad, tensor._data) != (requires_grad, data) or vars(tensor):
-                raise Unsupported("the function sets an attribute of an argument")
-            if tensor._autograd is not None and tensor._autograd.grad is not None:
-                raise Unsupported("the function sets the gradient of an argument; call backward() outside")
-            if has_hooks(tensor):
-                raise Unsupported(
-                    "the function registers a hook on an argument, or has it retain its gradient"
-                )
-
-    def _take_results(self, result: Any, found: list[Any]) -> None:
-        """Keep the leaves of the result, objects apart: those are the same in each call, or the result has no graph."""
-        counts = (
-            [len(tree_flatten(each)[0]) for each in result] if isinstance(result, tuple) else [len(found)]
-        )
-        self.elements = [i for i, count in enumerate(counts) for _ in range(count)]
-        assert self.given is not None
-        known = {id(each) for each in containers_in(self.given[2:])}
-        for i, each in enumerate(result if isinstance(result, tuple) else (result,)):
-            for container in containers_in(each):
-                if id(container) in known or self.is_known(container):
-                    kind = type(container).__name__
-                    raise Unsupported(f"the result holds a {kind} that is not made anew", element=i)
-                known.add(id(container))
-        arguments = Identities(self.given[1])
-        for i, leaf in enumerate(found):
-            if isinstance(leaf, TensorImpl):
-                if leaf._spec.is_inference and not is_inference_mode_enabled():
-                    raise Unsupported("the function enters inference_mode; enter it outside")
-                if has_hooks(leaf) or (vars(leaf) and type(leaf) is not Parameter):
-                    raise Unsupported(
-                        "the function sets an attribute of a result, or registers a hook on it",
-                        element=self.elements[i],
-                    )
-            elif not isinstance(leaf, int | float | complex | str | None):
-                if leaf in arguments:
-                    kind = type(leaf).__name__
-                    raise Unsupported(f"the result holds an argument, a {kind}", element=self.elements[i])
-                self.objects[i] = leaf
-                found[i] = None
-        self.structure_leaves = found
-
-    def refuse_new_objects(self, walk: Walk) -> None:
-        """Raise Unsupported if the result holds an object that no guard looks at."""
-        for i, leaf in self.objects.items():
-            if not isinstance(leaf, (*NUMBERS, *CONSTANTS, *FIXED)) and not walk.has_seen(leaf):
-                reason = f"the result holds a {type(leaf).__name__}"
-                raise Unsupported(reason, element=self.elements[i])
-
-    def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: Any) -> Any:
-        first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
-        self.repeated = {
-            i: first[id(leaf)]
-            for i, leaf in enumerate(found)
-            if isinstance(leaf, TensorImpl) and first[id(leaf)] != i
-        }
-        self.differentiable = [
-            i
-            for i, leaf in enumerate(found)
-            if isinstance(leaf, TensorImpl) and leaf._spec.requires_grad and i not in self.repeated
-        ]
-        given = Identities([*handles, *tracer._constants])
-        for i, leaf in enumerate(found):
-            if isinstance(leaf, Tensor) and leaf._spec.requires_grad and leaf.is_leaf and leaf not in given:
-                reason = "a result is a tensor made by the function, for which it requires gradients"
-                raise Unsupported(reason, element=self.elements[i])
-        self.aliases = _aliases(found, handles)
-        self.differentiable = [i for i in self.differentiable if i not in self.aliases]
-        self.views = _views_of_each_other(found, self.differentiable)
-        self.differentiable = [i for i in self.differentiable if i not in self.views]
-        if not self.differentiable:
-            return tuple(found)
-        self.wanted_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
-        self.wanted_held = [
-            tensor for tensor in {id(t): t for t in tracer._constants}.values() if tensor._spec.requires_grad
-        ]
-        self.wanted_held_set = Identities(self.wanted_held)
-        wanted = [*(handles[i] for i in self.wanted_arguments), *self.wanted_held]
-        for tensor in wanted:
-            edge = None if tensor._autograd is None else tensor._autograd.edge
-            if edge is not None and edge[0].hooks is not None and tensor in self.wanted_held_set:
-                raise Unsupported("a tensor that the function holds has hooks")
-        stages = stages_of([found[i] for i in self.differentiable])
-        self.stages = [tuple([self.differentiable[i] for i in stage]) for stage in stages]
-        self.differentiable = [i for stage in self.stages for i in stage]
-        outputs = [found[i] for i in self.differentiable]
-        self._refuse_shared_memory(found)
-        tangents = []
-        for o in outputs:
-            strides = o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes)
-            tangents.append(ops.empty_strided(o.shape, strides, dtype=o.dtype, device=o.device))
-            # The node itself: what later looks like the tensor, such as its transpose's transpose, has another one.
-            self.tangents.append(list(tracer.graph.nodes)[-1])
-        grads = self._gradients_by_stages(outputs, wanted, tangents)
-        plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
-        return (*plain, *grads)
-
-    def _gradients_by_stages(
-        self, outputs: Sequence[Any], wanted: Sequence[Any], tangents: Sequence[Any]
-    ) -> list[Any]:
-        """For each stage the gradients of the results of earlier ones, and of what is wanted."""
-        if len(self.stages) == 1:
-            return list(gradients(outputs, wanted, tangents, allow_unused=True))
-        arrivals = cut_at(outputs, outputs[: len(outputs) - len(self.stages[-1])])
-        self.arrivals = []
-        every: list[Any] = []
-        first = 0
-        for stage in self.stages:
-            last = first + len(stage)
-            found = gradients(
-                outputs[first:last],
-                [*(edge for _, edge in arrivals), *wanted],
-                tangents[first:last],
-                retain_graph=True,
-                allow_unused=True,
-            )
-            come = [
-                (self.differentiable[i], grad)
-                for (i, _), grad in zip(arrivals, found[: len(arrivals)], strict=True)
-                if grad is not None
-            ]
-            self.arrivals.append(tuple([i for i, _ in come]))
-            every += [*(grad for _, grad in come), *found[len(arrivals) :]]
-            first = last
-        return every
-
-    def _refuse_shared_memory(self, results: Sequence[Any]) -> None:
-        """Raise Unsupported where results share memory: one call of autograd's cannot give views of each other."""
-        seen: dict[int, Any] = {}
-        for i, leaf in enumerate(results):
-            if isinstance(leaf, TensorImpl) and i not in self.aliases and i not in self.views:
-                storage = getattr(leaf._data, "storage", leaf)
-                if seen.setdefault(id(storage), leaf) is not leaf:
-                    raise Unsupported("two results with gradients share memory", element=self.elements[i])
-
-
-def _refuse_changes(leaves: Sequence[Any], spec: TreeSpec, args: Any, kwargs: Any) -> None:
-    """Raise Unsupported if a list or dict among the arguments has other elements than before."""
-    now, structure = tree_flatten((args, kwargs))
-    if structure != spec or any(a is not b for a, b in zip(now, leaves, strict=True)):
-        raise Unsupported("the function changes a list or dict that is an argument")
-
-
-def _identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
-    """The results that are arguments, or tensors that the function holds, as they are."""
-    given = Identities(handles)
-    return {
-        i
-        for i, leaf in enumerate(results)
-        if isinstance(leaf, TensorImpl) and (leaf in given or getattr(leaf._data, "storage", None) is None)
-    }
-
-
-def modes_of_thread() -> tuple[Any, ...]:
-    """What a function may switch for its thread."""
-    casts = (local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled)
-    default = get_default_dtype(), get_default_device(), are_deterministic_algorithms_enabled()
-    return (is_grad_enabled(), is_inference_mode_enabled(), casts, *default)
-
-
-def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
-    """The results with gradients that are, or view, a tensor that the function was given or holds.
-
-    They are taken from that tensor anew, outside of the graph's one call of autograd's.
-    """
-    given = {id(handle._data.storage) for handle in inputs}
-    found = []
-    for i, leaf in enumerate(results):
-        if not isinstance(leaf, TensorImpl) or not leaf._spec.requires_grad:
-            continue
-        storage = getattr(leaf._data, "storage", None)
-        if storage is None or storage.origin is not None or id(storage) in given:
-            if storage is not None and storage.is_written:
-                raise Unsupported("a result with a gradient views a tensor that the function writes to")
-            found.append(i)
-    return found
-
-
-def _views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
-    """The results that are views of others, by the places of those. They are taken from them outside of the graph."""
-    bases = {id(results[i]): i for i in places}
-    found = {i: bases.get(id(results[i]._view_base)) for i in places}
-    return {i: base for i, base in found.items() if base is not None}
-
-
 def _lift(
     graph: Graph, found: dict[int, tuple[Any, Location]], there: set[int] | None
 ) -> list[tuple[Location, Any]]:
@@ -568,6 +280,8 @@ def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:
     return tuple(written)
 
 
-def _gradient_inputs(body: _Body, arguments: int, held: Sequence[tuple[Location, Any]]) -> tuple[int, ...]:
+def _gradient_inputs(
+    body: TracedFunction, arguments: int, held: Sequence[tuple[Location, Any]]
+) -> tuple[int, ...]:
     places = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
     return (*body.wanted_arguments, *(places[id(tensor)] for tensor in body.wanted_held))

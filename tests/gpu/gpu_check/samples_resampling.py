@@ -104,7 +104,7 @@ SAMPLES: list[Sample] = [
     ),
     *rows("_grid_sampler_taps", GRID, [5, 6], 0, 0, False, kind=SHAPE, dtypes="f"),
     *rows("_grid_sampler_grid_backward", T("n g 4 3"), PLANES, GRID, 0, 0, False, kind=SHAPE, dtypes="f"),
-    *rows("affine_grid_generator", T("n 2 3"), [2, 3, 4, 5], False, kind=SHAPE, dtypes="f", backward=False),
+    *rows("affine_grid_generator", T("2 2 3"), [2, 3, 4, 5], False, kind=SHAPE, dtypes="f", backward=False),
     *rows("_fft_c2c", X, [0, 1], 0, True, terms="a b", roundings=8, dtypes="c"),
     *rows("_fft_c2r", X, [1], 2, 5, terms="b", roundings=8, dtypes="c", backward=False),
     *rows("_fft_r2c", X, [0, 1], 1, True, kind=SHAPE, dtypes="f", backward=False),
