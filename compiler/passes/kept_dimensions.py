@@ -75,7 +75,7 @@ def _puts_back(view: Node, source: Node) -> bool:
     place = [a.name for a in source.target._entry.schema.arguments].index("dim")
     given = source.args[place] if len(source.args) > place else source.kwargs.get("dim")
     dims: Sequence[Any] = given if isinstance(given, tuple | list) else [given]
-    if any(d.__class__ is not int for d in dims):
+    if any(d.__class__ is not int for d in dims) or not sizes:
         return False
     reduced = {d % len(sizes) for d in dims} if dims else set(range(len(sizes)))
     kept = tuple([1 if d in reduced else n for d, n in enumerate(sizes)])

@@ -49,7 +49,7 @@ def _is_one_pass(source: Node, order: object, dims: object, dtype: object) -> bo
     spec = source.val
     if order not in ONE_PASS or dtype is not None or not isinstance(dims, tuple | list) or not dims:
         return False
-    if not spec.dtype.is_floating_point or any(d.__class__ is not int for d in dims):
+    if not (spec.ndim and spec.dtype.is_floating_point) or any(d.__class__ is not int for d in dims):
         return False
     last = list(range(spec.ndim - len(dims), spec.ndim))
     are_rows = sorted(d % spec.ndim for d in dims) == last and len(dims) < spec.ndim

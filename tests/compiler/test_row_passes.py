@@ -1,5 +1,6 @@
 """Passes that bring reductions and pointwise steps together: kept dimensions, broadcasts, norms."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from triten.compiler.passes import run_passes
 from triten.compiler.passes.broadcasts import broadcast_in_pointwise_steps
 from triten.compiler.passes.kept_dimensions import keep_dimensions
 from triten.compiler.passes.vector_norms import reduce_to_norms
-from triten.tests.compiler.beside_eager import agree, drawn
+from triten.tests.compiler.beside_eager import agree, drawn, same
 
 F = tt.nn.functional
 
@@ -102,3 +103,13 @@ def test_normalize_is_one_kernel(order: int, device: str) -> None:
     assert [kernel.name for kernel in schedule.kernels] == ["vector_norm_clamp_min_div_mul"]
     assert len(schedule.steps) == 1
     agree(function, lambda: (drawn(4, 6, device=device),), calls=1)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("order", [0, 1, 2, math.inf, -math.inf])
+def test_a_number_has_no_rows(order: float, keepdim: bool) -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        whole = tt.linalg.vector_norm(x, order, 0, keepdim)
+        return whole + x.sum(0, True).unsqueeze(0)[0] + x.amax(-1).view(())
+
+    same(tt.compile(f, fullgraph=True)(tt.tensor(-3.0)), f(tt.tensor(-3.0)))
