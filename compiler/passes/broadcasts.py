@@ -14,13 +14,16 @@ After::
         return [%div]
 
 A step keeps an operand that is the only one with its sizes, and one without dimensions, which would not take part in
-the promotion of dtypes.
+the promotion of dtypes; and so does one that does not broadcast, such as `native_dropout_backward`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...dispatch.core.op_overload import OpOverload
-from ...dispatch.layers.graph.graph import Graph, Node
+from ...dispatch.generated import functions as ops
+from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...runtime.tensor_spec import TensorSpec
 
 EXPAND = "aten::expand"
@@ -35,7 +38,7 @@ def broadcast_in_pointwise_steps(graph: Graph) -> bool:
         if "pointwise" not in node.target._entry.tags or not isinstance(node.val, TensorSpec):
             continue
         for given in node.all_input_nodes:
-            if _is_expanded(given) and _has_sizes_without(node, given):
+            if _is_expanded(given) and _has_sizes_without(node, given) and _broadcasts(node, given):
                 node.replace_input_with(given, given.args[0])
                 changed = True
     return changed
@@ -55,4 +58,23 @@ def _has_sizes_without(node: Node, given: Node) -> bool:
     others = [n for n in node.all_input_nodes if n is not given]
     return given.val.sizes == node.val.sizes and any(
         isinstance(n.val, TensorSpec) and n.val.sizes == node.val.sizes for n in others
+    )
+
+
+def _broadcasts(node: Node, given: Node) -> bool:
+    """Whether a step gives the same of what was expanded, as its Meta kernel has it."""
+
+    def meta(operand: Node) -> Any:
+        spec = (given.args[0] if operand is given else operand).val
+        return ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
+
+    try:
+        found = node.target(*map_nodes(node.args, meta), **map_nodes(node.kwargs, meta))
+    except Exception:  # whatever it refuses, the step is left as it is
+        return False
+    spec = getattr(found, "_spec", None)
+    return spec is not None and (spec.sizes, spec.strides, spec.dtype) == (
+        node.val.sizes,
+        node.val.strides,
+        node.val.dtype,
     )

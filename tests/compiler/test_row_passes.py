@@ -113,3 +113,14 @@ def test_a_number_has_no_rows(order: float, keepdim: bool) -> None:
         return whole + x.sum(0, True).unsqueeze(0)[0] + x.amax(-1).view(())
 
     same(tt.compile(f, fullgraph=True)(tt.tensor(-3.0)), f(tt.tensor(-3.0)))
+
+
+def test_dropout_takes_a_gradient_that_is_the_same_along_a_row(device: str) -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        return F.dropout(x, 0.5).sum(-1, True) * 2
+
+    x, y = (drawn(4, 6, device=device).requires_grad_() for _ in range(2))
+    for function, given in ((f, x), (tt.compile(f, fullgraph=True), y)):
+        tt.manual_seed(3)
+        function(given).sum().backward()
+    same(y.grad, x.grad)
