@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...dispatch.autograd.gradients import grad as gradients
 from ...dispatch.generated import functions as ops
@@ -68,7 +68,7 @@ class TracedFunction:
                 filled.append(leaf)
                 continue
             handle = next(given)
-            if handle._spec.requires_grad and not leaf.is_leaf:  # type: ignore[attr-defined]
+            if handle._spec.requires_grad and not cast(Tensor, leaf).is_leaf:
                 # A stand-in is a leaf; what stands for one that is none is made by an operator.
                 made = ops.alias(handle)
                 raw[id(made)] = made, handle

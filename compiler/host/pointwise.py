@@ -158,13 +158,18 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
                     *[view if one else view[index] for view, one in zip(views, single, strict=True)],
                 )
 
-        if shares:
-            parallel_for(0, len(work), 1, part)
-        else:
-            part(0, len(work))
+        run_blocks(part, len(work), shares)
         return outs
 
     return compute
+
+
+def run_blocks(part: Callable[[int, int], None], count: int, is_shared: bool) -> None:
+    """Run a function of the first and the last of its blocks for all of them, shared among threads or in one go."""
+    if is_shared:
+        parallel_for(0, count, 1, part)
+    else:
+        part(0, count)
 
 
 def _is_flat(spec: TensorSpec, domain: TensorSpec) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import Block, block_indices
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
@@ -24,7 +23,7 @@ from ..reductions import View, results_of, specs_of, views_of
 from ..schedule import RowsKernel
 from . import pointwise
 from .numpy_calls import call_text
-from .pointwise import Kernel, quietly
+from .pointwise import Kernel, quietly, run_blocks
 
 BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
@@ -161,10 +160,7 @@ def _in_blocks(kernel: RowsKernel) -> Kernel:
                     *[view[each] for view, each in zip(views, own, strict=True)],
                 )
 
-        if shares:
-            parallel_for(0, len(work), 1, part)
-        else:
-            part(0, len(work))
+        run_blocks(part, len(work), shares)
         return outs
 
     return compute

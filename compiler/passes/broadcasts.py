@@ -70,7 +70,7 @@ def _broadcasts(node: Node, given: Node) -> bool:
 
     try:
         found = node.target(*map_nodes(node.args, meta), **map_nodes(node.kwargs, meta))
-    except Exception:  # whatever it refuses, the step is left as it is
+    except RuntimeError:  # sizes that it does not broadcast
         return False
     spec = getattr(found, "_spec", None)
     return spec is not None and (spec.sizes, spec.strides, spec.dtype) == (

@@ -1,4 +1,4 @@
-"""A test of the compiler leaves no stance, no mode and no graph behind."""
+"""A test of the compiler leaves no stance, no mode and no graph behind; kernels run on one thread and on several."""
 
 from collections.abc import Iterator
 
@@ -17,3 +17,12 @@ def nothing_stays() -> Iterator[None]:
     assert modes_and_keys() == before
     assert (state.stance, state.backend) == ("default", None)
     tt.compiler.reset()
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many threads share the blocks of a kernel."""
+    before = tt.get_num_threads()
+    tt.set_num_threads(request.param)
+    yield request.param
+    tt.set_num_threads(before)

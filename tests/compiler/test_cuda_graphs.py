@@ -1,13 +1,15 @@
 """``mode="reduce-overhead"``: replays of CUDA graphs have eager's results, and overwrite nothing that is held."""
 
 import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-pytest.importorskip("triton", reason="triton has no wheel for this platform")
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
 from triten.compiler.cuda_graphs.graphed import ADDRESSES, CAPTURES, GraphedProgram

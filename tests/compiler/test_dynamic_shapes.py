@@ -1,6 +1,7 @@
 """Graphs for many sizes: further sizes need no capture, and what sizes decide is decided as eager calls decide it."""
 
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -196,7 +197,8 @@ def test_polynomials_give_back_what_they_were_made_of() -> None:
 
 
 def test_kernels_without_coordinates_are_compiled_once() -> None:
-    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+    if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+        pytest.importorskip("triton", reason="triton has no wheel for this platform")
     sources = set()
     for rows in (4, 5, 8):
         found = tt.compiler.explain(lambda x: (x * 2 + 1).relu(), drawn(rows, 6, device="cuda"))

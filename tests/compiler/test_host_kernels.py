@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,6 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pointwise, "BLOCK_BYTES", 256)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
     monkeypatch.setattr(pointwise, "SHARED_FROM", 256)
-
-
-@pytest.fixture(params=[1, 2, 5])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """How many threads share the blocks."""
-    before = tt.get_num_threads()
-    tt.set_num_threads(request.param)
-    yield request.param
-    tt.set_num_threads(before)
 
 
 @pytest.mark.parametrize("size", [2, 4, 5, 63, 64, 65, 127, 128, 129, 1000])

@@ -1,11 +1,13 @@
 """``mode="max-autotune"``: what is launched is what was the quickest, and results stay eager's."""
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-pytest.importorskip("triton", reason="triton has no wheel for this platform")
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
 from triten.compiler.triton import pointwise, tuning

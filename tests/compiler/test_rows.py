@@ -4,7 +4,7 @@ On the CPU results have the bits of eager calls. On CUDA they are as near to flo
 tiles than the kernel of each reduction, so that numbers are added in another order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,15 +113,6 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
     monkeypatch.setattr(pointwise, "SHARED_FROM", 256)
-
-
-@pytest.fixture(params=[1, 2, 5])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """How many threads share the blocks."""
-    before = tt.get_num_threads()
-    tt.set_num_threads(request.param)
-    yield request.param
-    tt.set_num_threads(before)
 
 
 def nearly(found: Any, expected: Any, exact: Any, note: str = "") -> None:
