@@ -2,10 +2,10 @@
 
     python examples/compile_gpt.py [--device cpu|cuda|auto] [--mode default|reduce-overhead] [--steps 200] [--seed 0]
 
-Both models start with the same weights and see the same batches. The losses are the same, since `tt.compile` keeps the
-bits; what differs is printed: tokens per second, how many steps and kernels a training step is made of, and on a GPU
-how often the host launches anything in one, and the most memory that was allocated. With ``--mode reduce-overhead``
-forward and backward are a launch each: CUDA graphs of all their kernels.
+Both models start with the same weights and see the same batches. The losses are the same, but for last bits on a GPU,
+where reductions of rows that are fused have other tiles; what differs is printed: tokens per second, how many steps and
+kernels a training step is made of, and on a GPU how often the host launches anything in one, and the most memory that
+was allocated. With ``--mode reduce-overhead`` forward and backward are a launch each: CUDA graphs of all their kernels.
 
 The text is seven of William Shakespeare's sonnets (18, 29, 30, 60, 73, 116 and 130; 1609), which are in the public
 domain. The model is that of Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), with learnt
