@@ -10,6 +10,7 @@ from ...dispatch.generated import functions as ops
 from ...dispatch.layers.autocast.state import state as autocast
 from ...dispatch.layers.functionalization.functionalize import call_functionalized
 from ...dispatch.layers.functionalization.layer import Layer
+from ...dispatch.layers.graph.fake_tensor import FakeTracer
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.layers.graph.make_graph import innermost_tracer
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -89,7 +90,8 @@ class TracedFunction:
         found, self.structure = tree_flatten(result)
         found = [raw[id(leaf)][1] if id(leaf) in raw else leaf for leaf in found]
         self._take_results(result, found)
-        tracer: Any = innermost_tracer()
+        tracer = innermost_tracer()
+        assert isinstance(tracer, FakeTracer)
         if tracer.has_refused:
             raise Unsupported("the function reads a tensor's value")
         self.identical = _identities(found, handles)
@@ -112,8 +114,8 @@ class TracedFunction:
             self._refuse_changes()
         except Unsupported:
             return True
-        tracer: Any = innermost_tracer()
-        return tracer is not None and bool(tracer.has_refused)
+        tracer = innermost_tracer()
+        return tracer is not None and tracer.has_refused
 
     def _refuse_changes(self) -> None:
         """Raise Unsupported if an argument is not what it was: elements of a list, attributes of a tensor."""
@@ -169,7 +171,7 @@ class TracedFunction:
                 reason = f"the result holds a {type(leaf).__name__}"
                 raise Unsupported(reason, element=self.elements[i])
 
-    def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: Any) -> Any:
+    def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: FakeTracer) -> Any:
         first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
         self.repeated = {
             i: first[id(leaf)]
