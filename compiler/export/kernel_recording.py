@@ -24,7 +24,7 @@ from ...runtime.cuda.recording_driver import RecordingDriver
 from ...runtime.cuda.triton.assembler import least_cuda
 from ...runtime.cuda.triton.compile import chosen_options
 from ...runtime.cuda.triton.cubin_store import find_or_compile, pack
-from ...runtime.cuda.triton.kernel_key import request_key
+from ...runtime.cuda.triton.kernel_key import KernelRequest, request_key
 from ..triton.source_files import PREFIX
 
 INDEX = "kernels.json"
@@ -83,7 +83,7 @@ def main(archive: str, target: Target, folder: Path) -> None:
     for request in launches(program, driver):
         kernel, options = request["kernel"], chosen_options(request["options"])
         asked = request["signature"], request["constants"], request["divisible"], target.capability, options
-        key = request_key(kernel, *asked)
+        key = request_key(KernelRequest(kernel, *asked))
         if key is None:
             raise RuntimeError(f"kernel '{cuda.kernel_name(kernel)}' cannot be found again by its source")
         binary = find_or_compile(kernel, *asked, version)

@@ -32,7 +32,7 @@ from .architecture import check_architecture
 from .assembler import ptx_version_of
 from .compile import KernelBinary, chosen_options, compile_kernel
 from .kernel_archive import find_archived, missing_from_archives
-from .kernel_key import kernel_key
+from .kernel_key import KernelRequest, kernel_key
 from .real_triton import TritonMissingError
 
 MAGIC = b"TRITENCUBIN\x00"
@@ -241,15 +241,12 @@ def find_or_compile(
     name = kernel_name(kernel)
     check_architecture(name, signature, constexprs.values(), capability)
     chosen = chosen_options(options)
-    archived = find_archived(kernel, signature, constexprs, divisible, capability, chosen, cuda)
+    request = KernelRequest(kernel, signature, constexprs, divisible, capability, chosen)
+    archived = find_archived(request, cuda)
     if archived is not None:
         return archived
     kept = store()
-    key = (
-        None
-        if kept is None
-        else kernel_key(kernel, signature, constexprs, divisible, capability, chosen, cuda)
-    )
+    key = None if kept is None else kernel_key(request, cuda)
     found = None if kept is None or key is None else kept.read(key)
     # PTX that a newer driver of the same major version compiled is too new for this one.
     if found is not None and found.ptx_version <= ptx_version_of(cuda):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from typing import Any
 
 from .assembler import ptx_version_of
 from .compile import KernelBinary
-from .kernel_key import request_key
+from .kernel_key import KernelRequest, request_key
 
 _archives: weakref.WeakSet[KernelArchive] = weakref.WeakSet()
 
@@ -40,25 +39,20 @@ class KernelArchive:
         return tuple(sorted({binary.capability for binary in self.kernels.values()}))
 
 
-def find_archived(
-    kernel: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    divisible: frozenset[str],
-    capability: int,
-    options: Mapping[str, object],
-    cuda: int,
-) -> KernelBinary | None:
+def find_archived(request: KernelRequest, cuda: int) -> KernelBinary | None:
     """A kernel from an archive; None if none has it.
 
-    The arguments are those of `kernel_key`; `cuda` is the version that the driver supports.
+    Args:
+        request: what is asked.
+        cuda: the version that the driver supports.
     """
     if not _archives:
         return None
-    key = request_key(kernel, signature, constexprs, divisible, capability, options)
+    key = request_key(request)
     if key is None:
         return None
-    types = tuple([signature[name] for name in kernel.arg_names if name in signature])
+    signature, capability = request.signature, request.capability
+    types = tuple([signature[name] for name in request.kernel.arg_names if name in signature])
     for archive in list(_archives):
         binary = archive.kernels.get(key)
         if binary is None or (binary.capability, binary.parameter_types) != (capability, types):

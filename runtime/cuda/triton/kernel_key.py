@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .lazy_kernel import GLUON, TRITON, LazyKernel, attributes_of, named_values
 from .lazy_triton import StandIn, constexpr, dtype, module_if_imported
@@ -68,21 +68,49 @@ class NoKeyError(Exception):
     """A kernel depends on something that cannot be put into a key; it is compiled each time."""
 
 
-def kernel_key(
-    kernel: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    divisible: frozenset[str],
-    capability: int,
-    options: Mapping[str, object],
-    cuda: int = 0,
-) -> str | None:
-    """The key of what `compile_kernel` makes of these arguments; None where there can be none.
+class KernelRequest(NamedTuple):
+    """What is asked of a compiler.
 
     Args:
         kernel: a lazy kernel, or a `@triton.jit` function.
         signature, constexprs, divisible, capability: as `compile_kernel` has them.
         options: all of Triton's options that are not left to Triton's defaults.
+    """
+
+    kernel: Any
+    signature: Mapping[str, str]
+    constexprs: Mapping[str, object]
+    divisible: frozenset[str]
+    capability: int
+    options: Mapping[str, object]
+
+    def described(self) -> tuple[Any, ...] | None:
+        """All of it as text and numbers; None where there can be no key."""
+        signature, constants = self.signature, _Encoder()
+        try:
+            parameters = [
+                (name, signature[name], name in self.divisible)
+                if name in signature
+                else (name, constants.value(self.constexprs[name]))
+                for name in self.kernel.arg_names
+            ]
+            return (
+                FORMAT,
+                _digest_of(self.kernel),
+                parameters,
+                constants.digests(),
+                sorted((name, constants.value(value)) for name, value in self.options.items()),
+                self.capability,
+            )
+        except NoKeyError:
+            return None
+
+
+def kernel_key(request: KernelRequest, cuda: int = 0) -> str | None:
+    """The key of what `compile_kernel` makes of a request; None where there can be none.
+
+    Args:
+        request: what is asked.
         cuda: the CUDA version of the driver; its major one decides who assembles (`assembler`).
     """
     if any(os.environ.get(name, "").lower() not in _OFF for name in ASKING_FOR_COMPILATION):
@@ -90,55 +118,19 @@ def kernel_key(
     compiler = triton_identity()
     if compiler is None or _stages_are_hooked():
         return None
-    try:
-        request = _request(kernel, signature, constexprs, divisible, capability, options)
-    except NoKeyError:
+    described = request.described()
+    if described is None:
         return None
-    return hashlib.sha256(repr((*request, cuda // 1000, compiler, environment())).encode()).hexdigest()
+    return hashlib.sha256(repr((*described, cuda // 1000, compiler, environment())).encode()).hexdigest()
 
 
-def request_key(
-    kernel: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    divisible: frozenset[str],
-    capability: int,
-    options: Mapping[str, object],
-) -> str | None:
-    """The key of what is asked of a compiler, whichever it is; the arguments are those of `kernel_key`.
+def request_key(request: KernelRequest) -> str | None:
+    """The key of a request whichever compiler it is made to; None where there can be none.
 
-    So a kernel that was compiled elsewhere is found where there is no Triton. None where there can be no key.
+    So a kernel that was compiled elsewhere is found where there is no Triton.
     """
-    try:
-        request = _request(kernel, signature, constexprs, divisible, capability, options)
-    except NoKeyError:
-        return None
-    return hashlib.sha256(repr(request).encode()).hexdigest()
-
-
-def _request(
-    kernel: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    divisible: frozenset[str],
-    capability: int,
-    options: Mapping[str, object],
-) -> tuple[Any, ...]:
-    constants = _Encoder()
-    parameters = [
-        (name, signature[name], name in divisible)
-        if name in signature
-        else (name, constants.value(constexprs[name]))
-        for name in kernel.arg_names
-    ]
-    return (
-        FORMAT,
-        _digest_of(kernel),
-        parameters,
-        constants.digests(),
-        sorted((name, constants.value(value)) for name, value in options.items()),
-        capability,
-    )
+    described = request.described()
+    return None if described is None else hashlib.sha256(repr(described).encode()).hexdigest()
 
 
 def digest(kernel: Any) -> str:

@@ -12,7 +12,7 @@ from collections import namedtuple
 import pytest
 
 from triten.runtime.cuda.triton import kernel_key as module
-from triten.runtime.cuda.triton.kernel_key import digest, kernel_key, triton_identity
+from triten.runtime.cuda.triton.kernel_key import KernelRequest, digest, kernel_key, triton_identity
 from triten.runtime.cuda.triton.lazy_triton import tl
 from triten.tests.shared.threads import PATIENCE
 from triten.triton_kernels.elementwise import elementwise, pointwise_functions
@@ -93,7 +93,9 @@ def kernels(tmp_path, monkeypatch):
 
 def key_of(found, **changed):
     constexprs = {"BLOCK": 64, "FUNCTION": found.untouched, **changed.pop("constexprs", {})}
-    return kernel_key(found.kernel, constexprs=constexprs, **{**KEY_ARGUMENTS, **changed})
+    asked = {**KEY_ARGUMENTS, **changed}
+    cuda = asked.pop("cuda", 0)
+    return kernel_key(KernelRequest(found.kernel, constexprs=constexprs, **asked), cuda)
 
 
 def test_a_key_is_the_same_for_the_same_text(kernels):
@@ -112,11 +114,12 @@ def test_a_key_is_the_same_in_another_process(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        from triten.runtime.cuda.triton.kernel_key import kernel_key
+        from triten.runtime.cuda.triton.kernel_key import KernelRequest, kernel_key
         from triten.triton_kernels.elementwise import elementwise, pointwise_functions as f
         constants = {name: 0 for name in elementwise.dense.arg_names if name != "out"}
         constants["FUNCTION"] = f.gelu
-        print(kernel_key(elementwise.dense, {"out": "*fp32"}, constants, frozenset({"out"}), 90, {"num_warps": 4}))
+        asked = elementwise.dense, {"out": "*fp32"}, constants, frozenset({"out"}), 90, {"num_warps": 4}
+        print(kernel_key(KernelRequest(*asked)))
         """)
     )
     keys = set()
@@ -132,9 +135,8 @@ def test_a_key_is_the_same_in_another_process(tmp_path):
     constants = dict.fromkeys(elementwise.dense.arg_names, 0)
     del constants["out"]
     constants["FUNCTION"] = pointwise_functions.gelu
-    here = kernel_key(
-        elementwise.dense, {"out": "*fp32"}, constants, frozenset({"out"}), 90, {"num_warps": 4}
-    )
+    asked = elementwise.dense, {"out": "*fp32"}, constants, frozenset({"out"}), 90, {"num_warps": 4}
+    here = kernel_key(KernelRequest(*asked))
     assert keys == {here + "\n"}
 
 
@@ -404,7 +406,7 @@ def untouched(x):
 
 REAL_PROGRAM = """
 import os, sys
-from triten.runtime.cuda.triton.kernel_key import kernel_key
+from triten.runtime.cuda.triton.kernel_key import KernelRequest, kernel_key
 import importlib.util
 keys = []
 for path in sys.argv[1:]:
@@ -413,7 +415,7 @@ for path in sys.argv[1:]:
     spec.loader.exec_module(found)
     signature = {"x": "*fp32", "out": "*fp32", "n": "i32"}
     constexprs = {"BLOCK": 64, "FUNCTION": found.untouched}
-    keys.append(kernel_key(found.kernel, signature, constexprs, frozenset(), 90, {}))
+    keys.append(kernel_key(KernelRequest(found.kernel, signature, constexprs, frozenset(), 90, {})))
 print(keys)
 """
 
