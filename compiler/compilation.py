@@ -24,11 +24,11 @@ from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
+from .partition import needed_for
 from .schedule import Schedule
 from .training import (
     BackwardGraph,
     gradients_by_stage,
-    needed_for,
     split,
     unshared_results,
     view_of_result,

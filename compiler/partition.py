@@ -56,7 +56,8 @@ def values_to_keep(
         written: the inputs that the graph writes to, which have other elements when backward runs.
         held: the inputs that live on whether they are kept or not.
     """
-    before = _ancestors(graph, wanted)
+    needed = needed_for(wanted)
+    before = [node for node in graph.nodes if node in needed]
     roots = roots_of(before)
     shared = {roots[node] for node in external if node in roots}
     guarded = shared - {roots[node] for node in read if node in roots} | set(written)
@@ -85,16 +86,16 @@ def values_to_keep(
     return {node for node in before if number[node] not in behind and number[node] + 1 in behind}
 
 
-def _ancestors(graph: Graph, targets: Collection[Node]) -> list[Node]:
-    """The targets and what they are computed from, in order."""
+def needed_for(targets: Collection[Node], given: Collection[Node] = ()) -> set[Node]:
+    """The targets and all that they are computed from; what is given is not looked behind."""
     found: set[Node] = set()
     pending = list(targets)
     while pending:
         node = pending.pop()
         if node not in found:
             found.add(node)
-            pending += node.all_input_nodes
-    return [node for node in graph.nodes if node in found]
+            pending += () if node in given else node.all_input_nodes
+    return found
 
 
 def is_view(node: Node) -> bool:

@@ -7,14 +7,14 @@ computed again in backward, as `partition` chooses.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
-from .partition import is_view, values_to_keep
+from .partition import is_view, needed_for, values_to_keep
 
 
 @dataclass(frozen=True)
@@ -193,18 +193,6 @@ def computed_from(graph: Graph, sources: Sequence[Node]) -> set[Node]:
 
 def _nodes_in(values: Sequence[Any]) -> list[Node]:
     return [v for v in values if isinstance(v, Node)]
-
-
-def needed_for(targets: Sequence[Node], given: Collection[Node] = ()) -> set[Node]:
-    """The targets and all that they are computed from; what is given is not looked behind."""
-    found: set[Node] = set()
-    pending = list(targets)
-    while pending:
-        node = pending.pop()
-        if node not in found:
-            found.add(node)
-            pending += () if node in given else node.all_input_nodes
-    return found
 
 
 def _operands(nodes: Iterable[Node], others: Iterable[Node], counts: Callable[[Node], bool]) -> set[Node]:

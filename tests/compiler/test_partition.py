@@ -16,9 +16,9 @@ from triten.compiler.capture.recording import record
 from triten.compiler.host.pointwise import host_kernel
 from triten.compiler.host.replay import replay
 from triten.compiler.max_flow import FlowNetwork
-from triten.compiler.partition import LONGEST_CHAIN, bytes_of, may_run_twice, roots_of
+from triten.compiler.partition import LONGEST_CHAIN, bytes_of, may_run_twice, needed_for, roots_of
 from triten.compiler.schedule import FusedKernel, fused_schedule
-from triten.compiler.training import SplitGraph, needed_for, split
+from triten.compiler.training import SplitGraph, split
 from triten.dispatch.layers.graph.graph import Node
 from triten.dispatch.layers.pytree import tree_flatten
 from triten.tests.compiler.beside_eager import drawn, same
