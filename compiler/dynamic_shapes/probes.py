@@ -14,16 +14,20 @@ from ..capture.recording import Recording, record
 from ..capture.unsupported import Unsupported
 from ..passes import run_passes
 from .observed_size import Observations, observed_sizes
-from .template import DifferentCaptures, Template
+from .recording_template import RecordingTemplate
+from .size_expressions import Sizes, products
+from .template import DifferentCaptures
 
 SMALLEST = 2
 """Sizes of 0 and 1 are captured by themselves: broadcasting and reductions take another way for them."""
 LARGE = 4099
 """A size that is tried, which is larger than most."""
-MOST = 2
-"""Sizes that may vary independently."""
+NAMES = ("s0", "s1", "s2")
+"""The sizes that may vary independently, by PyTorch's names for them."""
+SPARE = 2
+"""So many captures more than there are coefficients of a sum of products: what the sum is held to."""
 
-Varying = Sequence[Sequence[int | None]]
+Varying = Sequence[Sequence[str | None]]
 """For each tensor among the arguments, and each of its dimensions, which of the varying sizes it has; None for none."""
 
 
@@ -43,7 +47,7 @@ def captured_at(
     leaves: Sequence[Any],
     spec: TreeSpec,
     varying: Varying,
-    point: tuple[int, ...],
+    point: Sizes,
     observes: bool = True,
 ) -> tuple[Recording, Observations]:
     """What a function computes for arguments of other sizes, and what its code saw of them if it `observes`.
@@ -68,21 +72,39 @@ def captured_at(
     return recording, seen
 
 
-def points(seen: Sequence[tuple[int, ...]], low: int, high: int) -> list[tuple[int, ...]]:
-    """The sizes that are tried: those that came, small and large ones in all combinations, and some between."""
-    count = len(seen[0])
-    corners = [[corner >> i & 1 for i in range(count)] for corner in range(2**count)]
-    tried = [
-        *seen,
-        *[tuple([high + 2 * i if up else low for i, up in enumerate(corner)]) for corner in corners],
+def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
+    """All combinations of two sizes of each name.
+
+    Example:
+        >>> from triten.compiler.dynamic_shapes.probes import corners
+        >>> corners(["a", "b"], [(2, 5), (3, 7)])
+        [{'a': 2, 'b': 3}, {'a': 5, 'b': 3}, {'a': 2, 'b': 7}, {'a': 5, 'b': 7}]
+    """
+    return [
+        {name: ends[i][corner >> i & 1] for i, name in enumerate(names)} for corner in range(2 ** len(names))
     ]
+
+
+def points(seen: Sequence[Sizes], low: int, high: int) -> list[dict[str, int]]:
+    """The sizes that are tried: those that came, small and large ones in all combinations, and some between."""
+    names = list(seen[0])
+    tried = [dict(each) for each in seen]
+    tried += corners(names, [(low, high + 2 * i) for i in range(len(names))])
+    wanted = len(products(names, has_squares=True)) + SPARE
     step = 0
-    while len(dict.fromkeys(tried)) < (1 + count) * (2 + count) // 2 + 2:
+    while len(found := _distinct(tried)) < wanted:
         step += 1
         tried.append(
-            tuple([max(s) + 7 * step * (i + 1) + 3 * i for i, s in enumerate(zip(*seen, strict=True))])
+            {
+                name: max(each[name] for each in seen) + 7 * step * (i + 1) + 3 * i
+                for i, name in enumerate(names)
+            }
         )
-    return list(dict.fromkeys(tried))
+    return found
+
+
+def _distinct(tried: Sequence[dict[str, int]]) -> list[dict[str, int]]:
+    return list({tuple(each.values()): each for each in tried}.values())
 
 
 def template_of(
@@ -90,8 +112,8 @@ def template_of(
     leaves: Sequence[Any],
     spec: TreeSpec,
     varying: Varying,
-    seen: Sequence[tuple[int, ...]],
-) -> Template:
+    seen: Sequence[Sizes],
+) -> RecordingTemplate:
     """What a function computes for all sizes in a range, which is as wide as can be.
 
     Args:
@@ -106,21 +128,26 @@ def template_of(
         Unsupported: it cannot be captured.
     """
     known: dict[tuple[int, ...], tuple[Recording, Observations]] = {}
-    smallest, largest = min(map(min, seen)), max(map(max, seen))
+    names = list(seen[0])
+    every = [size for each in seen for size in each.values()]
+    smallest, largest = min(every), max(every)
     ranges = [(min(SMALLEST, smallest), max(LARGE, 2 * largest + 1)), (smallest, 2 * largest + 1)]
     error: Exception = DifferentCaptures("no sizes were tried")
     for low, high in ranges:
         try:
             tried = points(seen, low, high)
+            found = []
             for point in tried:
-                if point not in known:
-                    known[point] = captured_at(function, leaves, spec, varying, point)
-                if len({len(known[each][0].graph.nodes) for each in tried if each in known}) > 1:
+                key = tuple(point.values())
+                if key not in known:
+                    known[key] = captured_at(function, leaves, spec, varying, point)
+                found.append(known[key])
+                if len(found[-1][0].graph.nodes) != len(found[0][0].graph.nodes):
                     # Before it is captured at a large size: there may be a step for each row.
                     raise DifferentCaptures("sizes decide how many steps there are")
             plain, _ = captured_at(function, leaves, spec, varying, tried[0], observes=False)
-            recordings = [*[known[p][0] for p in tried], plain]
-            return Template(tried, recordings, [known[p][1] for p in tried])
-        except (DifferentCaptures, Unsupported) as found:
-            error = found
+            recordings = [*[recording for recording, _ in found], plain]
+            return RecordingTemplate(names, tried, recordings, [observed for _, observed in found])
+        except (DifferentCaptures, Unsupported) as raised:
+            error = raised
     raise error

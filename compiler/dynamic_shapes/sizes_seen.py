@@ -9,8 +9,10 @@ from ...dispatch.layers.pytree import TreeSpec
 from ...runtime.tensor_spec import TensorSpec
 from ..capture.recording import Recording
 from ..capture.unsupported import Unsupported
-from .probes import MOST, SMALLEST, Varying, template_of
-from .template import DifferentCaptures, Template
+from .probes import NAMES, SMALLEST, Varying, template_of
+from .recording_template import RecordingTemplate
+from .size_expressions import Sizes
+from .template import DifferentCaptures
 
 TEMPLATES = 3
 """Templates that are tried for calls that differ in sizes alone: others are wanted when other dimensions vary."""
@@ -38,7 +40,7 @@ class SizesSeen:
     def __init__(self) -> None:
         self.reason: str | None = None
         self._first: tuple[tuple[int, ...], ...] | None = None
-        self._templates: list[tuple[Varying, Template]] = []
+        self._templates: list[tuple[Varying, RecordingTemplate]] = []
         self._tried: list[Any] = []
 
     def recording(
@@ -59,11 +61,10 @@ class SizesSeen:
             self.reason = "an argument has a history"
             return None
         varying, seen = difference(self._first, sizes)
-        count = len(seen[0])
-        if not 1 <= count <= MOST or varying in self._tried or len(self._tried) >= TEMPLATES:
+        if not 1 <= len(seen[0]) <= len(NAMES) or varying in self._tried or len(self._tried) >= TEMPLATES:
             return None
         self._tried.append(varying)
-        if min(map(min, seen)) < SMALLEST:
+        if min(size for each in seen for size in each.values()) < SMALLEST:
             self.reason = "sizes of 0 and 1 have graphs of their own"
             return None
         try:
@@ -78,39 +79,39 @@ class SizesSeen:
 
 def difference(
     first: Sequence[tuple[int, ...]], now: Sequence[tuple[int, ...]]
-) -> tuple[Varying, list[tuple[int, ...]]]:
+) -> tuple[Varying, list[dict[str, int]]]:
     """Which dimensions differ between two calls, and what they are in each; those that differ alike are one size.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.sizes_seen import difference
         >>> difference([(4, 3), (4,)], [(8, 3), (8,)])
-        (((0, None), (0,)), [(4,), (8,)])
+        ((('s0', None), ('s0',)), [{'s0': 4}, {'s0': 8}])
     """
-    pairs: dict[tuple[int, int], int] = {}
+    pairs: dict[tuple[int, int], str] = {}
     varying = tuple(
         [
             tuple(
                 [
-                    None if a == b else pairs.setdefault((a, b), len(pairs))
+                    None if a == b else pairs.setdefault((a, b), f"s{len(pairs)}")
                     for a, b in zip(old, new, strict=True)
                 ]
             )
             for old, new in zip(first, now, strict=True)
         ]
     )
-    return varying, [tuple([a for a, _ in pairs]), tuple([b for _, b in pairs])]
+    return varying, [{name: pair[i] for pair, name in pairs.items()} for i in range(2)]
 
 
 def point_of(
     varying: Varying, sizes: Sequence[tuple[int, ...]], first: Sequence[tuple[int, ...]]
-) -> tuple[int, ...] | None:
+) -> Sizes | None:
     """The varying sizes of a call; None where another dimension differs, or two that are one size do not agree."""
-    found: dict[int, int] = {}
-    for places, own, old in zip(varying, sizes, first, strict=True):
-        for place, size, before in zip(places, own, old, strict=True):
-            if place is None:
+    found: dict[str, int] = {}
+    for names, own, old in zip(varying, sizes, first, strict=True):
+        for name, size, before in zip(names, own, old, strict=True):
+            if name is None:
                 if size != before:
                     return None
-            elif found.setdefault(place, size) != size:
+            elif found.setdefault(name, size) != size:
                 return None
-    return tuple([found[i] for i in range(len(found))])
+    return found

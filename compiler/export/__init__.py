@@ -6,7 +6,7 @@ reads files: `program_json`, `graph_json` and `trees` what is JSON there, `safet
 kernels, which `kernel_recording` makes in a process of its own.
 
 `dynamic_shapes` says which sizes of arguments may differ from call to call; `size_probes` captures a module at several
-and finds the `size_expressions` of a `dynamic_graph`.
+and finds the expressions of a `dynamic_graph`, by the means of `compiler.dynamic_shapes`; `size_json` writes them.
 """
 
 from .archive import load, save

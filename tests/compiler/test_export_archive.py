@@ -139,7 +139,7 @@ def test_an_archive_holds_no_pickle_and_no_python(linear: bytes) -> None:
             "models/model.json",
         ]
         model = json.loads(archive.read(MODEL))
-    assert model["schema_version"] == {"major": 1, "minor": 0}
+    assert model["schema_version"] == {"major": 1, "minor": 1}
     assert [row["target"] for row in model["graph"] if row["op"] == "call_function"] == [
         "aten::t",
         "aten::addmm",
@@ -147,7 +147,7 @@ def test_an_archive_holds_no_pickle_and_no_python(linear: bytes) -> None:
 
 
 def test_a_newer_schema_is_refused(linear: bytes) -> None:
-    for version in ({"major": 2, "minor": 0}, {"major": 1, "minor": 1}):
+    for version in ({"major": 2, "minor": 0}, {"major": 1, "minor": 2}):
         newer = changed_model(
             linear, lambda model, v=version: model.update(schema_version=v, producer="triten 9.9")
         )
