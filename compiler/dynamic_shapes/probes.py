@@ -16,7 +16,7 @@ from ..passes import run_passes
 from .observed_size import Observations, observed_sizes
 from .recording_template import RecordingTemplate
 from .size_expressions import Sizes, products
-from .template import DifferentCaptures
+from .template import DifferentCaptures, refuse_other_decisions
 
 SMALLEST = 2
 """Sizes of 0 and 1 are captured by themselves: broadcasting and reductions take another way for them."""
@@ -85,21 +85,24 @@ def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[
     ]
 
 
-def points(seen: Sequence[Sizes], low: int, high: int) -> list[dict[str, int]]:
-    """The sizes that are tried: those that came, small and large ones in all combinations, and some between."""
+def points(seen: Sequence[Sizes], low: int, high: int, is_bounded: bool = False) -> list[dict[str, int]]:
+    """The sizes that are tried: those that came, small and large ones in all combinations, and some between.
+
+    Where sizes are bounded, none is above the greatest, and there may be fewer.
+    """
     names = list(seen[0])
     tried = [dict(each) for each in seen]
-    tried += corners(names, [(low, high + 2 * i) for i in range(len(names))])
+    tried += corners(names, [(low, high + (0 if is_bounded else 2 * i)) for i in range(len(names))])
     wanted = len(products(names, has_squares=True)) + SPARE
-    step = 0
-    while len(found := _distinct(tried)) < wanted:
-        step += 1
-        tried.append(
-            {
-                name: max(each[name] for each in seen) + 7 * step * (i + 1) + 3 * i
-                for i, name in enumerate(names)
-            }
-        )
+    count = high - low + 1
+    for step in range(1, 100):
+        found = _distinct(tried)
+        if len(found) >= wanted:
+            break
+        more = [max(each[name] for each in seen) + 7 * step * (i + 1) + 3 * i for i, name in enumerate(names)]
+        if is_bounded:
+            more = [low + (size - low) % count for size in more]
+        tried.append(dict(zip(names, more, strict=True)))
     return found
 
 
@@ -113,6 +116,7 @@ def template_of(
     spec: TreeSpec,
     varying: Varying,
     seen: Sequence[Sizes],
+    ends: tuple[int, int] | None = None,
 ) -> RecordingTemplate:
     """What a function computes for all sizes in a range, which is as wide as can be.
 
@@ -122,6 +126,7 @@ def template_of(
         spec: the arguments' structure.
         varying: which of their dimensions vary.
         seen: sizes that it was called with.
+        ends: the least and the greatest size, where they are known.
 
     Raises:
         DifferentCaptures: the sizes decide what it computes.
@@ -132,16 +137,19 @@ def template_of(
     every = [size for each in seen for size in each.values()]
     smallest, largest = min(every), max(every)
     ranges = [(min(SMALLEST, smallest), max(LARGE, 2 * largest + 1)), (smallest, 2 * largest + 1)]
+    if ends is not None:
+        ranges = [(max(ends[0], SMALLEST), ends[1]), *ranges[1:]]
     error: Exception = DifferentCaptures("no sizes were tried")
-    for low, high in ranges:
+    for place, (low, high) in enumerate(ranges):
         try:
-            tried = points(seen, low, high)
+            tried = points(seen, low, high, is_bounded=ends is not None and place == 0)
             found = []
             for point in tried:
                 key = tuple(point.values())
                 if key not in known:
                     known[key] = captured_at(function, leaves, spec, varying, point)
                 found.append(known[key])
+                refuse_other_decisions(found[0][1], found[-1][1])
                 if len(found[-1][0].graph.nodes) != len(found[0][0].graph.nodes):
                     # Before it is captured at a large size: there may be a step for each row.
                     raise DifferentCaptures("sizes decide how many steps there are")
@@ -149,5 +157,7 @@ def template_of(
             recordings = [*[recording for recording, _ in found], plain]
             return RecordingTemplate(names, tried, recordings, [observed for _, observed in found])
         except (DifferentCaptures, Unsupported) as raised:
+            if isinstance(raised, DifferentCaptures) and raised.decision == "constant":
+                raise  # in another range, too
             error = raised
     raise error

@@ -29,11 +29,19 @@ class DifferentCaptures(Exception):
     Attributes:
         path: the way to what differs in their rows; None where it is none of these.
         capture: which of the captures differs from the first, where one does.
+        decision: what the program's code decides otherwise: "constant" where a size must be what it was, "comparison"
+            where there may be other sizes for which it decides alike; None where it is not that.
     """
 
-    def __init__(self, reason: str, path: Path | None = None, capture: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        path: Path | None = None,
+        capture: int | None = None,
+        decision: str | None = None,
+    ) -> None:
         super().__init__(reason)
-        self.path, self.capture = path, capture
+        self.path, self.capture, self.decision = path, capture, decision
 
 
 class Decision(NamedTuple):
@@ -119,8 +127,7 @@ class _Numbers:
             return
         decided = observations[0].decisions
         for i, seen in enumerate(observations):
-            if seen.decisions != decided:
-                raise DifferentCaptures("the function decides by sizes", capture=i)
+            refuse_other_decisions(observations[0], seen, i)
         self.results = [
             (column[0][0], [value for _, value in column])
             for column in _columns([seen.results for seen in observations])
@@ -154,6 +161,17 @@ class _Numbers:
         if expression[0] == "read":
             return self.reads[expression[1]]
         return ComputedSize(expression[0], tuple([self.closed(each) for each in expression[1:]]))
+
+
+def refuse_other_decisions(first: Observations, seen: Observations, capture: int | None = None) -> None:
+    """Raise DifferentCaptures if the program's code decided otherwise in another capture than in the first."""
+    if seen.decisions == first.decisions:
+        return
+    pairs = zip(first.decisions, seen.decisions, strict=False)
+    own = next((own for own, other in pairs if own != other), None)
+    is_constant = own is not None and (own[0], bool(own[3])) in (("eq", True), ("ne", False))
+    kind = "constant" if is_constant else "comparison"
+    raise DifferentCaptures("the function decides by sizes", capture=capture, decision=kind)
 
 
 def last_read(expression: Expression) -> int:
