@@ -1,7 +1,8 @@
 """`tt.export`: programs captured ahead of time, saved with tensors and kernels, run elsewhere (`torch.export`).
 
 `frontend` captures a module; `lifting` makes inputs and outputs of what the module holds and writes, which `signature`
-describes. `program` is the result, `module` a module of it, and `execution` what a call runs. `archive` writes and
+describes. `program` is the result, `module` a module of it, and `execution` what a call runs; `differentiability` says
+whether that may be differentiated, and runs it so. `archive` writes and
 reads files: `program_json`, `graph_json` and `trees` what is JSON there, `safetensors` the tensors, `kernels` compiled
 kernels, which `kernel_recording` makes in a process of its own.
 

@@ -17,6 +17,7 @@ from ..capture.unsupported import Unsupported
 from ..dynamic_shapes.observed_size import Observations, observed_sizes
 from ..optimized_module import OptimizedModule
 from .argument_names import argument_names, positional_names
+from .differentiability import differentiable_inputs
 from .dynamic_graph import DynamicGraph
 from .dynamic_shapes import DynamicSizes, dynamic_sizes
 from .graph_json import blank_tensor_of, graph_to_json
@@ -42,7 +43,8 @@ def export(
 
     The module is run once on fake tensors, which records the operators that it calls. Shapes, Python values and the
     mode (`train` or `eval`) are fixed in the graph. Parameters, buffers and other tensors that the module uses become
-    inputs of the graph; buffers and arguments that it writes to are written at the end. No gradients are recorded.
+    inputs of the graph; buffers and arguments that it writes to are written at the end. The graph has no derivative:
+    where its operators have that of the module, `ExportedProgram.module` differentiates them.
 
     Args:
         mod: the module; of one that `tt.compile` gave, the module that it is around.
@@ -117,6 +119,7 @@ def export(
         recording.identical,
         (args, named),
         dynamic,
+        differentiable_inputs(mod, distinct, in_spec, lifted, recording.identical),
     )
 
 

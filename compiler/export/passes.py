@@ -84,6 +84,7 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
         ep._identical,
         None,
         dynamic,
+        ep._differentiable,
     )
     program.kernels = ep.kernels
     return program

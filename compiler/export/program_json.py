@@ -69,6 +69,7 @@ def program_to_json(program: ExportedProgram) -> dict[str, Any]:
         "in_tree": tree_to_json(program._in_spec),
         "out_tree": tree_to_json(program._out_spec),
         "identical": sorted(program._identical),
+        "differentiable": sorted(program._differentiable),
         "tensors": _tensors(program),
         "dynamic": None if program._dynamic is None else _dynamic_to_json(program._dynamic),
     }
@@ -178,8 +179,19 @@ def program_from_json(
         raise ValueError("the structure of arguments or results")
     identical = frozenset(described["identical"])
     dynamic = _dynamic_from_json(described)
+    differentiable = frozenset(described.get("differentiable", ()))
     return ExportedProgram(
-        graph, signature, own_state, own_constants, in_spec, out_spec, paths, identical, None, dynamic
+        graph,
+        signature,
+        own_state,
+        own_constants,
+        in_spec,
+        out_spec,
+        paths,
+        identical,
+        None,
+        dynamic,
+        differentiable,
     )
 
 

@@ -45,7 +45,8 @@ for name in sys.argv[2:]:
         if name == "containers":
             args = (args[0], Batch(args[1][0], None), args[2])
         tt.manual_seed(call)
-        result = module(*args, **kwargs)
+        with tt.no_grad():
+            result = module(*args, **kwargs)
         leaves = [x.clone() if isinstance(x, tt.Tensor) else x for x in tree_leaves((result, args, kwargs))]
         found.append((leaves, {k: v.detach().clone() for k, v in module.state_dict().items()}))
     tt.save(found, f"{sys.argv[1]}/{name}.found.pt")
