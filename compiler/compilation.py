@@ -19,7 +19,7 @@ from ..nn.modules.parameter import Parameter
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
-from .backends import Backend, boxed, compile_graph, interpreted
+from .backends import Backend, boxed, compile_graph, compiling_kernels, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
@@ -147,7 +147,8 @@ def compiled(
     examples = [*tensors, *(held or ())]
     if recording.gradients is None:
         return _without_gradients(recording, backend, examples, options)
-    return _with_gradients(recording, backend, examples, options)
+    with compiling_kernels(recording.graph):  # those of forward and backward together
+        return _with_gradients(recording, backend, examples, options)
 
 
 def _passed_through(graph: Graph) -> dict[int, int]:

@@ -104,7 +104,7 @@ class ExportedModule(Module):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         program: ExportedProgram = self._program
         leaves = program._leaves_of(args, kwargs)
-        may_need_gradients = not is_grad_enabled() or ARGUMENTS in program._differentiable
+        may_need_gradients = not is_grad_enabled() or ARGUMENTS in program.differentiable_inputs
         results = self.run_leaves(program._checked(leaves, may_need_gradients))
         return self._finish(results)
 
@@ -131,7 +131,8 @@ class ExportedModule(Module):
             if len(self._runs) >= MOST_RUNS:
                 self._runs.clear()
             graph, identical = program._graph_for(tensors), program._identical
-            if is_grad_enabled() and program._differentiable and any(t._spec.requires_grad for t in inputs):
+            wants_gradients = is_grad_enabled() and any(t._spec.requires_grad for t in inputs)
+            if wants_gradients and program.differentiable_inputs:
                 run = differentiable(graph, self._mutations, identical, traced)
             else:
                 run = runnable(graph, self._mutations, identical, inputs, traced)

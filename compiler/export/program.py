@@ -108,6 +108,14 @@ class ExportedProgram:
         return ExportedModule(self)
 
     @property
+    def differentiable_inputs(self) -> frozenset[str]:
+        """Which inputs may require grad in a call: none, ``"parameters"``, or ``"arguments"``, too.
+
+        A program that came with kernels runs by these, and has none for a derivative.
+        """
+        return frozenset() if self.kernels else self._differentiable
+
+    @property
     def range_constraints(self) -> dict[str, ValueRange]:
         """The sizes that calls may have, by the names of `Dim`."""
         return {} if self._dynamic is None else dict(self._dynamic.ranges)
