@@ -25,6 +25,7 @@ from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
 from .partition import needed_for
+from .passes.unread_statistics import leave_out_running_statistics
 from .schedule import Schedule
 from .training import (
     BackwardGraph,
@@ -218,6 +219,7 @@ def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Seque
 def _with_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
+    leave_out_running_statistics(recording.graph)
     parts = split(recording)
     wanted = recording.gradients
     assert wanted is not None
