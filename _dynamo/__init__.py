@@ -20,6 +20,10 @@ from ..compiler import optimized as _optimized
 from ..compiler import register_backend as register_backend
 from ..compiler import reset as reset
 from ..compiler.optimized_module import OptimizedModule as OptimizedModule
+from ..compiler.size_marks import ConstraintViolationError as ConstraintViolationError
+from ..compiler.size_marks import mark_dynamic as mark_dynamic
+from ..compiler.size_marks import mark_static as mark_static
+from ..compiler.size_marks import maybe_mark_dynamic as maybe_mark_dynamic
 
 
 class Config:
@@ -59,18 +63,6 @@ class Config:
 
 
 config = Config()
-
-
-def mark_dynamic(*args: Any, **kwargs: Any) -> None:
-    """Each size has a graph of its own yet."""
-
-
-def maybe_mark_dynamic(*args: Any, **kwargs: Any) -> None:
-    """Each size has a graph of its own yet."""
-
-
-def mark_static(*args: Any, **kwargs: Any) -> None:
-    """Each size has a graph of its own yet."""
 
 
 def mark_static_address(*args: Any, **kwargs: Any) -> None:

@@ -8,12 +8,13 @@ is a function from a `Graph` and example inputs to a function of the graph's inp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
-from .cuda_graphs.eligibility import device_of
+from .cuda_graphs.eligibility import device_of, specs_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
@@ -129,7 +130,17 @@ def compile_graph(
         return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
     schedule = fused_schedule(graph)
     schedule.check()
-    return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule
+    with compiling_kernels(graph):
+        return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule
+
+
+def compiling_kernels(graph: Graph) -> AbstractContextManager[None]:
+    """A block in which a graph's kernels are planned; those for CUDA are compiled by several processes at its end."""
+    if all(spec.device.type != "cuda" for node in graph.nodes for spec in specs_of(node)):
+        return nullcontext()
+    from .parallel.planned import compiled_in_parallel
+
+    return compiled_in_parallel()
 
 
 def _kernels_of(

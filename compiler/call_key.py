@@ -82,9 +82,25 @@ class Identity:
 
 
 def is_plain_call(leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Any]) -> bool:
-    """Whether a call is of tensors alone, none of them twice or with a history, in a thread without modes."""
+    """Whether a call is of tensors and numbers, no tensor twice or with a history, in a thread without modes."""
     if modes or is_inference_mode_enabled() or get_default_device().type != "cpu":
         return False
-    if len(tensors) != len(leaves) or spec != tree_flatten((tuple(leaves), {}))[1]:
+    if flat_looks(leaves) is None or spec != tree_flatten((tuple(leaves), {}))[1]:
         return False
     return len({id(t) for t in tensors}) == len(tensors) and not any(t._spec.requires_grad for t in tensors)
+
+
+def flat_looks(args: Sequence[Any]) -> list[Any] | None:
+    """The look of each of a call's arguments, if all are tensors and numbers."""
+    looks: list[Any] = []
+    for each in args:
+        kind = each.__class__
+        if kind in PLAIN:
+            looks.append(each._spec)
+        elif kind is float:
+            looks.append(each.hex())
+        elif kind in HASHED:
+            looks.append((kind, each))
+        else:
+            return None
+    return looks

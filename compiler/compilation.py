@@ -19,12 +19,13 @@ from ..nn.modules.parameter import Parameter
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
-from .backends import Backend, boxed, compile_graph, interpreted
+from .backends import Backend, boxed, compile_graph, compiling_kernels, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
 from .partition import needed_for
+from .passes.unread_statistics import leave_out_running_statistics
 from .schedule import Schedule
 from .training import (
     BackwardGraph,
@@ -147,7 +148,8 @@ def compiled(
     examples = [*tensors, *(held or ())]
     if recording.gradients is None:
         return _without_gradients(recording, backend, examples, options)
-    return _with_gradients(recording, backend, examples, options)
+    with compiling_kernels(recording.graph):  # those of forward and backward together
+        return _with_gradients(recording, backend, examples, options)
 
 
 def _passed_through(graph: Graph) -> dict[int, int]:
@@ -217,6 +219,7 @@ def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Seque
 def _with_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
+    leave_out_running_statistics(recording.graph)
     parts = split(recording)
     wanted = recording.gradients
     assert wanted is not None

@@ -27,7 +27,7 @@ from ..runtime.storage import root_of
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.traceback_filter import hide_inner_frames
 from .backends import Backend
-from .call_key import SPEC, is_plain_call, signature
+from .call_key import SPEC, flat_looks, is_plain_call, signature
 from .capture.frames import Watch
 from .capture.objects import containers_in
 from .capture.reachable import NUMBERS
@@ -42,6 +42,7 @@ from .splitting.residual import PartTree
 from .splitting.source import GENERATORS, FunctionSource
 from .splitting.split import Split, Splitter, python_function
 from .stances import state as stance
+from .uncompiled_calls import AsItIs, InParts
 
 LIMIT = 8
 """Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
@@ -157,9 +158,13 @@ class OptimizedFunction:
             try:
                 state = not grad_disabled or is_grad_enabled(), get_default_dtype(), get_default_device()
                 key = (*state, *map(SPEC, args))
-                known = self.quick.get(key) if len(args) == 1 or len({*map(id, args)}) == len(args) else None
+                count = len(args)
+                if count == 1 or (args[0] is not args[1] if count == 2 else len({*map(id, args)}) == count):
+                    known = self.quick.get(key)
+                else:
+                    known = None
             except AttributeError:
-                known = None
+                return self._with_numbers(args)
             if known is not None and stance.stance == "default":
                 for each in known:
                     held = each.hold()
@@ -169,6 +174,21 @@ class OptimizedFunction:
                             hide_inner_frames()
                             raise
         return self._call(args, kwargs)
+
+    def _with_numbers(self, args: tuple[Any, ...]) -> Any:
+        """`__call__` where not all arguments are tensors."""
+        looks = flat_looks(args)
+        if looks is not None and stance.stance == "default":
+            tensors = [each for each in args if isinstance(each, TensorImpl)]
+            key = (is_grad_enabled(), get_default_dtype(), get_default_device(), *looks)
+            for each in self.quick.get(key, ()) if len({*map(id, tensors)}) == len(tensors) else ():
+                held = each.hold()
+                if held is not None and not each.written:
+                    try: return each.finish(each.run((*tensors, *held)))  # fmt: skip
+                    except BaseException:
+                        hide_inner_frames()
+                        raise
+        return self._call(args, {})
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.backend == "eager" or stance.stance == "force_eager" or not_for_graphs():
@@ -197,8 +217,9 @@ class OptimizedFunction:
                 raise Unsupported(
                     f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.place
                 )
-            if failed.split is not None and is_plain_call(leaves, spec, tensors):
-                self.quick[self._quick_key(leaves)] = [InParts(failed.split, self.splitter)]
+            if len(tensors) == len(leaves) and is_plain_call(leaves, spec, tensors):
+                kept = AsItIs(self.function) if failed.split is None else InParts(failed.split, self.splitter)
+                self.quick[self._quick_key(leaves)] = [kept]
             return self._run(failed.split, args, kwargs)
         if not self.is_root and not self.fullgraph and not self._is_worth_while(args, leaves, tensors):
             return self._run(self.last_split, args, kwargs)
@@ -266,9 +287,11 @@ class OptimizedFunction:
         self.last_split = splitter.at(error, line) or self.last_split
         return self.last_split
 
-    def _quick_key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The key of calls of tensors alone."""
-        return (is_grad_enabled(), get_default_dtype(), get_default_device(), *map(SPEC, tensors))
+    def _quick_key(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The key of calls of tensors and numbers."""
+        looks = flat_looks(leaves)
+        assert looks is not None
+        return (is_grad_enabled(), get_default_dtype(), get_default_device(), *looks)
 
     def _made_for_sizes(self, leaves: Any, spec: Any, tensors: Any, key: Any) -> bool:
         """Whether a graph was made for a call that differs in sizes from earlier ones, without capturing it."""
@@ -346,33 +369,6 @@ class OptimizedFunction:
         self._add(made, leaves, spec, tensors, key)
         self.count += 1
         return made
-
-
-class InParts:
-    """A split function in the place of a `Compilation`, for calls of tensors alone.
-
-    Args:
-        split: the function in parts.
-        splitter: knows whether it is still the function.
-    """
-
-    written = ()
-
-    def __init__(self, split: Split, splitter: Splitter | None) -> None:
-        self._split, self._splitter = split, splitter
-
-    def hold(self) -> tuple[Any, ...] | None:
-        """No tensors; None if the function is another one by now."""
-        return () if self._splitter is not None and self._splitter.is_current() else None
-
-    def run(self, inputs: Sequence[Any]) -> Any:
-        """The result."""
-        assert self._splitter is not None
-        return self._split(*self._splitter.prefix, *inputs)
-
-    def finish(self, result: Any) -> Any:
-        """The result as it is."""
-        return result
 
 
 class Family:

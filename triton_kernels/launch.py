@@ -7,20 +7,32 @@ at: where all of them are multiples of 16 the variant with 128-bit accesses runs
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
 from ..dispatch.structured.choices import listeners
 from ..runtime.cuda.device_guard import device_guard
-from ..runtime.cuda.driver import Grid, driver, wants_interpreter
+from ..runtime.cuda.driver import Grid, compiler_options, driver, wants_interpreter
 from ..runtime.cuda.tensor_map import DescribedTensor
+from ..runtime.cuda.triton.compile import chosen_options
+from ..runtime.cuda.triton.kernel_key import KernelRequest
 from ..runtime.device import device as Device
 from ..runtime.written_code import defined
 from .budget import register_limit
 from .programmatic import FOLLOWER, LEADER, LEAST_CAPABILITY
 
 ALIGNMENT = 16
+
+
+class _Planned(threading.local):
+    launches: list[Launch] | None = None
+
+
+planned = _Planned()
+"""The launches that this thread plans, where somebody collects them."""
+
 INT32_MAX = 2**31 - 1
 
 
@@ -89,6 +101,8 @@ class Launch:
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
         self.aligned = self._compile_aligned
         self.other = self._compile_other
+        if planned.launches is not None:
+            planned.launches.append(self)
         if listeners:
             given = {**constexprs, "num_warps": num_warps, "num_stages": num_stages}
             for listener in listeners:
@@ -126,22 +140,32 @@ class Launch:
         capability = self._driver.properties(self._index).capability
         return dict.fromkeys(names, capability >= LEAST_CAPABILITY and not interpreted())
 
-    def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:
+    def request(self) -> KernelRequest:
+        """What is compiled for addresses that are multiples of 16."""
+        divisible = self._options[1] | frozenset(self._blocks)
+        options = chosen_options(compiler_options(**self._asked(divisible)))
+        capability = self._driver.properties(self._index).capability
+        return KernelRequest(self._kernel, self._signature, self._options[0], divisible, capability, options)
+
+    def _asked(self, divisible: frozenset[str]) -> dict[str, Any]:
+        """How the driver is to compile the kernel."""
         constexprs, _, num_warps, num_stages, (fusion, flushes) = self._options
         capability = self._driver.properties(self._index).capability
+        registers = register_limit(
+            self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability
+        )
+        return {
+            "num_warps": num_warps,
+            "num_stages": num_stages,
+            "enable_fp_fusion": fusion,
+            "enable_reflect_ftz": flushes,
+            "launch_pdl": self._follows,
+            "maxnreg": registers,
+        }
+
+    def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:
         compiled = self._driver.compile(
-            self._kernel,
-            self._signature,
-            constexprs,
-            divisible=divisible,
-            num_warps=num_warps,
-            num_stages=num_stages,
-            enable_fp_fusion=fusion,
-            enable_reflect_ftz=flushes,
-            launch_pdl=self._follows,
-            maxnreg=register_limit(
-                self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability
-            ),
+            self._kernel, self._signature, self._options[0], divisible=divisible, **self._asked(divisible)
         )
         return compiled.bound(self._tensors) if self._tensors else compiled.launch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from ...runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import get_default_dtype
+from ...runtime.size import SymInt
 from ...runtime.tensor_impl import TensorImpl
 from .objects import FIXED, Identities, containers_in, has_hooks
 from .reachable import CONSTANTS, NUMBERS, Walk
@@ -156,6 +158,8 @@ class TracedFunction:
                         "the function sets an attribute of a result, or registers a hook on it",
                         element=self.elements[i],
                     )
+            elif isinstance(leaf, SymInt):
+                found[i] = operator.index(leaf)
             elif not isinstance(leaf, int | float | complex | str | None):
                 if leaf in arguments:
                     kind = type(leaf).__name__

@@ -47,8 +47,18 @@ def why_not(graph: Graph) -> str | None:
 def written_inputs(graph: Graph) -> tuple[int, ...]:
     """The places of the inputs that a graph writes to."""
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
-    calls = [n for n in graph.find_nodes(op="call_function") if isinstance(n.target, OpOverload)]
-    return tuple(dict.fromkeys(places[n.args[0]] for n in calls if n.target._entry.schema.is_mutable))
+    found: dict[int, None] = {}
+    for node in graph.find_nodes(op="call_function"):
+        if not isinstance(node.target, OpOverload) or not node.target._entry.schema.is_mutable:
+            continue
+        arguments = node.target._entry.schema.arguments
+        given = dict(zip((a.name for a in arguments), node.args, strict=False)) | dict(node.kwargs)
+        for argument in arguments:
+            value = given.get(argument.name) if argument.is_write else None
+            for each in value if isinstance(value, list | tuple) else (value,):
+                if each in places:
+                    found[places[each]] = None
+    return tuple(found)
 
 
 def specs_of(node: Node) -> Iterator[TensorSpec]:

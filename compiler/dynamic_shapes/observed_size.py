@@ -24,7 +24,7 @@ Expression = int | tuple[Any, ...]
 Decision = tuple[str, Expression, Expression, Any]
 """An operator's name, its operands, and its outcome."""
 
-ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod")
 SIZE_FILE = sys.modules[Size.__module__].__file__
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -63,17 +63,6 @@ def is_noted() -> bool:
     while (caller := sys._getframe(depth).f_code.co_filename) == __file__:
         depth += 1
     return not is_own(caller) or is_observed_file(caller) or caller == SIZE_FILE
-
-
-def value_of(expression: Expression, reads: list[int]) -> int:
-    """An expression's value for the sizes that are read. Raises ZeroDivisionError as the program would."""
-    if isinstance(expression, int):
-        return expression
-    if expression[0] == "read":
-        return reads[expression[1]]
-    values = [value_of(operand, reads) for operand in expression[1:]]
-    found: int = getattr(operator, expression[0])(*values)
-    return found
 
 
 class ObservedSize(SymInt):

@@ -14,16 +14,20 @@ from ..capture.recording import Recording, record
 from ..capture.unsupported import Unsupported
 from ..passes import run_passes
 from .observed_size import Observations, observed_sizes
-from .template import DifferentCaptures, Template
+from .recording_template import RecordingTemplate
+from .size_expressions import Sizes, products
+from .template import DifferentCaptures, refuse_other_decisions
 
 SMALLEST = 2
 """Sizes of 0 and 1 are captured by themselves: broadcasting and reductions take another way for them."""
 LARGE = 4099
 """A size that is tried, which is larger than most."""
-MOST = 2
-"""Sizes that may vary independently."""
+NAMES = ("s0", "s1", "s2")
+"""The sizes that may vary independently, by PyTorch's names for them."""
+SPARE = 2
+"""So many captures more than there are coefficients of a sum of products: what the sum is held to."""
 
-Varying = Sequence[Sequence[int | None]]
+Varying = Sequence[Sequence[str | None]]
 """For each tensor among the arguments, and each of its dimensions, which of the varying sizes it has; None for none."""
 
 
@@ -43,7 +47,7 @@ def captured_at(
     leaves: Sequence[Any],
     spec: TreeSpec,
     varying: Varying,
-    point: tuple[int, ...],
+    point: Sizes,
     observes: bool = True,
 ) -> tuple[Recording, Observations]:
     """What a function computes for arguments of other sizes, and what its code saw of them if it `observes`.
@@ -68,21 +72,42 @@ def captured_at(
     return recording, seen
 
 
-def points(seen: Sequence[tuple[int, ...]], low: int, high: int) -> list[tuple[int, ...]]:
-    """The sizes that are tried: those that came, small and large ones in all combinations, and some between."""
-    count = len(seen[0])
-    corners = [[corner >> i & 1 for i in range(count)] for corner in range(2**count)]
-    tried = [
-        *seen,
-        *[tuple([high + 2 * i if up else low for i, up in enumerate(corner)]) for corner in corners],
+def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
+    """All combinations of two sizes of each name.
+
+    Example:
+        >>> from triten.compiler.dynamic_shapes.probes import corners
+        >>> corners(["a", "b"], [(2, 5), (3, 7)])
+        [{'a': 2, 'b': 3}, {'a': 5, 'b': 3}, {'a': 2, 'b': 7}, {'a': 5, 'b': 7}]
+    """
+    return [
+        {name: ends[i][corner >> i & 1] for i, name in enumerate(names)} for corner in range(2 ** len(names))
     ]
-    step = 0
-    while len(dict.fromkeys(tried)) < (1 + count) * (2 + count) // 2 + 2:
-        step += 1
-        tried.append(
-            tuple([max(s) + 7 * step * (i + 1) + 3 * i for i, s in enumerate(zip(*seen, strict=True))])
-        )
-    return list(dict.fromkeys(tried))
+
+
+def points(seen: Sequence[Sizes], low: int, high: int, is_bounded: bool = False) -> list[dict[str, int]]:
+    """The sizes that are tried: those that came, small and large ones in all combinations, and some between.
+
+    Where sizes are bounded, none is above the greatest, and there may be fewer.
+    """
+    names = list(seen[0])
+    tried = [dict(each) for each in seen]
+    tried += corners(names, [(low, high + (0 if is_bounded else 2 * i)) for i in range(len(names))])
+    wanted = len(products(names, has_squares=True)) + SPARE
+    count = high - low + 1
+    for step in range(1, 100):
+        found = _distinct(tried)
+        if len(found) >= wanted:
+            break
+        more = [max(each[name] for each in seen) + 7 * step * (i + 1) + 3 * i for i, name in enumerate(names)]
+        if is_bounded:
+            more = [low + (size - low) % count for size in more]
+        tried.append(dict(zip(names, more, strict=True)))
+    return found
+
+
+def _distinct(tried: Sequence[dict[str, int]]) -> list[dict[str, int]]:
+    return list({tuple(each.values()): each for each in tried}.values())
 
 
 def template_of(
@@ -90,8 +115,9 @@ def template_of(
     leaves: Sequence[Any],
     spec: TreeSpec,
     varying: Varying,
-    seen: Sequence[tuple[int, ...]],
-) -> Template:
+    seen: Sequence[Sizes],
+    ends: tuple[int, int] | None = None,
+) -> RecordingTemplate:
     """What a function computes for all sizes in a range, which is as wide as can be.
 
     Args:
@@ -100,27 +126,38 @@ def template_of(
         spec: the arguments' structure.
         varying: which of their dimensions vary.
         seen: sizes that it was called with.
+        ends: the least and the greatest size, where they are known.
 
     Raises:
         DifferentCaptures: the sizes decide what it computes.
         Unsupported: it cannot be captured.
     """
     known: dict[tuple[int, ...], tuple[Recording, Observations]] = {}
-    smallest, largest = min(map(min, seen)), max(map(max, seen))
+    names = list(seen[0])
+    every = [size for each in seen for size in each.values()]
+    smallest, largest = min(every), max(every)
     ranges = [(min(SMALLEST, smallest), max(LARGE, 2 * largest + 1)), (smallest, 2 * largest + 1)]
+    if ends is not None:
+        ranges = [(max(ends[0], SMALLEST), ends[1]), *ranges[1:]]
     error: Exception = DifferentCaptures("no sizes were tried")
-    for low, high in ranges:
+    for place, (low, high) in enumerate(ranges):
         try:
-            tried = points(seen, low, high)
+            tried = points(seen, low, high, is_bounded=ends is not None and place == 0)
+            found = []
             for point in tried:
-                if point not in known:
-                    known[point] = captured_at(function, leaves, spec, varying, point)
-                if len({len(known[each][0].graph.nodes) for each in tried if each in known}) > 1:
+                key = tuple(point.values())
+                if key not in known:
+                    known[key] = captured_at(function, leaves, spec, varying, point)
+                found.append(known[key])
+                refuse_other_decisions(found[0][1], found[-1][1])
+                if len(found[-1][0].graph.nodes) != len(found[0][0].graph.nodes):
                     # Before it is captured at a large size: there may be a step for each row.
                     raise DifferentCaptures("sizes decide how many steps there are")
             plain, _ = captured_at(function, leaves, spec, varying, tried[0], observes=False)
-            recordings = [*[known[p][0] for p in tried], plain]
-            return Template(tried, recordings, [known[p][1] for p in tried])
-        except (DifferentCaptures, Unsupported) as found:
-            error = found
+            recordings = [*[recording for recording, _ in found], plain]
+            return RecordingTemplate(names, tried, recordings, [observed for _, observed in found])
+        except (DifferentCaptures, Unsupported) as raised:
+            if isinstance(raised, DifferentCaptures) and raised.decision == "constant":
+                raise  # in another range, too
+            error = raised
     raise error

@@ -1,17 +1,22 @@
-"""Which sizes of a function's arguments vary: those that have differed between two of its calls."""
+"""Which sizes of a function's arguments vary: those that differed between two of its calls, or are marked to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...dispatch.layers.pytree import TreeSpec
 from ...runtime.tensor_spec import TensorSpec
 from ..capture.recording import Recording
 from ..capture.unsupported import Unsupported
-from .probes import MOST, SMALLEST, Varying, template_of
-from .template import DifferentCaptures, Template
+from ..size_marks import ConstraintViolationError, SizeMarks, marks_of
+from .probes import NAMES, SMALLEST, Varying, template_of
+from .recording_template import RecordingTemplate
+from .size_expressions import Sizes
+from .template import DifferentCaptures
 
+Shapes = Sequence[tuple[int, ...]]
+"""The sizes of each tensor among the arguments."""
 TEMPLATES = 3
 """Templates that are tried for calls that differ in sizes alone: others are wanted when other dimensions vary."""
 
@@ -38,79 +43,166 @@ class SizesSeen:
     def __init__(self) -> None:
         self.reason: str | None = None
         self._first: tuple[tuple[int, ...], ...] | None = None
-        self._templates: list[tuple[Varying, Template]] = []
+        self._templates: list[tuple[Varying, Shapes, RecordingTemplate]] = []
         self._tried: list[Any] = []
 
     def recording(
         self, function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Any]
     ) -> Recording | None:
         """A recording for a call that no graph serves, made without capturing it; None for the first sizes, and where
-        sizes decide what the function computes."""
+        sizes decide what the function computes.
+
+        Raises:
+            ConstraintViolationError: they decide it, and are those of a dimension that is marked to vary.
+        """
         sizes = tuple([tensor._spec.sizes for tensor in tensors])
-        if self._first is None:
-            self._first = sizes
-            return None
-        for varying, template in self._templates:
-            point = point_of(varying, sizes, self._first)
+        marks = [marks_of(tensor) for tensor in tensors]
+        marked = marked_sizes(marks, sizes) if any(marks) else None
+        for varying, first, template in self._templates:
+            point = point_of(varying, sizes, first)
             found = None if point is None else template.recording(point)
             if found is not None:
                 return found
+        if marked is not None and marked.names:
+            varying, seen = marked.varying, [marked.names]
+        elif self._first is None:
+            self._first = sizes
+            return None
+        else:
+            varying, seen = difference(self._first, sizes)
         if any(tensor._spec.requires_grad and not tensor.is_leaf for tensor in tensors):
             self.reason = "an argument has a history"
             return None
-        varying, seen = difference(self._first, sizes)
-        count = len(seen[0])
-        if not 1 <= count <= MOST or varying in self._tried or len(self._tried) >= TEMPLATES:
+        if not 1 <= len(seen[0]) <= len(NAMES) or varying in self._tried or len(self._tried) >= TEMPLATES:
             return None
-        self._tried.append(varying)
-        if min(map(min, seen)) < SMALLEST:
+        if marked is not None and varies_where_fixed(varying, marks):
+            self.reason = "a dimension that varies is marked as static"
+            return None
+        if min(seen[-1].values()) < SMALLEST:
             self.reason = "sizes of 0 and 1 have graphs of their own"
             return None
+        if min(seen[0].values()) < SMALLEST:
+            # The first call is no example; this one is.
+            self._first = sizes
+            return None
+        self._tried.append(varying)
         try:
-            template = template_of(function, leaves, spec, varying, seen)
+            template = template_of(
+                function, leaves, spec, varying, seen, None if marked is None else marked.ends
+            )
         except (DifferentCaptures, Unsupported) as error:
             self.reason = str(error)
+            if marked is not None and marked.is_strict and isinstance(error, DifferentCaptures):
+                refuse_constant(marks, sizes, error)
             return None
         self.reason = None
-        self._templates.append((varying, template))
-        return template.recording(seen[1])
+        self._first = self._first or sizes
+        self._templates.append((varying, sizes, template))
+        return template.recording(seen[-1])
 
 
-def difference(
-    first: Sequence[tuple[int, ...]], now: Sequence[tuple[int, ...]]
-) -> tuple[Varying, list[tuple[int, ...]]]:
+class MarkedSizes(NamedTuple):
+    """What marks say of a call.
+
+    Attributes:
+        varying: the dimensions that are marked to vary; those of one size are one, as in PyTorch.
+        names: their sizes.
+        is_strict: whether one of them must vary.
+        ends: the least and the greatest size that all may have, where bounds are given.
+    """
+
+    varying: Varying
+    names: Sizes
+    is_strict: bool
+    ends: tuple[int, int] | None
+
+
+def marked_sizes(marks: Sequence[SizeMarks | None], sizes: Shapes) -> MarkedSizes:
+    """What marks say of a call of these sizes. Raises ConstraintViolationError for a size that is out of its range."""
+    by_size: dict[int, str] = {}
+    varying = []
+    least, most = [], []
+    for each, own in zip(marks, sizes, strict=True):
+        chosen = each.dynamic | each.weak if each is not None else ()
+        varying.append(
+            tuple(
+                [
+                    by_size.setdefault(size, f"s{len(by_size)}") if i in chosen else None
+                    for i, size in enumerate(own)
+                ]
+            )
+        )
+        for bounds in each.ranges if each is not None else ():
+            size = own[bounds.dim]
+            low, high = bounds.min or 0, bounds.max
+            if size < low or (high is not None and size > high):
+                raise ConstraintViolationError(
+                    f"{size} not in range [{low}, {'int_oo' if high is None else high}]"
+                )
+            least += [] if bounds.min is None else [bounds.min]
+            most += [] if high is None else [high]
+    ends = (max(least, default=0), min(most)) if most else None
+    is_strict = any(each is not None and each.dynamic for each in marks)
+    return MarkedSizes(tuple(varying), {name: size for size, name in by_size.items()}, is_strict, ends)
+
+
+def varies_where_fixed(varying: Varying, marks: Sequence[SizeMarks | None]) -> bool:
+    """Whether a dimension varies that is marked as static, and not marked to vary."""
+    return any(
+        name is not None and each is not None and i in each.static and i not in each.dynamic | each.weak
+        for names, each in zip(varying, marks, strict=True)
+        for i, name in enumerate(names)
+    )
+
+
+def refuse_constant(marks: Sequence[SizeMarks | None], sizes: Shapes, error: DifferentCaptures) -> None:
+    """Raise ConstraintViolationError for a dimension that must vary and does not.
+
+    One that is compared with sizes that it does not have varies: it has a graph for each size.
+    """
+    if error.decision == "comparison":
+        return
+    found = [
+        f"dimension {i} of tensor {place} among the arguments is marked with mark_dynamic, but the function is another "
+        f"one for each of its sizes: {sizes[place][i]} is a constant, since {error}. Use maybe_mark_dynamic, or no mark"
+        for place, each in enumerate(marks)
+        if each is not None
+        for i in sorted(each.dynamic)
+    ]
+    raise ConstraintViolationError("\n  - ".join(["Constraints violated!", *found]))
+
+
+def difference(first: Shapes, now: Shapes) -> tuple[Varying, list[dict[str, int]]]:
     """Which dimensions differ between two calls, and what they are in each; those that differ alike are one size.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.sizes_seen import difference
         >>> difference([(4, 3), (4,)], [(8, 3), (8,)])
-        (((0, None), (0,)), [(4,), (8,)])
+        ((('s0', None), ('s0',)), [{'s0': 4}, {'s0': 8}])
     """
-    pairs: dict[tuple[int, int], int] = {}
+    pairs: dict[tuple[int, int], str] = {}
     varying = tuple(
         [
             tuple(
                 [
-                    None if a == b else pairs.setdefault((a, b), len(pairs))
+                    None if a == b else pairs.setdefault((a, b), f"s{len(pairs)}")
                     for a, b in zip(old, new, strict=True)
                 ]
             )
             for old, new in zip(first, now, strict=True)
         ]
     )
-    return varying, [tuple([a for a, _ in pairs]), tuple([b for _, b in pairs])]
+    return varying, [{name: pair[i] for pair, name in pairs.items()} for i in range(2)]
 
 
-def point_of(
-    varying: Varying, sizes: Sequence[tuple[int, ...]], first: Sequence[tuple[int, ...]]
-) -> tuple[int, ...] | None:
+def point_of(varying: Varying, sizes: Shapes, first: Shapes) -> Sizes | None:
     """The varying sizes of a call; None where another dimension differs, or two that are one size do not agree."""
-    found: dict[int, int] = {}
-    for places, own, old in zip(varying, sizes, first, strict=True):
-        for place, size, before in zip(places, own, old, strict=True):
-            if place is None:
+    found: dict[str, int] = {}
+    for names, own, old in zip(varying, sizes, first, strict=True):
+        for name, size, before in zip(names, own, old, strict=True):
+            if name is None:
                 if size != before:
                     return None
-            elif found.setdefault(place, size) != size:
+            elif found.setdefault(name, size) != size:
                 return None
-    return tuple([found[i] for i in range(len(found))])
+    return found

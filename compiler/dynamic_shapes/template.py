@@ -1,229 +1,239 @@
-"""A recording for many sizes: captures at some of them, compared node by node, and the graph of any other size.
+"""A graph's steps for many sizes: those of captures at some sizes, compared number by number.
 
-Captures must have the same nodes in the same order. An integer that differs among them is a polynomial of the sizes, or
-there is no template; all else has to be equal. Sizes lie between those that were tried, so that what is decided by one
-of them being small or large, in whatever code, would have shown; what the program's own code decides is looked at anew
-for each choice of sizes.
+Captures must have the same steps in the same order. An integer that differs among them is a sum of products of sizes,
+or what the program's code computes of them, or there is no template; all else has to be equal. What the code decides by
+sizes has to come out alike in all captures, and is looked at anew for each choice of sizes.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.layers.graph.graph import Graph, Node
-from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import TensorSpec
-from ..capture.guards import Guards, same
-from ..capture.reachable import Location
-from ..capture.recording import Recording
-from .observed_size import Decision, Expression, Observations, value_of
-from .polynomials import Polynomial, fitted
+from ..capture.guards import same
+from .observed_size import Expression, Observations
+from .size_expressions import ComputedSize, Number, Sizes, fitted, value_of
+
+Path = tuple[str | int, ...]
+"""The way to a number in a graph's rows."""
+
+
+COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+"""Python's comparisons by their names in `operator`."""
 
 
 class DifferentCaptures(Exception):
-    """Captures at several sizes are no examples of one graph."""
+    """Captures at several sizes are no examples of one graph.
 
-
-class Template:
-    """What captures at several sizes have in common.
-
-    Args:
-        sizes: for each capture the sizes that vary.
-        recordings: the captures, and once more that at the first sizes, which the program's code saw as integers: so it
-            shows if they make a difference to it. All are without steps that nothing reads: operators make some at
-            their first call.
-        observations: what the program's code saw in each but the last.
-
-    Raises:
-        DifferentCaptures: they are not of one graph.
+    Attributes:
+        path: the way to what differs in their rows; None where it is none of these.
+        capture: which of the captures differs from the first, where one does.
+        decision: what the program's code decides otherwise: "constant" where a size must be what it was, "comparison"
+            where there may be other sizes for which it decides alike; None where it is not that.
     """
 
     def __init__(
         self,
-        sizes: Sequence[tuple[int, ...]],
-        recordings: Sequence[Recording],
-        observations: Sequence[Observations],
+        reason: str,
+        path: Path | None = None,
+        capture: int | None = None,
+        decision: str | None = None,
     ) -> None:
-        self._sizes = [*sizes, sizes[0]]
-        self._recording = recordings[0]
-        self.low = tuple([min(column) for column in zip(*sizes, strict=True)])
-        self.high = tuple([max(column) for column in zip(*sizes, strict=True)])
-        self._compare_recordings(recordings)
-        self._guards = _all_guards(recordings)
-        self._reads = [
-            self._number(list(values)) for values in _columns([seen.reads for seen in observations])
-        ]
-        self._decisions: Sequence[Decision] = observations[0].decisions
-        if any(seen.decisions != self._decisions for seen in observations):
-            raise DifferentCaptures("the function decides by sizes")
-        self._results = [
+        super().__init__(reason)
+        self.path, self.capture, self.decision = path, capture, decision
+
+
+class Decision(NamedTuple):
+    """A comparison of sizes that a program makes, and its outcome."""
+
+    comparison: str
+    left: Number
+    right: Number
+    outcome: bool
+
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether it has the same outcome at these sizes."""
+        try:
+            found = getattr(operator, self.comparison)(
+                value_of(self.left, sizes), value_of(self.right, sizes)
+            )
+        except ZeroDivisionError:
+            return False
+        return bool(found) == self.outcome
+
+    def __str__(self) -> str:
+        sign = COMPARISONS[self.comparison]
+        return f"{self.left} {sign} {self.right} is {'not ' if self.outcome else ''}true"
+
+
+class Template:
+    """A graph's rows, in which numbers are expressions of sizes.
+
+    Args:
+        rows: the steps as they are for some sizes: nested lists and dicts.
+        expressions: by the way to a number in `rows`.
+        decisions: what has to come out as it did where the graph holds.
+    """
+
+    def __init__(
+        self, rows: Sequence[Any], expressions: Mapping[Path, Number], decisions: Sequence[Decision] = ()
+    ) -> None:
+        self.rows, self.expressions, self.decisions = rows, dict(expressions), tuple(decisions)
+
+    @staticmethod
+    def of(
+        names: Sequence[str],
+        points: Sequence[Sizes],
+        rows: Sequence[Sequence[Any]],
+        observations: Sequence[Observations] = (),
+    ) -> Template:
+        """What captures at several sizes have in common.
+
+        Args:
+            names: of the sizes.
+            points: the sizes of each capture.
+            rows: of each, its steps.
+            observations: what the program's code saw in as many of them, the first ones; none where it saw plain
+                integers.
+
+        Raises:
+            DifferentCaptures: they are not of one graph.
+        """
+        numbers = _Numbers(names, points, observations)
+        expressions = {path: numbers.expression(values, path) for path, values in differing_numbers(rows)}
+        return Template(rows[0], expressions, numbers.decisions)
+
+    def rows_at(self, sizes: Sizes) -> Any:
+        """The steps for these sizes. Raises ZeroDivisionError as the program would."""
+        return placed(self.rows, self.expressions, sizes)
+
+    def broken(self, sizes: Sizes) -> Decision | None:
+        """A decision that the program makes otherwise at these sizes."""
+        return next((each for each in self.decisions if not each.holds(sizes)), None)
+
+
+class _Numbers:
+    """How integers follow from sizes, by their values in several captures."""
+
+    def __init__(
+        self, names: Sequence[str], points: Sequence[Sizes], observations: Sequence[Observations]
+    ) -> None:
+        self.names, self.points = names, points
+        self.reads: list[Number] = []
+        self.results: list[tuple[Expression, list[int]]] = []
+        self.decisions: list[Decision] = []
+        if not observations:
+            return
+        decided = observations[0].decisions
+        for i, seen in enumerate(observations):
+            refuse_other_decisions(observations[0], seen, i)
+        self.results = [
             (column[0][0], [value for _, value in column])
             for column in _columns([seen.results for seen in observations])
             if all(expression == column[0][0] for expression, _ in column)
         ]
-        places = [{node: i for i, node in enumerate(r.graph.nodes)} for r in recordings]
-        self._nodes = [
-            self._node(nodes, places) for nodes in _columns([list(r.graph.nodes) for r in recordings])
+        for values in _columns([seen.reads for seen in observations]):
+            self.reads.append(self.expression(values))
+        self.decisions = [
+            Decision(name, self.closed(left), self.closed(right), bool(outcome))
+            for name, left, right, outcome in decided
         ]
 
-    def _compare_recordings(self, recordings: Sequence[Recording]) -> None:
-        first = recordings[0]
-        for other in recordings[1:]:
-            for field in dataclasses.fields(Recording):
-                if field.name in ("graph", "guards", "held", "structure"):
-                    continue
-                if getattr(first, field.name) != getattr(other, field.name):
-                    raise DifferentCaptures(f"{field.name} differs")
-            if first.structure != other.structure:
-                raise DifferentCaptures("the result has another structure")
-            held = list(zip(first.guards.held, other.guards.held, strict=False))
-            if len(first.held) != len(other.held) or not all(
-                a.holder is b.holder and a.key == b.key and spec is now for (a, spec), (b, now) in held
-            ):
-                raise DifferentCaptures("the function holds other tensors")
-
-    def _number(self, values: Sequence[int]) -> Any:
+    def expression(self, values: Sequence[int], path: Path | None = None) -> Number:
+        """What gives these values. Raises DifferentCaptures for what is not known to."""
         if all(v == values[0] for v in values):
             return values[0]
-        found = fitted(self._sizes[: len(values)], values)
+        found = fitted(self.names, self.points[: len(values)], values)
         if found is not None:
             return found
-        for expression, results in self._results:
-            if [*results, results[0]] == list(values):
-                return _Computed(expression)
-        raise DifferentCaptures(f"{values[0]} follows from no sum of products of sizes")
+        for expression, results in self.results:
+            # A capture after those that were observed is one at the first sizes.
+            is_same = [*results, results[0]][: len(values)] == list(values)
+            if is_same and last_read(expression) < len(self.reads):
+                return self.closed(expression)
+        raise DifferentCaptures(f"{values[0]} follows from no sum of products of sizes", path)
 
-    def _node(self, nodes: Sequence[Node], places: Sequence[dict[Node, int]]) -> tuple[Any, ...]:
-        first = nodes[0]
-        # A placeholder's target is its name.
-        if any((n.op, n.target) != (first.op, first.target) for n in nodes):
-            raise DifferentCaptures(f"%{first.name} is another step")
-        args = self._value([n.args for n in nodes], places)
-        kwargs = self._value([dict(n.kwargs) for n in nodes], places)
-        return first, args, kwargs, self._value([n.val for n in nodes], places)
-
-    def _value(self, values: Sequence[Any], places: Sequence[dict[Node, int]]) -> Any:
-        """What values of several captures are an example of; raises DifferentCaptures where they are of nothing."""
-        first = values[0]
-        if any(v.__class__ is not first.__class__ for v in values):
-            raise DifferentCaptures("an argument has another type")
-        if isinstance(first, Node):
-            where = [place[v] for v, place in zip(values, places, strict=True)]
-            if any(w != where[0] for w in where):
-                raise DifferentCaptures("a step reads another one")
-            return _Reference(where[0])
-        if isinstance(first, TensorSpec):
-            alike = [v.replace(sizes=(), strides=()) for v in values]
-            if any(a is not alike[0] for a in alike):
-                raise DifferentCaptures("a step gives another dtype")
-            sizes, strides = ([getattr(v, name) for v in values] for name in ("sizes", "strides"))
-            return _Spec(first, self._value(sizes, places), self._value(strides, places))
-        if first.__class__ is int:
-            return self._number(values)
-        if first.__class__ in (tuple, list):
-            return tuple([self._value(column, places) for column in _columns(values)])
-        if first.__class__ is dict:
-            if any(list(v) != list(first) for v in values):
-                raise DifferentCaptures("an argument has another name")
-            return {key: self._value([v[key] for v in values], places) for key in first}
-        if first.__class__ is slice:
-            parts = [self._value([getattr(v, n) for v in values], places) for n in ("start", "stop", "step")]
-            return _Slice(*parts)
-        if any(v is not first and not same(first, v) for v in values) or isinstance(first, TensorImpl):
-            raise DifferentCaptures("an argument differs")
-        return first
-
-    def recording(self, sizes: tuple[int, ...]) -> Recording | None:
-        """The recording for these sizes; None where it is not known that the function has this graph for them."""
-        if any(not low <= s <= high for s, low, high in zip(sizes, self.low, self.high, strict=True)):
-            return None
-        at = _At(sizes, [], [])
-        for number in self._reads:
-            at.reads.append(at.value(number))
-        if not all(self._holds(decision, at.reads) for decision in self._decisions):
-            return None
-        made = Graph()
-        for node, args, kwargs, val in self._nodes:
-            given = at.value(args), at.value(kwargs)
-            new = made.create_node(node.op, node.target, *given, node.name, at.value(val))
-            new.meta = dict(node.meta)
-            at.nodes.append(new)
-        return dataclasses.replace(self._recording, graph=made, guards=self._guards)
-
-    @staticmethod
-    def _holds(decision: Decision, reads: list[int]) -> bool:
-        name, left, right, outcome = decision
-        try:
-            return bool(value_of((name, left, right), reads) == outcome)
-        except ZeroDivisionError:
-            return False
+    def closed(self, expression: Expression) -> Number:
+        """An expression of what the code read as one of sizes."""
+        if isinstance(expression, int):
+            return expression
+        if expression[0] == "read":
+            return self.reads[expression[1]]
+        return ComputedSize(expression[0], tuple([self.closed(each) for each in expression[1:]]))
 
 
-def _all_guards(recordings: Sequence[Recording]) -> Guards:
-    """Guards that hold where those of all captures do. Raises DifferentCaptures where no state fulfils them."""
-    found: dict[Any, tuple[Location, Any]] = {}
-    for recording in recordings:
-        for location, value in recording.guards.places:
-            known = found.setdefault((location.kind, id(location.holder), location.key), (location, value))
-            if not same(known[1], value):
-                raise DifferentCaptures(f"{location.name} depends on sizes")
-    return Guards(list(found.values()), recordings[0].guards.held)
+def refuse_other_decisions(first: Observations, seen: Observations, capture: int | None = None) -> None:
+    """Raise DifferentCaptures if the program's code decided otherwise in another capture than in the first."""
+    if seen.decisions == first.decisions:
+        return
+    pairs = zip(first.decisions, seen.decisions, strict=False)
+    own = next((own for own, other in pairs if own != other), None)
+    is_constant = own is not None and (own[0], bool(own[3])) in (("eq", True), ("ne", False))
+    kind = "constant" if is_constant else "comparison"
+    raise DifferentCaptures("the function decides by sizes", capture=capture, decision=kind)
 
 
-class _Reference(int):
-    """The place of a node in its graph."""
+def last_read(expression: Expression) -> int:
+    """The last of the sizes that an expression reads, -1 for none."""
+    if isinstance(expression, int):
+        return -1
+    if expression[0] == "read":
+        return int(expression[1])
+    return max(last_read(each) for each in expression[1:])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Spec:
-    like: TensorSpec
-    sizes: Any
-    strides: Any
+def differing_numbers(rows: Sequence[Any]) -> Iterator[tuple[Path, list[int]]]:
+    """The whole numbers at which alike structures differ, with the number in each.
+
+    Raises:
+        DifferentCaptures: they differ in anything else.
+    """
+    yield from _differing((), rows)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Slice:
-    start: Any
-    stop: Any
-    step: Any
+def _differing(path: Path, values: Sequence[Any]) -> Iterator[tuple[Path, list[int]]]:
+    first = values[0]
+    kind = first.__class__
+    if any(value.__class__ is not kind for value in values):
+        raise DifferentCaptures("an argument has another type", path)
+    if isinstance(first, dict):
+        if any(value.keys() != first.keys() for value in values):
+            raise DifferentCaptures("an argument has another name", path)
+        for key in first:
+            yield from _differing((*path, key), [value[key] for value in values])
+    elif kind is list:
+        if any(len(value) != len(first) for value in values):
+            raise DifferentCaptures("captures have different numbers of steps", path)
+        for i in range(len(first)):
+            yield from _differing((*path, i), [value[i] for value in values])
+    elif kind is int:
+        if any(value != first for value in values):
+            yield path, list(values)
+    else:
+        for i, value in enumerate(values):
+            if value is not first and not same(first, value):
+                raise DifferentCaptures("an argument differs", path, i)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Computed:
-    """A number that the program's code computes of sizes."""
-
-    expression: Expression
-
-
-class _At(NamedTuple):
-    """A template's values for certain sizes, and for what they are where the program asks for them."""
-
-    sizes: tuple[int, ...]
-    reads: list[int]
-    nodes: list[Node]
-
-    def value(self, value: Any) -> Any:
-        """A value of the template for these sizes."""
-        if isinstance(value, _Reference):
-            return self.nodes[value]
-        if isinstance(value, Polynomial):
-            return value.at(self.sizes)
-        if isinstance(value, _Computed):
-            return value_of(value.expression, self.reads)
-        if isinstance(value, _Spec):
-            return value.like.replace(sizes=self.value(value.sizes), strides=self.value(value.strides))
-        if isinstance(value, _Slice):
-            return slice(self.value(value.start), self.value(value.stop), self.value(value.step))
-        if value.__class__ is tuple:
-            return tuple([self.value(v) for v in value])
-        if value.__class__ is dict:
-            return {key: self.value(v) for key, v in value.items()}
-        return value
+def placed(rows: Any, expressions: Mapping[Path, Number], sizes: Sizes) -> Any:
+    """Rows with the numbers of these sizes; what is not changed is shared with `rows`."""
+    if not expressions:
+        return rows
+    here = expressions.get(())
+    if here is not None:
+        return value_of(here, sizes)
+    inside: dict[str | int, dict[Path, Number]] = {}
+    for path, expression in expressions.items():
+        inside.setdefault(path[0], {})[path[1:]] = expression
+    made: Any = rows.__class__(rows)
+    for key, within in inside.items():
+        made[key] = placed(made[key], within, sizes)
+    return made
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    if any(len(row) != len(rows[0]) for row in rows):
-        raise DifferentCaptures("captures have different numbers of steps")
+    for i, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise DifferentCaptures("the function asks for other sizes", capture=i)
     return list(zip(*rows, strict=True))

@@ -1,12 +1,13 @@
 """`tt.export`: programs captured ahead of time, saved with tensors and kernels, run elsewhere (`torch.export`).
 
 `frontend` captures a module; `lifting` makes inputs and outputs of what the module holds and writes, which `signature`
-describes. `program` is the result, `module` a module of it, and `execution` what a call runs. `archive` writes and
+describes. `program` is the result, `module` a module of it, and `execution` what a call runs; `differentiability` says
+whether that may be differentiated, and runs it so. `archive` writes and
 reads files: `program_json`, `graph_json` and `trees` what is JSON there, `safetensors` the tensors, `kernels` compiled
 kernels, which `kernel_recording` makes in a process of its own.
 
 `dynamic_shapes` says which sizes of arguments may differ from call to call; `size_probes` captures a module at several
-and finds the `size_expressions` of a `dynamic_graph`.
+and finds the expressions of a `dynamic_graph`, by the means of `compiler.dynamic_shapes`; `size_json` writes them.
 """
 
 from .archive import load, save

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Graph
 from ...runtime.tensor_impl import TensorImpl
+from ..dynamic_shapes.size_expressions import Sizes
+from ..dynamic_shapes.template import Template
 from .dynamic_shapes import ValueRange
 from .graph_json import graph_from_json, spec_from_json
-from .size_expressions import Path, SizeExpression, Sizes, placed
 
 MOST_GRAPHS = 64
 """Graphs that are kept, one for each combination of sizes."""
@@ -26,31 +27,40 @@ class DynamicGraph:
     """A graph of which numbers are expressions of named sizes.
 
     Args:
-        rows: the graph's steps as JSON, as they are for some sizes.
-        expressions: by the way to a number in `rows`.
+        template: the graph's steps as JSON, with expressions of the names; those of operators without what they give.
         ranges: of the names.
         places: of each tensor among the arguments, names by dimension.
     """
 
     def __init__(
         self,
-        rows: Sequence[Mapping[str, Any]],
-        expressions: Mapping[Path, SizeExpression],
+        template: Template,
         ranges: Mapping[str, ValueRange],
         places: Sequence[Mapping[int, str]],
     ) -> None:
-        self.rows = without_results(rows)
-        self.expressions = dict(expressions)
+        self.template = template
         self.ranges = dict(ranges)
         self.places = tuple([dict(each) for each in places])
         self._made: dict[tuple[int, ...], SizedGraph] = {}
 
     def at(self, sizes: Sizes) -> SizedGraph:
-        """The graph for these sizes. Raises what `graph_from_json` does where it takes none such."""
+        """The graph for these sizes.
+
+        Raises:
+            RuntimeError: the module decides something else at these sizes.
+            ZeroDivisionError: as the module would.
+            Exception: what `graph_from_json` raises where it takes none such.
+        """
         key = tuple([sizes[name] for name in self.ranges])
         made = self._made.get(key)
         if made is None:
-            rows = self.rows_at(sizes)
+            broken = self.template.broken(sizes)
+            if broken is not None:
+                shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                raise RuntimeError(
+                    f"at {shown} the module does something else than was exported, since {broken} there"
+                )
+            rows = self.template.rows_at(sizes)
             inputs = [row for row in rows if row["op"] == "placeholder"]
             count = len(self.places)
             specs = [spec_from_json(row["val"]) for row in (inputs[-count:] if count else [])]
@@ -58,11 +68,6 @@ class DynamicGraph:
                 self._made.clear()
             made = self._made[key] = SizedGraph(graph_from_json(rows), specs)
         return made
-
-    def rows_at(self, sizes: Sizes) -> list[Any]:
-        """The steps for these sizes; those of operators without what they give."""
-        rows: list[Any] = placed(self.rows, self.expressions, sizes)
-        return rows
 
     def sizes_of(self, leaves: Sequence[Any], paths: Sequence[str]) -> dict[str, int]:
         """The named sizes of a call with these tensors.
@@ -97,8 +102,8 @@ class DynamicGraph:
         """For people: the ranges, and each number of a step that is an expression."""
         lines = [f"{name}: {each}" for name, each in self.ranges.items()]
         return lines + [
-            f"%{self.rows[path[0]]['name']}{''.join(f'[{step!r}]' for step in path[1:])}: {expression}"
-            for path, expression in self.expressions.items()
+            f"%{self.template.rows[path[0]]['name']}{''.join(f'[{step!r}]' for step in path[1:])}: {expression}"
+            for path, expression in self.template.expressions.items()
             if isinstance(path[0], int)
         ]
 

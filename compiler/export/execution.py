@@ -26,7 +26,7 @@ def runnable(
         is_traced: call the operators through the dispatcher, where modes, tracers and profilers see them.
     """
     own = graph.copy()
-    sources = _inputs_among_results(own, mutations)
+    sources = inputs_among_results(own, mutations)
     program = interpreted(own) if is_traced else compile_graph(own, "triten", examples)[0]
     prepared = without_history([i for i, each in enumerate(examples) if each._spec.requires_grad])
     makes_inference = is_inference_mode_enabled()
@@ -44,7 +44,7 @@ def runnable(
     return run
 
 
-def _inputs_among_results(graph: Graph, mutations: int) -> dict[int, int]:
+def inputs_among_results(graph: Graph, mutations: int) -> dict[int, int]:
     """Which results are inputs, by the inputs' places: as they were given, or after a write to them."""
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     found = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ...dispatch.autograd.grad_mode import no_grad
@@ -13,8 +14,10 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..capture.recording import Recording, capturing, record
 from ..capture.unsupported import Unsupported
+from ..dynamic_shapes.observed_size import Observations, observed_sizes
 from ..optimized_module import OptimizedModule
 from .argument_names import argument_names, positional_names
+from .differentiability import differentiable_inputs
 from .dynamic_graph import DynamicGraph
 from .dynamic_shapes import DynamicSizes, dynamic_sizes
 from .graph_json import blank_tensor_of, graph_to_json
@@ -40,7 +43,8 @@ def export(
 
     The module is run once on fake tensors, which records the operators that it calls. Shapes, Python values and the
     mode (`train` or `eval`) are fixed in the graph. Parameters, buffers and other tensors that the module uses become
-    inputs of the graph; buffers and arguments that it writes to are written at the end. No gradients are recorded.
+    inputs of the graph; buffers and arguments that it writes to are written at the end. The graph has no derivative:
+    where its operators have that of the module, `ExportedProgram.module` differentiates them.
 
     Args:
         mod: the module; of one that `tt.compile` gave, the module that it is around.
@@ -115,6 +119,7 @@ def export(
         recording.identical,
         (args, named),
         dynamic,
+        differentiable_inputs(mod, distinct, in_spec, lifted, recording.identical),
     )
 
 
@@ -149,14 +154,14 @@ def _tensors(lifted: Lifted) -> tuple[dict[str, Any], dict[str, Any]]:
     return state, constants
 
 
-def _described(recording: Recording, lifted: Lifted) -> Captured:
-    """A capture, to be compared with one at other sizes."""
+def _described(recording: Recording, lifted: Lifted, seen: Observations | None = None) -> Captured:
+    """A capture, to be compared with one at other sizes, and what the module's code saw of sizes in it."""
     signature = lifted.signature
     outputs = [(spec.kind, type(spec.arg), spec.target) for spec in signature.output_specs]
     # A tensor that the module makes of numbers may be made of sizes.
     literals = [each.holder.tolist() for each in recording.held if each.kind == "literal"]
     rest = (signature.input_specs, outputs, recording.identical, recording.structure, literals)
-    return Captured(graph_to_json(lifted.graph), rest, capturing.codes)
+    return Captured(graph_to_json(lifted.graph), rest, capturing.codes, seen)
 
 
 def _dynamic(
@@ -179,12 +184,14 @@ def _dynamic(
                     f"another one {sizes[name]}"
                 )
 
-    def capture(at: Mapping[str, int]) -> Captured:
+    def capture(at: Mapping[str, int], observes: bool) -> Captured:
         given = list(leaves)
         for place, named in zip(tensors, dynamic.places, strict=True):
             spec = resized(leaves[place]._spec, named, at, names[place][1])
             given[place] = blank_tensor_of(spec) if named else leaves[place]
-        return _described(*_captured(mod, given, in_spec, [name for name, _ in names]))
+        with observed_sizes() if observes else nullcontext() as seen:
+            found = _captured(mod, given, in_spec, [name for name, _ in names])
+        return _described(*found, seen)
 
     return dynamic_graph(capture, example, dynamic, sizes)
 

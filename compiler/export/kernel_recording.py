@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...dispatch.autograd.grad_mode import no_grad
 from ...dispatch.generated import functions as ops
 from ...runtime.cuda import driver as cuda
 from ...runtime.cuda.occupancy import Target
@@ -50,7 +51,8 @@ def launches(program: Any, driver: RecordingDriver) -> Iterator[Mapping[str, Any
     for specs in program.tensor_specs():
         for offset in (0, 1):
             driver.launched.clear()
-            program.module().run_leaves([_argument(spec, offset) for spec in specs])
+            with no_grad():
+                program.module().run_leaves([_argument(spec, offset) for spec in specs])
             for request in driver.launched:
                 if request not in seen:
                     seen.append(request)

@@ -18,6 +18,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
 from ..compilation import FIRST
 from ..optimized import not_for_graphs
+from .differentiability import ARGUMENTS, differentiable
 from .execution import Run, runnable
 from .signature import OutputKind
 
@@ -91,8 +92,8 @@ class ExportedModule(Module):
         Raises:
             TypeError: the arguments have another structure, or a tensor is missing.
             ValueError: an argument that is no tensor has another value.
-            RuntimeError: a tensor has another shape, strides, dtype or device, or requires grad where gradients are on;
-                or one that the program writes to shares memory with another.
+            RuntimeError: a tensor has another shape, strides, dtype or device, or requires grad where gradients are on
+                and the program has none; or one that the program writes to shares memory with another.
         """
         try:
             return self._run(args, kwargs)
@@ -103,7 +104,8 @@ class ExportedModule(Module):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         program: ExportedProgram = self._program
         leaves = program._leaves_of(args, kwargs)
-        results = self.run_leaves(program._checked(leaves, not is_grad_enabled()))
+        may_need_gradients = not is_grad_enabled() or ARGUMENTS in program.differentiable_inputs
+        results = self.run_leaves(program._checked(leaves, may_need_gradients))
         return self._finish(results)
 
     def run_leaves(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -118,6 +120,7 @@ class ExportedModule(Module):
         traced = not_for_graphs()
         key = (
             tuple([each._spec for each in inputs]),
+            is_grad_enabled(),
             is_inference_mode_enabled(),
             are_deterministic_algorithms_enabled(),
             traced,
@@ -127,7 +130,12 @@ class ExportedModule(Module):
             self._check_held(inputs[: len(self._held)])
             if len(self._runs) >= MOST_RUNS:
                 self._runs.clear()
-            run = runnable(program._graph_for(tensors), self._mutations, program._identical, inputs, traced)
+            graph, identical = program._graph_for(tensors), program._identical
+            wants_gradients = is_grad_enabled() and any(t._spec.requires_grad for t in inputs)
+            if wants_gradients and program.differentiable_inputs:
+                run = differentiable(graph, self._mutations, identical, traced)
+            else:
+                run = runnable(graph, self._mutations, identical, inputs, traced)
             self._runs[key] = run
         program._check_memory(inputs)
         return run(inputs)

@@ -8,6 +8,7 @@ from typing import Any
 from ...nn.modules.parameter import Parameter
 from ...runtime.device import device as Device
 from ...runtime.traceback_filter import api_boundary
+from ..dynamic_shapes.template import Template
 from .dynamic_graph import DynamicGraph, without_results
 from .graph_json import graph_from_json, graph_to_json
 from .program import ExportedProgram
@@ -64,7 +65,13 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
     constants = {name: moved(tensor) for name, tensor in ep.constants.items()}
     old = ep._dynamic
     dynamic = (
-        None if old is None else DynamicGraph(moved_rows(old.rows), old.expressions, old.ranges, old.places)
+        None
+        if old is None
+        else DynamicGraph(
+            Template(moved_rows(old.template.rows), old.template.expressions, old.template.decisions),
+            old.ranges,
+            old.places,
+        )
     )
     program = ExportedProgram(
         graph,
@@ -77,6 +84,7 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
         ep._identical,
         None,
         dynamic,
+        ep._differentiable,
     )
     program.kernels = ep.kernels
     return program

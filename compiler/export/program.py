@@ -60,6 +60,7 @@ class ExportedProgram:
         identical: frozenset[int],
         example_inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
         dynamic: DynamicGraph | None = None,
+        differentiable: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = graph
         self.graph_signature = graph_signature
@@ -68,6 +69,7 @@ class ExportedProgram:
         self.example_inputs = example_inputs
         self.kernels: Sequence[Any] = ()
         self._dynamic = dynamic
+        self._differentiable = differentiable
         # How many arguments there are, if each is a leaf; most calls are of tensors alone.
         self._flat = in_spec.num_leaves if in_spec == tree_structure(((0,) * in_spec.num_leaves, {})) else -1
         self._in_spec, self._out_spec = in_spec, out_spec
@@ -98,9 +100,20 @@ class ExportedProgram:
     def module(self) -> ExportedModule:
         """The program as a module, called as the original was; it shares the program's tensors.
 
-        A call computes no gradients. It checks its arguments, and errors name them.
+        It computes gradients where they are enabled and a parameter or an argument requires grad, if the operators have
+        the derivative of the original: they do not where that has blocks under ``no_grad``, detached tensors, hooks or
+        an `autograd.Function`. Then results do not require grad, and an argument that does is refused. A call checks
+        its arguments, and errors name them.
         """
         return ExportedModule(self)
+
+    @property
+    def differentiable_inputs(self) -> frozenset[str]:
+        """Which inputs may require grad in a call: none, ``"parameters"``, or ``"arguments"``, too.
+
+        A program that came with kernels runs by these, and has none for a derivative.
+        """
+        return frozenset() if self.kernels else self._differentiable
 
     @property
     def range_constraints(self) -> dict[str, ValueRange]:
@@ -200,8 +213,9 @@ class ExportedProgram:
             check_tensor(f"argument {path}", leaf, expected)
             if leaf._spec.requires_grad and not may_need_gradients:
                 raise RuntimeError(
-                    f"argument {path} requires grad: an exported program computes no gradients; call it under "
-                    "tt.no_grad(), or detach the argument"
+                    f"argument {path} requires grad: this exported program computes no gradients of arguments, since "
+                    "its operators do not have the derivative of the module; call it under tt.no_grad(), or detach "
+                    "the argument"
                 )
             tensors.append(leaf)
         return tensors

@@ -8,7 +8,9 @@ from typing import Any
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...nn.modules.parameter import Parameter
 from ...version import __version__
-from .dynamic_graph import DynamicGraph
+from ..dynamic_shapes.size_expressions import names_in
+from ..dynamic_shapes.template import COMPARISONS, Decision, Template
+from .dynamic_graph import DynamicGraph, without_results
 from .dynamic_shapes import ValueRange
 from .graph_json import (
     graph_from_json,
@@ -28,10 +30,10 @@ from .signature import (
     OutputSpec,
     TensorArgument,
 )
-from .size_expressions import SizeExpression
+from .size_json import number_from_json, number_to_json
 from .trees import tree_from_json, tree_to_json
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 """The schema's version: a program of another major one is not read, of a newer minor one neither."""
 
 
@@ -67,18 +69,21 @@ def program_to_json(program: ExportedProgram) -> dict[str, Any]:
         "in_tree": tree_to_json(program._in_spec),
         "out_tree": tree_to_json(program._out_spec),
         "identical": sorted(program._identical),
+        "differentiable": sorted(program._differentiable),
         "tensors": _tensors(program),
         "dynamic": None if program._dynamic is None else _dynamic_to_json(program._dynamic),
     }
 
 
 def _dynamic_to_json(dynamic: DynamicGraph) -> dict[str, Any]:
+    template = dynamic.template
     return {
         "ranges": {name: list(each) for name, each in dynamic.ranges.items()},
         "places": [[[place, name] for place, name in each.items()] for each in dynamic.places],
-        "numbers": [
-            [list(path), [[list(product), number] for product, number in each.coefficients.items()]]
-            for path, each in dynamic.expressions.items()
+        "numbers": [[list(path), number_to_json(each)] for path, each in template.expressions.items()],
+        "decisions": [
+            [each.comparison, number_to_json(each.left), number_to_json(each.right), each.outcome]
+            for each in template.decisions
         ],
     }
 
@@ -88,15 +93,19 @@ def _dynamic_from_json(described: Mapping[str, Any]) -> DynamicGraph | None:
     if found is None:
         return None
     ranges = {name: ValueRange(lower, upper) for name, (lower, upper) in found["ranges"].items()}
-    expressions = {
-        tuple(path): SizeExpression({tuple(product): int(number) for product, number in terms})
-        for path, terms in found["numbers"]
-    }
-    named = {name for each in expressions.values() for product in each.coefficients for name in product}
+    expressions = {tuple(path): number_from_json(number) for path, number in found["numbers"]}
+    decisions = []
+    for comparison, left, right, outcome in found.get("decisions", ()):
+        if comparison not in COMPARISONS:
+            raise ValueError(f"the comparison {comparison!r}")
+        decisions.append(Decision(comparison, number_from_json(left), number_from_json(right), bool(outcome)))
+    numbers = [*expressions.values(), *(side for each in decisions for side in (each.left, each.right))]
+    named = {name for each in numbers for name in names_in(each)}
     places = [dict(each) for each in found["places"]]
     if named - ranges.keys() or {name for each in places for name in each.values()} != ranges.keys():
         raise ValueError("the names of sizes")
-    return DynamicGraph(described["graph"], expressions, ranges, places)
+    template = Template(without_results(described["graph"]), expressions, decisions)
+    return DynamicGraph(template, ranges, places)
 
 
 def _argument(argument: TensorArgument | ConstantArgument) -> dict[str, Any]:
@@ -170,8 +179,19 @@ def program_from_json(
         raise ValueError("the structure of arguments or results")
     identical = frozenset(described["identical"])
     dynamic = _dynamic_from_json(described)
+    differentiable = frozenset(described.get("differentiable", ()))
     return ExportedProgram(
-        graph, signature, own_state, own_constants, in_spec, out_spec, paths, identical, None, dynamic
+        graph,
+        signature,
+        own_state,
+        own_constants,
+        in_spec,
+        out_spec,
+        paths,
+        identical,
+        None,
+        dynamic,
+        differentiable,
     )
 
 

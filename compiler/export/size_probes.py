@@ -1,9 +1,9 @@
 """Captures of a module at several sizes, from which a graph with named sizes is made and checked.
 
-A module sees sizes as plain numbers, so that what it computes from them, and which way it goes, is known at the sizes
-alone at which it was captured. Two sizes of each name give expressions of all numbers in the graph; captures at others
-must give the graph that the expressions say: at the least sizes, at the range's upper end or a large one, and where the
-module's own code has branches at many between.
+The module's code sees sizes that note what is decided by them, and numbers in the graph become expressions of the names
+(`dynamic_shapes.template`). Where that gives no graph, the code sees plain integers: what it computes from them is then
+known at the sizes alone at which it was captured, so that many more are tried where the code has branches. Either way
+captures at the least sizes, with plain integers, must give the graph that the expressions say.
 """
 
 from __future__ import annotations
@@ -15,18 +15,13 @@ from typing import Any, NamedTuple
 
 from ...runtime.tensor_spec import TensorSpec
 from ..capture.unsupported import Unsupported, is_own
+from ..dynamic_shapes.observed_size import Observations
+from ..dynamic_shapes.probes import NAMES, corners
+from ..dynamic_shapes.size_expressions import Sizes, constants_in, names_in
+from ..dynamic_shapes.template import DifferentCaptures, Template, differing_numbers
 from .dynamic_graph import DynamicGraph, without_results
 from .dynamic_shapes import Dim, DynamicSizes, ValueRange
-from .graph_json import graph_to_json
-from .size_expressions import (
-    DifferentGraphsError,
-    Path,
-    SizeExpression,
-    Sizes,
-    corners,
-    differing_numbers,
-    fitted,
-)
+from .graph_json import graph_from_json, graph_to_json
 
 PRIMES = (
     5,
@@ -62,7 +57,6 @@ LEAST = (2, 1, 0)
 """Sizes at which operators may do something else, the greatest first."""
 BETWEEN = (*range(3, 19), 24, 32, 48, 64, 96, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4096)
 """Sizes that branches may single out."""
-MOST_NAMES = 3
 
 
 class Captured(NamedTuple):
@@ -72,14 +66,17 @@ class Captured(NamedTuple):
         rows: its steps as JSON.
         rest: what else must be equal at all sizes: the signature, structures, which results are inputs.
         codes: the Python code that ran.
+        seen: what it saw of sizes, if they were observed.
     """
 
     rows: list[dict[str, Any]]
     rest: Any
     codes: frozenset[CodeType]
+    seen: Observations | None = None
 
 
-Capture = Callable[[Sizes], Captured]
+Capture = Callable[[Sizes, bool], Captured]
+"""A module's graph at some sizes, which its code sees as `ObservedSize`s or as integers."""
 
 
 def dynamic_graph(capture: Capture, example: Captured, dynamic: DynamicSizes, sizes: Sizes) -> DynamicGraph:
@@ -96,18 +93,15 @@ def dynamic_graph(capture: Capture, example: Captured, dynamic: DynamicSizes, si
         ValueError: there are too many names, or a range is too small.
     """
     names = list(dynamic.dims)
-    if len(names) > MOST_NAMES:
-        raise ValueError(f"dynamic_shapes: expected at most {MOST_NAMES} names, got {names}")
+    if len(names) > len(NAMES):
+        raise ValueError(f"dynamic_shapes: expected at most {len(NAMES)} names, got {names}")
     probes = _Probes(capture, example, dynamic, sizes)
-    ends = probes.ends()
-    graph = probes.fit(ends)
-    for checked in probes.checks(ends):
-        probes.compare(graph, checked)
-    least = {name: probes.least(graph, name) for name in names}
+    template = probes.template()
+    least = {name: probes.least(template, name) for name in names}
     if len(names) > 1:
-        least = probes.least_together(graph, least)
-    graph.ranges.update({name: ValueRange(least[name], dynamic.dims[name].max) for name in names})
-    return graph
+        least = probes.least_together(template, least)
+    ranges = {name: ValueRange(least[name], dynamic.dims[name].max) for name in names}
+    return DynamicGraph(template, ranges, dynamic.places)
 
 
 class _Probes:
@@ -124,9 +118,9 @@ class _Probes:
                 self.used.add(size)
                 yield size
 
-    def ends(self) -> dict[str, tuple[int, int]]:
+    def ends(self) -> list[tuple[int, int]]:
         """Two sizes of each name."""
-        found = {}
+        found = []
         for name in self.names:
             chosen = self.fresh(name)
             pair = (next(chosen, None), next(chosen, None))
@@ -137,39 +131,84 @@ class _Probes:
                     raise ValueError(f"dynamic_shapes: the range of {dim} has less than two sizes from 2 on")
                 pair = (within[0], within[1])
             assert pair[0] is not None and pair[1] is not None
-            found[name] = (pair[0], pair[1])
+            found.append((pair[0], pair[1]))
         return found
 
-    def fit(self, ends: Mapping[str, tuple[int, int]]) -> DynamicGraph:
-        """The graph whose expressions agree with captures at all choices of ends."""
-        chosen = corners(self.names)
-        captured = [self.captured({name: ends[name][name in each] for name in self.names}) for each in chosen]
-        expressions: dict[Path, SizeExpression] = {}
-        rows = [_compared(each.rows) for each in captured]
-        try:
-            for path, numbers in differing_numbers(rows):
-                expressions[path] = fitted(self.names, ends, dict(zip(chosen, numbers, strict=True)))
-        except DifferentGraphsError as error:
-            raise self._different({name: ends[name][1] for name in self.names}, rows[0], error) from None
-        ranges = {name: ValueRange(dim.min or 0, dim.max) for name, dim in self.dynamic.dims.items()}
-        graph = DynamicGraph(captured[0].rows, expressions, ranges, self.dynamic.places)
-        self.compare(graph, self.sizes)
-        return graph
-
-    def checks(self, ends: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
-        """Sizes at which to compare: a third of each name, even ones, the greatest, and many where code branches."""
-        third = {name: next(self.fresh(name), self.sizes[name]) for name in self.names}
-        yield third
+    def template(self) -> Template:
+        """The steps with expressions. Raises Unsupported where captures differ in more than these."""
+        ends = self.ends()
+        least = dict(zip(self.names, [first for first, _ in ends], strict=True))
+        points = corners(self.names, ends)
+        points.append({name: next(self.fresh(name), self.sizes[name]) for name in self.names})
         for name in self.names:
             dim = self.dynamic.dims[name]
-            others = {each: ends[each][0] for each in self.names}
             for size in (64 if 64 not in self.taken else 66, LARGE if dim.max is None else dim.max):
                 if _fits(dim, size):
-                    yield {**others, name: size}
-            if any(map(has_branches, self.example.codes)):
-                yield from ({**others, name: n} for n in BETWEEN if _fits(dim, n) and n not in self.taken)
+                    points.append({**least, name: size})
+        points = list({tuple(each.values()): each for each in points}.values())
+        broken: list[dict[str, int]] = []
+        try:
+            found = self.fit(points, observes=True)
+            broken = [each for each in self.between(least, found) if found.broken(each) is not None]
+            if not broken:
+                return found
+        except (DifferentCaptures, Unsupported, NotImplementedError):
+            pass
+        found = self.fit_integers(points)
+        if any(map(has_branches, self.example.codes)):
+            broken += self.between(least, found)
+        for checked in broken:
+            self.compare(found, checked)
+        return found
 
-    def least(self, graph: DynamicGraph, name: str) -> int:
+    def between(self, least: Sizes, template: Template) -> list[dict[str, int]]:
+        """Sizes that branches may single out: usual ones, and those around the numbers that decisions are made by."""
+        found = []
+        for name in self.names:
+            dim = self.dynamic.dims[name]
+            numbers = {
+                number + more
+                for each in template.decisions
+                if name in names_in(each.left) | names_in(each.right)
+                for number in constants_in(each.left) | constants_in(each.right)
+                for more in (-1, 0, 1)
+                if number > LEAST[0]
+            }
+            sizes = [n for n in BETWEEN if n not in self.taken]
+            found += [{**least, name: n} for n in dict.fromkeys([*sizes, *sorted(numbers)]) if _fits(dim, n)]
+        return found
+
+    def fit(self, points: Sequence[dict[str, int]], observes: bool) -> Template:
+        """The steps whose expressions agree with captures at these sizes, and with the example.
+
+        Raises:
+            DifferentCaptures: captures differ in more than expressions.
+            Unsupported: there is no capture at some of the sizes, or the example is another one.
+        """
+        captured: list[Captured] = []
+        for point in points:
+            captured.append(self.captured(point, observes))
+            if len(captured[-1].rows) != len(captured[0].rows):
+                # Before it is captured at a large size: there may be a step for each row.
+                raise DifferentCaptures(
+                    "the number of its steps", (len(captured[0].rows),), len(captured) - 1
+                )
+            if captured[-1].rest != self.example.rest:
+                raise DifferentCaptures("what it gives or writes to", None, len(captured) - 1)
+        rows = [without_results(each.rows) for each in captured]
+        observations = [each.seen for each in captured if each.seen is not None]
+        template = Template.of(self.names, points, rows, observations)
+        self.compare(template, self.sizes)
+        return template
+
+    def fit_integers(self, points: Sequence[dict[str, int]]) -> Template:
+        """The steps, of captures in which the code sees plain integers. Raises Unsupported."""
+        try:
+            return self.fit(points, observes=False)
+        except DifferentCaptures as error:
+            raise self._different(points[error.capture or 1], error) from None
+
+    def least(self, template: Template, name: str) -> int:
         """The least size of a name at which the module does the same. Raises Unsupported where that is above `min`."""
         dim = self.dynamic.dims[name]
         least = max(dim.min or 0, LEAST[0] + 1)
@@ -177,7 +216,7 @@ class _Probes:
             if not _fits(dim, size):
                 continue
             try:
-                self.compare(graph, {**self.sizes, name: size})
+                self.compare(template, {**self.sizes, name: size})
             except Unsupported:
                 if dim.min is not None or size == self.sizes[name]:
                     raise
@@ -185,24 +224,24 @@ class _Probes:
             least = size
         return least
 
-    def least_together(self, graph: DynamicGraph, least: dict[str, int]) -> dict[str, int]:
+    def least_together(self, template: Template, least: dict[str, int]) -> dict[str, int]:
         """The least sizes, at which the module does the same when all names have them. Raises Unsupported if `min` is
         below."""
         try:
-            self.compare(graph, least)
+            self.compare(template, least)
         except Unsupported:
             if any(dim.min is not None and dim.min < LEAST[0] for dim in self.dynamic.dims.values()):
                 raise
             least = {name: max(size, LEAST[0]) for name, size in least.items()}
-            self.compare(graph, least)
+            self.compare(template, least)
         return least
 
-    def captured(self, sizes: Sizes) -> Captured:
+    def captured(self, sizes: Sizes, observes: bool = False) -> Captured:
         """A capture at these sizes. Raises Unsupported, which says them."""
-        if dict(sizes) == self.sizes:
+        if dict(sizes) == self.sizes and not observes:
             return self.example
         try:
-            return self.capture(sizes)
+            return self.capture(sizes, observes)
         except Unsupported as error:
             raise Unsupported(
                 f"at {_shown(sizes)} the module cannot be captured, as it can at {_shown(self.sizes)}; a range of Dim "
@@ -210,25 +249,32 @@ class _Probes:
                 error.place,
             ) from None
 
-    def compare(self, graph: DynamicGraph, sizes: Sizes) -> None:
-        """Raise Unsupported unless a capture at these sizes gives what the expressions say."""
-        captured = self.captured(sizes)
-        expected = _compared(captured.rows)
-        try:
-            rows = graph.rows_at(sizes)
-            for path, _ in differing_numbers([expected, rows]):
-                raise DifferentGraphsError(path)
-            if captured.rest != self.example.rest:
-                raise DifferentGraphsError("what it gives or writes to")
-            if graph_to_json(graph.at(sizes).graph) != captured.rows:
-                raise DifferentGraphsError("the shapes of its steps")
-        except DifferentGraphsError as error:
-            raise self._different(sizes, expected, error) from None
+    def compare(self, template: Template, sizes: Sizes) -> None:
+        """Raise Unsupported unless a capture at these sizes gives what the expressions say.
 
-    def _different(self, sizes: Sizes, rows: Sequence[Any], error: DifferentGraphsError) -> Unsupported:
-        what = error.args[0]
-        if isinstance(what, tuple):
-            row = rows[what[0]] if what and what[0] < len(rows) else {}
+        A decision that comes out otherwise there, and makes no difference, is none.
+        """
+        captured = self.captured(sizes)
+        try:
+            rows = template.rows_at(sizes)
+            for path, _ in differing_numbers([without_results(captured.rows), rows]):
+                raise DifferentCaptures("a number", path)
+            if captured.rest != self.example.rest:
+                raise DifferentCaptures("what it gives or writes to")
+            if graph_to_json(graph_from_json(rows)) != captured.rows:
+                raise DifferentCaptures("the shapes of its steps")
+        except ZeroDivisionError:
+            raise self._different(sizes, DifferentCaptures("it divides by zero")) from None
+        except DifferentCaptures as error:
+            raise self._different(sizes, error) from None
+        template.decisions = tuple([each for each in template.decisions if each.holds(sizes)])
+
+    def _different(self, sizes: Sizes, error: DifferentCaptures) -> Unsupported:
+        what = str(error)
+        if error.path is not None:
+            rows = self.example.rows
+            place = error.path[0] if error.path else len(rows)
+            row = rows[place] if isinstance(place, int) and place < len(rows) else {}
             what = f"%{row['name']} = {row.get('target', row['op'])}" if row else "the number of its steps"
         return Unsupported(
             f"dynamic_shapes: at {_shown(sizes)} the module does something else than at {_shown(self.sizes)}: {what}; "
@@ -242,10 +288,6 @@ def _fits(dim: Dim, size: int) -> bool:
 
 def _shown(sizes: Sizes) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items())
-
-
-def _compared(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return without_results(rows)
 
 
 def _numbers(value: Any) -> Iterator[int]:

@@ -12,6 +12,7 @@ from ...dispatch.layers.graph.graph import Graph
 from .broadcasts import broadcast_in_pointwise_steps
 from .common_subexpressions import share_common_subexpressions
 from .dead_code import eliminate_dead_code
+from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
 from .vector_norms import reduce_to_norms
 
@@ -21,6 +22,7 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     keep_dimensions,
     broadcast_in_pointwise_steps,
     eliminate_dead_code,
+    write_in_place,
 )
 
 

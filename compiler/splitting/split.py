@@ -103,7 +103,11 @@ class Split:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         residual, original = self.residual, self._original
-        residual.__defaults__, residual.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        # Setting them makes Python forget what it knows of calls of the function.
+        if residual.__defaults__ is not original.__defaults__:
+            residual.__defaults__ = original.__defaults__
+        if residual.__kwdefaults__ is not original.__kwdefaults__:
+            residual.__kwdefaults__ = original.__kwdefaults__
         try:
             return residual(*args, **kwargs)
         except BaseException as error:
@@ -142,6 +146,8 @@ class Splitter:
 
     def is_current(self) -> bool:
         """Whether a call still runs the function that was split."""
+        if self.target is self.function:
+            return self.function is not None and self.function.__code__ is self.code
         found = python_function(self.target)
         return found is not None and found[0] is self.function and found[0].__code__ is self.code
 

@@ -96,6 +96,9 @@ class Driver(StreamCapture):
     cuda_version: int = 0
     """The newest CUDA whose code the driver loads, 12080 for 12.8; 0 where no code is loaded."""
 
+    stores_kernels: bool = False
+    """Whether what it compiles is looked for in the store of compiled kernels first."""
+
     has_gluon: bool = True
     """Whether kernels in Gluon (`triton/lazy_gluon.py`) run: Triton's interpreter has none."""
 
@@ -407,17 +410,9 @@ class Driver(StreamCapture):
                 if found is None:
                     check_parameters(kernel, signature, constexprs, divisible)
                     self.check_may_load(kernel_name(kernel))
-                    options = {
-                        "num_warps": num_warps,
-                        "num_stages": num_stages,
-                        "enable_fp_fusion": enable_fp_fusion,
-                    }
-                    if enable_reflect_ftz:
-                        options["enable_reflect_ftz"] = True
-                    if maxnreg is not None:
-                        options["maxnreg"] = maxnreg
-                    if launch_pdl:
-                        options["launch_pdl"] = True
+                    options = compiler_options(
+                        num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl
+                    )
                     found = self._compile(kernel, signature, constexprs, divisible, options)
                     self._compiled[key] = found
         return found
@@ -445,6 +440,29 @@ def constexpr_key(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(constexpr_key(item) for item in value)
     return type(value), value
+
+
+def compiler_options(
+    num_warps: int = 4,
+    num_stages: int = 3,
+    enable_fp_fusion: bool = False,
+    enable_reflect_ftz: bool = False,
+    maxnreg: int | None = None,
+    launch_pdl: bool = False,
+) -> dict[str, object]:
+    """Triton's options for what `Driver.compile` is asked; without those that are as Triton has them."""
+    options: dict[str, object] = {
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "enable_fp_fusion": enable_fp_fusion,
+    }
+    if enable_reflect_ftz:
+        options["enable_reflect_ftz"] = True
+    if maxnreg is not None:
+        options["maxnreg"] = maxnreg
+    if launch_pdl:
+        options["launch_pdl"] = True
+    return options
 
 
 def check_parameters(

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.dynamic_shapes.polynomials import fitted
+from triten.compiler.dynamic_shapes.probes import NAMES
+from triten.compiler.dynamic_shapes.probes import points as tried_points
+from triten.compiler.dynamic_shapes.size_expressions import SizeExpression, fitted
 from triten.tests.compiler.beside_eager import drawn, graphs, same
 
 nn = tt.nn
@@ -180,20 +182,40 @@ def test_a_module_trains_on_batches_of_many_sizes(device: str) -> None:
     assert graphs(compiled) == 1
 
 
-def test_polynomials_give_back_what_they_were_made_of() -> None:
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_expressions_give_back_what_they_were_made_of(count: int) -> None:
     numbers = random.Random(0)
-    for count in (1, 2):
-        points = [(2, 3), (5, 9), (4099, 3), (2, 4101), (4099, 4101), (17, 40), (31, 62), (12, 90)]
-        sizes = [p[:count] for p in points][: 8 if count == 2 else 6]
-        sizes = list(dict.fromkeys(sizes))
-        for _ in range(20):
-            a, b, c = (numbers.randrange(-9, 9) for _ in range(3))
-            values = [a + b * s[0] + c * s[0] * s[-1] for s in sizes]
-            found = fitted(sizes, values)
+    names = NAMES[:count]
+    for _ in range(10):
+        seen = [{name: numbers.randrange(2, 99) for name in names} for _ in range(2)]
+        points = tried_points(seen, 2, 4099)
+        first, last = names[0], names[-1]
+        for product in ((first,), (first, last), (last, last), tuple(names)):
+            wanted = SizeExpression({product: numbers.randrange(1, 9), (): numbers.randrange(-9, 9)})
+            found = fitted(names, points, [wanted.value(at) for at in points])
             assert found is not None
-            assert found.at((11, 13)[:count]) == a + b * 11 + c * 11 * (13 if count == 2 else 11)
-        assert fitted(sizes, [s[0] // 2 for s in sizes]) is None
-        assert fitted(sizes, [min(s[0], 100) for s in sizes]) is None
+            assert found.value({"s0": 11, "s1": 13, "s2": 17}) == wanted.value({"s0": 11, "s1": 13, "s2": 17})
+        assert fitted(names, points, [at[first] // 2 for at in points]) is None
+        assert fitted(names, points, [min(at[first], 100) for at in points]) is None
+
+
+def test_three_sizes_vary() -> None:
+    function = lambda x, y: (x.flatten(0, 1) @ y).relu().view(*x.shape[:2], -1)  # noqa: E731
+    compiled = tt.compile(function, fullgraph=True)
+    for a, b, c in ((2, 5, 3), (3, 7, 4), (4, 4, 6), (9, 2, 11), (6, 6, 6), (2, 11, 5)):
+        same(compiled(drawn(a, b, c), drawn(c, 4)), function(drawn(a, b, c), drawn(c, 4)), f"{a}, {b}, {c}")
+    assert graphs(compiled) == 1
+
+
+def test_what_is_computed_of_sizes_may_be_read_again_and_returned() -> None:
+    def function(x: tt.Tensor) -> Any:
+        half = x[: x.shape[0] // 2]
+        return half * half.shape[0], half.shape[0] + 1
+
+    compiled = tt.compile(function, fullgraph=True)
+    for size in SIZES:
+        same(compiled(drawn(size, 3)), function(drawn(size, 3)))
+    assert graphs(compiled) == 1
 
 
 def test_kernels_without_coordinates_are_compiled_once() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 import triten as tt
 from triten import nn
-from triten.compiler.export.size_expressions import SizeExpression, corners, fitted
+from triten.compiler.dynamic_shapes.probes import corners
+from triten.compiler.dynamic_shapes.size_expressions import SizeExpression, fitted
 from triten.export import Dim, ValueRange
 from triten.tests.compiler.beside_eager import drawn, same
 from triten.tests.compiler.exported_models import CASES, made
@@ -145,9 +146,7 @@ REFUSED = {
     "whether it is even": lambda n, x: x * 2 if n % 2 else x + 1,
     "a loop": looped,
     "a fraction": lambda n, x: x / math.sqrt(n),
-    "a half": lambda n, x: x[: n // 2],
     "a tensor of it": lambda n, x: x + tt.tensor([float(n)]),
-    "a square": lambda n, x: tt.zeros(n * n),
     "a word": lambda n, x: {"even" if n % 2 == 0 else "odd": x},
 }
 
@@ -213,7 +212,50 @@ def test_wrong_dims() -> None:
 
 
 def test_expressions_are_found_from_two_sizes_of_each_name() -> None:
-    ends = {"a": (5, 11), "b": (4, 9), "c": (2, 3)}
+    points = corners(["a", "b", "c"], [(5, 11), (4, 9), (2, 3)])
     wanted = SizeExpression({("a", "b", "c"): 3, ("b",): -2, (): 7})
-    numbers = {each: wanted.value({n: ends[n][n in each] for n in ends}) for each in corners(list(ends))}
-    assert fitted(list(ends), ends, numbers) == wanted and str(wanted) == "3*a*b*c + -2*b + 7"
+    found = fitted(["a", "b", "c"], points, [wanted.value(at) for at in points])
+    assert found == wanted and str(wanted) == "3*a*b*c + -2*b + 7"
+
+
+COMPUTED = {
+    "a half": lambda n, x: x[: n // 2],
+    "a half of a half": lambda n, x: x[: x[: n // 2].shape[0] // 2] * n,
+    "a remainder": lambda n, x: x + tt.arange(n % 3 + 1)[-1],
+    "a square": lambda n, x: tt.zeros(n * n),
+    "a difference": lambda n, x: x[: n - (n // 3) * 2],
+    "a result": lambda n, x: (x, n // 2, -(n // 4)),
+    "an integer": lambda n, x: x * int(n),
+    "an integer in a loop": lambda n, x: x + sum(i - i for i in range(n)),
+}
+
+
+@pytest.mark.parametrize("what", COMPUTED)
+def test_what_is_computed_of_sizes(what: str) -> None:
+    module = By(COMPUTED[what])
+    program = tt.export.export(module, (drawn(10, 3),), dynamic_shapes=({0: Dim("n", min=2)},))
+    loaded = through_a_file(program).module()
+    for n in (2, 3, 8, 10, 13, 101):
+        same(loaded(drawn(n, 3)), module(drawn(n, 3)), f"{what} at {n}")
+
+
+def test_a_size_that_no_capture_has_is_noticed() -> None:
+    by_constant = By(lambda n, x: x * 2 if n == 777 else x * 3)
+    with pytest.raises(tt.compiler.Unsupported, match="at n=777 the module does something else"):
+        tt.export.export(by_constant, (drawn(10, 3),), dynamic_shapes=({0: Dim("n")},))
+    by_product = By(lambda n, x: x * 2 if n * 3 == 7 * 303 else x * 3)
+    program = tt.export.export(by_product, (drawn(10, 3),), dynamic_shapes=({0: Dim("n")},))
+    for each in (program.module(), through_a_file(program).module()):
+        same(each(drawn(706, 3)), by_product(drawn(706, 3)))
+        with pytest.raises(
+            RuntimeError, match=r"at n=707 the module does .*since \(n \* 3\) == 2121 is true"
+        ):
+            each(drawn(707, 3))
+
+
+def test_what_a_branch_gives_alike_is_no_decision() -> None:
+    alike = By(lambda n, x: x * 2 if n > 300 or n == 1 else 2 * x)
+    program = tt.export.export(alike, (drawn(10, 3),), dynamic_shapes=({0: Dim("n")},))
+    assert program.range_constraints == {"n": ValueRange(0, None)}
+    for n in (0, 1, 5, 1000):
+        same(program.module()(tt.ones(n, 3)), alike(tt.ones(n, 3)))

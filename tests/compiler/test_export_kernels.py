@@ -59,3 +59,10 @@ def test_targets_by_name() -> None:
     assert find_target("sm_90") is KNOWN[90] and find_target(KNOWN[80]) is KNOWN[80]
     with pytest.raises(ValueError, match=r"targets must be among sm_80, .*, got 'sm_12'"):
         find_target("sm_12")
+
+
+def test_a_program_that_came_with_kernels_gives_no_gradients(kernels: KernelArchive) -> None:
+    x = tt.ones(2, requires_grad=True)
+    assert tt.export.export(nn.ReLU(), (tt.ones(2),)).module()(x).requires_grad
+    with pytest.raises(RuntimeError, match="argument input requires grad"):
+        tt.export.load(saved(kernels)).module()(x)

@@ -377,3 +377,12 @@ def test_gradients_flow_through_parts(name: str, capsys: pytest.CaptureFixture[s
             result = function(x)
             (result[0] if isinstance(result, tuple) else result).sum().backward()
         same(own.grad, given.grad, f"{name} call {call}")
+
+
+def test_numbers_beside_tensors_are_told_apart() -> None:
+    compiled: Any = tt.compile(lambda x, n: x * n + 1, fullgraph=True)
+    x = drawn(3)
+    for n in (2, 2.0, True, 3, -0.0, 0.0, 2, 2.0, True, -0.0):
+        same(compiled(x, n), x * n + 1)
+    assert graphs(compiled) == 6
+    same(compiled(x, x), x * x + 1)

@@ -82,6 +82,8 @@ def _device_memory(nbytes: int) -> Any:
 class CuPyDriver(CuPyCopies, CuPyCapture):
     """CUDA devices through CuPy's bindings of the runtime and driver API."""
 
+    stores_kernels = True
+
     def __init__(self, device_count: int) -> None:
         super().__init__(_ThreadState())
         self._device_count = device_count

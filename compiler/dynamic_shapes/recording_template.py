@@ -1,0 +1,91 @@
+"""A recording for many sizes: captures at some of them, compared, and the recording of any other size between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ..capture.guards import Guards, same
+from ..capture.reachable import Location
+from ..capture.recording import Recording
+from .graph_rows import graph_of, rows_of
+from .observed_size import Observations
+from .size_expressions import Sizes
+from .template import DifferentCaptures, Template
+
+
+class RecordingTemplate:
+    """What captures at several sizes have in common.
+
+    Sizes lie between those that were tried, so that what is decided by one of them being small or large, in whatever
+    code, would have shown.
+
+    Args:
+        names: of the sizes.
+        points: the sizes of each capture.
+        recordings: the captures, and once more that at the first sizes, which the program's code saw as integers: so it
+            shows if they make a difference to it. All are without steps that nothing reads: operators make some at
+            their first call.
+        observations: what the program's code saw in each but the last.
+
+    Raises:
+        DifferentCaptures: they are not of one graph.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        points: Sequence[Sizes],
+        recordings: Sequence[Recording],
+        observations: Sequence[Observations],
+    ) -> None:
+        self._recording = recordings[0]
+        self.low = {name: min(at[name] for at in points) for name in names}
+        self.high = {name: max(at[name] for at in points) for name in names}
+        _compare_recordings(recordings)
+        self._guards = _all_guards(recordings)
+        rows = [rows_of(each.graph) for each in recordings]
+        self.template = Template.of(names, [*points, points[0]], rows, observations)
+
+    def recording(self, sizes: Sizes) -> Recording | None:
+        """The recording for these sizes; None where it is not known that the function has this graph for them."""
+        if any(not self.low[name] <= size <= self.high[name] for name, size in sizes.items()):
+            return None
+        if self.template.broken(sizes) is not None:
+            return None
+        try:
+            rows = self.template.rows_at(sizes)
+        except ZeroDivisionError:
+            return None
+        return dataclasses.replace(
+            self._recording, graph=graph_of(rows, self._recording.graph), guards=self._guards
+        )
+
+
+def _compare_recordings(recordings: Sequence[Recording]) -> None:
+    first = recordings[0]
+    for other in recordings[1:]:
+        for field in dataclasses.fields(Recording):
+            if field.name in ("graph", "guards", "held", "structure"):
+                continue
+            if getattr(first, field.name) != getattr(other, field.name):
+                raise DifferentCaptures(f"{field.name} differs")
+        if first.structure != other.structure:
+            raise DifferentCaptures("the result has another structure")
+        held = list(zip(first.guards.held, other.guards.held, strict=False))
+        if len(first.held) != len(other.held) or not all(
+            a.holder is b.holder and a.key == b.key and spec is now for (a, spec), (b, now) in held
+        ):
+            raise DifferentCaptures("the function holds other tensors")
+
+
+def _all_guards(recordings: Sequence[Recording]) -> Guards:
+    """Guards that hold where those of all captures do. Raises DifferentCaptures where no state fulfils them."""
+    found: dict[Any, tuple[Location, Any]] = {}
+    for recording in recordings:
+        for location, value in recording.guards.places:
+            known = found.setdefault((location.kind, id(location.holder), location.key), (location, value))
+            if not same(known[1], value):
+                raise DifferentCaptures(f"{location.name} depends on sizes")
+    return Guards(list(found.values()), recordings[0].guards.held)

@@ -1,0 +1,154 @@
+"""Integers as expressions of named sizes: sums of products, found from examples, and what programs compute of them."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+Product = tuple[str, ...]
+"""Names that are multiplied, in order; empty for a number."""
+Sizes = Mapping[str, int]
+
+OPERATIONS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "neg": "-"}
+"""Python's operators that programs compute sizes with."""
+
+
+class SizeExpression(NamedTuple):
+    """A sum of products, by its coefficients.
+
+    Example:
+        >>> from triten.compiler.dynamic_shapes.size_expressions import SizeExpression
+        >>> SizeExpression({("batch", "length"): 2, (): 1}).value({"batch": 3, "length": 5})
+        31
+    """
+
+    coefficients: dict[Product, int]
+
+    def value(self, sizes: Sizes) -> int:
+        """The number at these sizes."""
+        total = 0
+        for product, coefficient in self.coefficients.items():
+            term = coefficient
+            for name in product:
+                term *= sizes[name]
+            total += term
+        return total
+
+    def __str__(self) -> str:
+        terms = [
+            "*".join([*([str(number)] if number != 1 or not product else []), *product])
+            for product, number in self.coefficients.items()
+        ]
+        return " + ".join(terms) or "0"
+
+
+class ComputedSize(NamedTuple):
+    """What a program computes of sizes by an operator of Python's, where no sum of products is the same.
+
+    Example:
+        >>> from triten.compiler.dynamic_shapes.size_expressions import ComputedSize, SizeExpression
+        >>> half = ComputedSize("floordiv", (SizeExpression({("n",): 1}), 2))
+        >>> str(half), half.value({"n": 7})
+        ('(n // 2)', 3)
+    """
+
+    operation: str
+    operands: tuple[Number, ...]
+
+    def value(self, sizes: Sizes) -> int:
+        """The number at these sizes. Raises ZeroDivisionError as the program would."""
+        found: int = getattr(operator, self.operation)(*[value_of(each, sizes) for each in self.operands])
+        return found
+
+    def __str__(self) -> str:
+        shown = [str(each) for each in self.operands]
+        sign = OPERATIONS[self.operation]
+        return f"({f' {sign} '.join(shown)})" if len(shown) > 1 else f"{sign}({shown[0]})"
+
+
+Number = int | SizeExpression | ComputedSize
+
+
+def value_of(number: Number, sizes: Sizes) -> int:
+    """A number at these sizes."""
+    return number if isinstance(number, int) else number.value(sizes)
+
+
+def names_in(number: Number) -> set[str]:
+    """The sizes that a number depends on."""
+    if isinstance(number, int):
+        return set()
+    if isinstance(number, SizeExpression):
+        return {name for product in number.coefficients for name in product}
+    return {name for each in number.operands for name in names_in(each)}
+
+
+def constants_in(number: Number) -> set[int]:
+    """The integers that an expression is written with."""
+    if isinstance(number, int):
+        return {number}
+    if isinstance(number, SizeExpression):
+        return set(number.coefficients.values())
+    return {n for each in number.operands for n in constants_in(each)}
+
+
+def products(names: Sequence[str], has_squares: bool) -> list[Product]:
+    """The products of the names, each at most once in one; with `has_squares`, those of two that are the same, too.
+
+    Example:
+        >>> from triten.compiler.dynamic_shapes.size_expressions import products
+        >>> products(["a", "b"], True)
+        [(), ('a',), ('b',), ('a', 'b'), ('a', 'a'), ('b', 'b')]
+    """
+    found = [each for count in range(len(names) + 1) for each in itertools.combinations(names, count)]
+    return found + [(name, name) for name in names] if has_squares else found
+
+
+def fitted(names: Sequence[str], points: Sequence[Sizes], values: Sequence[int]) -> SizeExpression | None:
+    """The sum of products with whole coefficients that gives each value at its sizes; None where there is none.
+
+    Squares are taken where without them there is none, and where there are more examples than coefficients: the rest is
+    what the sum is held to.
+
+    Example:
+        >>> from triten.compiler.dynamic_shapes.size_expressions import fitted
+        >>> points = [{"n": 2}, {"n": 3}, {"n": 5}, {"n": 7}]
+        >>> str(fitted(["n"], points, [7, 12, 28, 52]))
+        'n*n + 3'
+        >>> fitted(["n"], points, [1, 1, 2, 3]) is None
+        True
+    """
+    for has_squares in (False, True):
+        basis = products(names, has_squares)
+        if len(points) < len(basis) + has_squares:
+            continue
+        rows = [
+            [*(Fraction(SizeExpression({each: 1}).value(at)) for each in basis), Fraction(value)]
+            for at, value in zip(points, values, strict=True)
+        ]
+        solution = _solved(rows, len(basis))
+        if solution is None or any(each.denominator != 1 for each in solution):
+            continue
+        terms = sorted(zip(basis, solution, strict=True), reverse=True)
+        found = SizeExpression({product: int(number) for product, number in terms if number})
+        if all(found.value(at) == value for at, value in zip(points, values, strict=True)):
+            return found
+    return None
+
+
+def _solved(rows: list[list[Fraction]], count: int) -> list[Fraction] | None:
+    """Gauss' elimination; None where the rows do not say what the unknowns are."""
+    for column in range(count):
+        pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        head = rows[column]
+        for i, row in enumerate(rows):
+            if i != column and row[column]:
+                factor = row[column] / head[column]
+                rows[i] = [a - factor * b for a, b in zip(row, head, strict=True)]
+    return [rows[i][count] / rows[i][i] for i in range(count)]

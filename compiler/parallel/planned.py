@@ -1,0 +1,62 @@
+"""The launches that compiling a graph plans, and which of their kernels are worth a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.cubin_store import store
+from ...runtime.cuda.triton.kernel_archive import find_archived
+from ...runtime.cuda.triton.kernel_key import KernelRequest, kernel_key
+from ...triton_kernels.launch import Launch, planned
+from ..triton.source_files import PREFIX
+
+LEAST = 2
+"""So many kernels that the store lacks are worth the start of processes."""
+
+
+@contextmanager
+def compiled_in_parallel() -> Iterator[None]:
+    """Have the kernels that the block plans compiled by several processes at its end.
+
+    Of blocks in each other the outermost one does it, for all: for a graph's forward and backward together.
+    """
+    if planned.launches is not None:
+        yield
+        return
+    launches: list[Launch] = []
+    planned.launches = launches
+    try:
+        yield
+    finally:
+        planned.launches = None
+    if len(launches) >= LEAST and driver().stores_kernels:
+        from .pool import compile_all, thread_count
+
+        count = thread_count()
+        if count >= LEAST:
+            missing = missing_kernels(launches, driver().cuda_version)
+            if len(missing) >= LEAST:
+                compile_all(missing, driver().cuda_version, count)
+
+
+def missing_kernels(launches: Sequence[Launch], cuda: int) -> list[KernelRequest]:
+    """The kernels of generated sources that the launches ask for and that neither the store nor an archive has.
+
+    Each is that of addresses that are multiples of 16, which are nearly all.
+    """
+    kept = store()
+    if kept is None:
+        return []
+    found: dict[str, KernelRequest] = {}
+    for launch in launches:
+        request = launch.request()
+        if not request.kernel.__module__.startswith(PREFIX):
+            continue
+        key = kernel_key(request, cuda)
+        if key is None or key in found or find_archived(request, cuda) is not None:
+            continue
+        if kept.read(key) is None:
+            found[key] = request
+    return list(found.values())

@@ -1,0 +1,187 @@
+"""Writes to inputs that an operator can make itself.
+
+Before::
+
+    graph(%n : int64[], %p : float32[4], %g : float32[4]):
+        %add : int64[] = aten.add.Tensor(%n, 1)
+        %copy_ : int64[] = aten.copy_(%n, %add)
+        return []
+
+After::
+
+    graph(%n : int64[], %p : float32[4], %g : float32[4]):
+        %add_ : int64[] = aten.add_.Tensor(%n, 1)
+        return []
+
+A capture has the functional form of each operator that writes to its arguments, and copies at its end. Where nothing
+else reads an input that is copied to, the writing form needs no memory of its own and no copy: the update of all
+parameters is one launch again. Pointwise steps that may be fused with others keep their form.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ...dispatch.core.dispatcher import Dispatcher
+from ...dispatch.core.op_overload import OpOverload, find_overload
+from ...dispatch.layers.functionalization.form import functional_form
+from ...dispatch.layers.graph.graph import Graph, Node
+
+_writing: dict[str, str | None] = {}
+Dispatcher.singleton().on_change.append(_writing.clear)
+
+
+def write_in_place(graph: Graph) -> bool:
+    """Call operators that write to inputs in the place of copies to these. Returns whether any is."""
+    copies = {
+        node.args[0]: node
+        for node in graph.find_nodes(op="call_function")
+        if _name(node) == "aten::copy_" and not node.users and node.args[0].op == "placeholder"
+    }
+    changed = False
+    for node in graph.find_nodes(op="call_function") if copies else ():
+        name = _name(node)
+        if name is None or node.is_impure:
+            continue
+        writing = writing_form(name)
+        if writing is not None:
+            changed = _rewrite(graph, node, find_overload(writing), copies) or changed
+    return changed
+
+
+def writing_form(name: str) -> str | None:
+    """The operator that writes what another one gives: ``aten::add_.Tensor`` of ``aten::add.Tensor``; None for none.
+
+    Example:
+        >>> from triten.compiler.passes.in_place import writing_form
+        >>> writing_form("aten::_fused_sgd"), writing_form("aten::mm")
+        ('aten::_fused_sgd_', None)
+    """
+    if name not in _writing:
+        base = name.partition(".")[0]
+        packets = Dispatcher.singleton().packets
+        candidates = [*packets.get(f"{base}_", ()), *packets.get(base.removesuffix("_functional"), ())]
+        _writing[name] = next((each for each in candidates if _functional_name(each) == name), None)
+    return _writing[name]
+
+
+def _functional_name(name: str) -> str | None:
+    entry = Dispatcher.singleton().find_schema_or_throw(name)
+    if not entry.schema.is_mutable or entry.schema.out_arguments:
+        return None
+    try:
+        return functional_form(entry).name
+    except RuntimeError:
+        return None
+
+
+def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, Node]) -> bool:
+    """Replace a step by the one that writes, if each of what it writes is an input that is copied to after it."""
+    schema = target._schema
+    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    written = [given.get(a.name) for a in schema.arguments if a.is_write]
+    if len(given) > len(schema.arguments) or any(value is None for value in written):
+        return False
+    count = len(node.target._schema.returns)
+    results = _results(node, count)
+    if results is None:
+        return False
+    pairs: list[tuple[Node, Node]] = []
+    for value, result in zip(written, results[count - len(written) :], strict=True):
+        found = _pairs(value, result)
+        if found is None:
+            return False
+        pairs += found
+    inputs = [source for source, _ in pairs]
+    if not inputs or len(set(inputs)) < len(inputs):
+        return False
+    for source, result in pairs:
+        copy = copies.get(source)
+        if copy is None or copy.args[1] is not result or set(source.users) != {node, copy}:
+            return False
+        if result is not node and len(result.users) > 1:
+            return False
+        if source.val is not result.val or _reads(node, source) != 1:
+            return False
+    if "pointwise" in node.target._entry.tags and not _is_alone(node, copies):
+        return False
+    with graph.inserting_before(node):
+        kept = len(results) - len(written)
+        val = node.val[:kept] if kept else node.val
+        made = graph.call_function(target, node.args, dict(node.kwargs), val)
+    for source, _ in pairs:
+        graph.erase_node(copies.pop(source))
+    for result in results[:kept]:
+        if result is not None:
+            result.args = (made, result.args[1])
+    if results[0] is node:
+        node.replace_all_uses_with(made)  # which is the input, after the write
+    _erase(graph, node, made)
+    return True
+
+
+def _is_alone(node: Node, copies: dict[Node, Node]) -> bool:
+    """Whether a pointwise step reads inputs alone, and nothing but its copy and steps of lists reads it."""
+    return all(given.op == "placeholder" for given in node.all_input_nodes) and all(
+        user in copies.values() or _name(user) is None or "pointwise" not in user.target._entry.tags
+        for user in node.users
+    )
+
+
+def _results(node: Node, count: int) -> list[Node | None] | None:
+    """The steps that take each result; None where there are several of one, or something reads all of them."""
+    if count == 1:
+        return [node]
+    found: list[Node | None] = [None] * count
+    for user in node.users:
+        if user.target is not operator.getitem or found[user.args[1]] is not None:
+            return None
+        found[user.args[1]] = user
+    return found
+
+
+def _pairs(value: Any, result: Node | None) -> list[tuple[Node, Node]] | None:
+    """What is written, each with the step that takes its new elements; None where one is missing."""
+    if isinstance(value, Node):
+        return None if result is None else [(value, result)]
+    if not isinstance(value, list | tuple) or not all(isinstance(each, Node) for each in value):
+        return None
+    if not value:
+        return []
+    taken = {} if result is None else {user.args[1]: user for user in result.users if _takes(user)}
+    if result is None or len(taken) != len(result.users) or len(taken) != len(value):
+        return None
+    return [(each, taken[i]) for i, each in enumerate(value)]
+
+
+def _takes(node: Node) -> bool:
+    return node.target is operator.getitem
+
+
+def _reads(node: Node, source: Node) -> int:
+    """How often a step has another one among its arguments."""
+    counts = 0
+    pending: list[Any] = [*node.args, *node.kwargs.values()]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list | tuple):
+            pending += value
+        else:
+            counts += value is source
+    return counts
+
+
+def _erase(graph: Graph, node: Node, made: Node) -> None:
+    """Take a step out, with those that take its results and are not read."""
+    for user in list(node.users):
+        for inner in list(user.users):
+            if inner.target is operator.getitem and not inner.users:
+                graph.erase_node(inner)
+        if user is not made and not user.users:
+            graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _name(node: Node) -> str | None:
+    return node.target.name() if isinstance(node.target, OpOverload) else None
