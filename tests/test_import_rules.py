@@ -6,8 +6,8 @@ Inside `dispatch` and `runtime` the order is that of `ROOMS`, lowest first; `UPW
 """
 
 import ast
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -115,6 +115,7 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1] in LAYERS else "root"
 
 
+@cache
 def room_of(module: str) -> int:
     """The layer inside `dispatch` or `runtime` that a module belongs to."""
     folder, _, inside = module.removeprefix("triten.").partition(".")
@@ -125,18 +126,34 @@ def room_of(module: str) -> int:
     return max(fitting)[1]
 
 
+def statements(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """Statements and those inside them, without the expressions, which make most of a file."""
+    for node in nodes:
+        yield node
+        for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+            yield from statements(getattr(node, field, ()))
+
+
+@lru_cache(maxsize=4)
+def import_statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The imports of `source`, in functions and under TYPE_CHECKING too."""
+    return tuple(
+        node for node in statements(ast.parse(source).body) if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+
+
 def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of each import of `source`, in functions and under TYPE_CHECKING too.
+    """Line and absolute name of each import of `source`.
 
     `module` is the dotted name, ending in `.__init__` for a package.
     """
     package = module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
+    for node in import_statements(source):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        elif node.level == 0:
             yield node.lineno, node.module or ""
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = package[: len(package) - node.level + 1]
             if not base:
                 yield node.lineno, "." * node.level
@@ -155,9 +172,7 @@ def violations(source: str, module: str) -> list[str]:
     here = part_of(module)
     layer = LAYERS.get(here, ROOT_LAYER)
     absolute = {
-        node.lineno
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 0)
+        node.lineno for node in import_statements(source) if isinstance(node, ast.Import) or node.level == 0
     }
     found = []
     for line, target in imported_modules(source, module):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import importlib.util
 import json
 import os
 import queue
@@ -11,13 +13,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from .disassembly import count_instructions, disassemble_together
 from .request import Request
+from .schedule import schedule_of, with_tensor_memory
 
+BATCH = 64
+"""How many kernels are disassembled together."""
 SECONDS = 300
 """What one compilation may take."""
 TAIL = 1000
@@ -127,6 +133,44 @@ class Worker:
             self._errors = None
 
 
+def tools() -> Path:
+    """The folder of ``nvdisasm`` in Triton's wheel. Raises ModuleNotFoundError without Triton."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'triton'", name="triton")
+    return Path(spec.submodule_search_locations[0]) / "backends" / "nvidia" / "bin"
+
+
+def with_code(answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results that workers' answers come to, with what their code shows.
+
+    What the disassembler does not read is a result too, as ``error``.
+    """
+    try:
+        texts = disassemble_together([base64.b64decode(each["cubin"]) for each in answers], tools())
+    except subprocess.CalledProcessError as error:
+        if len(answers) > 1:
+            return [result for each in answers for result in with_code([each])]
+        return [{"error": f"the disassembler failed: {error.stderr.strip()[-TAIL:]}"}]
+    return [_with_sass(each["found"], sass) for each, sass in zip(answers, texts, strict=True)]
+
+
+def _with_sass(found: dict[str, Any], sass: str) -> dict[str, Any]:
+    """A worker's findings and those in the code."""
+    operations = found.pop("tensor_memory_operations")
+    instructions = count_instructions(sass)
+    schedule = with_tensor_memory(schedule_of(sass), operations, found["threads"])
+    return {
+        **found,
+        "spills": instructions.spills,
+        "matrix": instructions.matrix,
+        "widths": {
+            opcode: {str(bits): n for bits, n in of.items()} for opcode, of in instructions.widths.items()
+        },
+        "schedule": schedule.as_json(),
+    }
+
+
 def compile_all(
     requests: Iterable[Request],
     samples: str,
@@ -149,18 +193,32 @@ def compile_all(
             results[request.key] = found
             done(request)
 
+    def settle(compiled: list[tuple[Request, dict[str, Any]]]) -> None:
+        answers = with_code([answer for _, answer in compiled]) if compiled else []
+        for (request, _), result in zip(compiled, answers, strict=True):
+            results[request.key] = result
+            if "error" not in result:
+                cache.put(request.key, result)
+            done(request)
+        compiled.clear()
+
     def work() -> None:
         worker = Worker(samples, seconds)
+        compiled: list[tuple[Request, dict[str, Any]]] = []
         try:
             while True:
                 try:
                     request = missing.get_nowait()
                 except queue.Empty:
-                    return
-                result = results[request.key] = worker.compile(request)
-                if "error" not in result:
-                    cache.put(request.key, result)
-                done(request)
+                    return settle(compiled)
+                answer = worker.compile(request)
+                if "error" in answer:
+                    results[request.key] = answer
+                    done(request)
+                    continue
+                compiled.append((request, answer))
+                if len(compiled) == BATCH:
+                    settle(compiled)
         finally:
             worker.close()
 

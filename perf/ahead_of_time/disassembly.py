@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .combined_cubin import codes, combine, target_of
+
 MATRIX = (
     "HMMA",
     "IMMA",
@@ -114,16 +116,42 @@ def disassemble(cubin: bytes, tools: Path) -> tuple[str, str]:
     Raises:
         subprocess.CalledProcessError: if a tool fails.
     """
+    return disassemble_code(cubin, tools), usage_of(cubin, tools)
+
+
+def disassemble_code(cubin: bytes, tools: Path) -> str:
+    """The SASS of a cubin. Raises subprocess.CalledProcessError if ``nvdisasm`` fails."""
+    # -ndf: the analysis of data flow takes half of the time, and nothing here needs it.
+    return _printed([str(tools / "nvdisasm"), "-c", "-ndf"], cubin)
+
+
+def usage_of(cubin: bytes, tools: Path) -> str:
+    """The resource usage of a cubin. Raises subprocess.CalledProcessError if ``cuobjdump`` fails."""
+    return _printed([str(tools / "cuobjdump"), "-res-usage"], cubin)
+
+
+def _printed(command: Sequence[str], cubin: bytes) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        # -ndf: the analysis of data flow takes half of the time, and nothing here needs it.
-        commands = [tools / "nvdisasm", "-c", "-ndf"], [tools / "cuobjdump", "-res-usage"]
-        sass, usage = (
-            subprocess.run([*command, file.name], capture_output=True, text=True, check=True).stdout
-            for command in commands
-        )
-    return sass, usage
+        return subprocess.run([*command, file.name], capture_output=True, text=True, check=True).stdout
+
+
+def disassemble_together(cubins: Sequence[bytes], tools: Path) -> list[str]:
+    """The SASS of each cubin by few runs of ``nvdisasm``, whose start takes a quarter of a second.
+
+    Raises:
+        subprocess.CalledProcessError: if it fails for one of them.
+    """
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for i, cubin in enumerate(cubins):
+        alike.setdefault(target_of(cubin), []).append(i)
+    found = [""] * len(cubins)
+    for places in alike.values():
+        text = disassemble_code(combine([cubins[i] for i in places]), tools)
+        for position, sass in codes(text):
+            found[places[position]] += sass
+    return found
 
 
 _PARAMETER = re.compile(r"ld\.param\.[bu]64\s+(%\w+), \[\w+_param_(\d+)\]")

@@ -43,6 +43,8 @@ def versions() -> list[str]:
     here = Path(__file__).parent
     ours = [
         here / "worker.py",
+        here / "compilation.py",
+        here / "combined_cubin.py",
         here / "disassembly.py",
         here / "parameters.py",
         here / "schedule.py",

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from ...runtime.cuda.occupancy import WARP_SIZE
 from .disassembly import MATRIX, access_bits
 
 MEMORY = ("LDG", "STG", "LDGSTS", "UTMALDG", "UTMASTG", "UBLKCP", "RED", "ATOM", "ATOMG")
@@ -325,3 +326,13 @@ def tensor_memory_operations(ptx: str) -> float:
             rows, columns = (described >> 24 & 0x1F) * 16, (described >> 17 & 0x3F) * 8
             found.append(2.0 * rows * columns * _DEPTH.get(kind, 16) / int(group))
     return sum(found) / len(found) if found else 0.0
+
+
+def with_tensor_memory(found: Schedule, operations: float, threads: int) -> Schedule:
+    """A main way with the operations of matrix instructions that one warp of a block's threads starts for all.
+
+    `operations` are those of an instruction (`tensor_memory_operations`).
+    """
+    if operations and found.matrix.startswith("UTC"):
+        found.matrix_operations *= operations * WARP_SIZE / threads
+    return found

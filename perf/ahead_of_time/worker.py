@@ -1,4 +1,6 @@
-"""A process that compiles what it is sent: one request a line on its input, one result a line on its output.
+"""A process that compiles what it is sent: one request a line on its input, one answer a line on its output.
+
+An answer has what the compiler and PTX say of a kernel, and the cubin, which is disassembled together with others.
 
 What the compiler raises ends the process, as an abort of the compiler does; whoever started it knows which
 request did it, and finds the reason in the error stream, where everything goes that the compiler prints.
@@ -6,6 +8,7 @@ request did it, and finds the reason in the error stream, where everything goes 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -14,22 +17,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...runtime.cuda.occupancy import WARP_SIZE
-from .disassembly import (
-    count_instructions,
-    disassemble,
-    operands_of,
-    resources,
-    tensor_memory_columns,
-    threads_of,
-)
+from .disassembly import operands_of, resources, tensor_memory_columns, threads_of, usage_of
 from .parameters import layout_faults
 from .request import Request, decode, find, load_module
-from .schedule import Schedule, schedule_of, tensor_memory_operations
+from .schedule import tensor_memory_operations
 
 
-def inspect(request: Request) -> dict[str, Any]:
-    """Compile a kernel and say what it is made of.
+def inspect(request: Request) -> tuple[dict[str, Any], bytes]:
+    """Compile a kernel and say what it is made of, as far as PTX has it; and its cubin.
 
     Raises:
         triton.compiler.errors.CompilationError, RuntimeError, subprocess.CalledProcessError: as the compiler does.
@@ -49,8 +44,7 @@ def inspect(request: Request) -> dict[str, Any]:
         request.options,
     )
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    sass, usage = disassemble(binary.cubin, tools)
-    instructions, used, ptx = count_instructions(sass), resources(usage), binary.asm["ptx"]
+    used, ptx = resources(usage_of(binary.cubin, tools)), binary.asm["ptx"]
     pointers: list[str | None] = []
     for name in kernel.arg_names:
         type_ = request.signature.get(name)
@@ -59,37 +53,27 @@ def inspect(request: Request) -> dict[str, Any]:
             # A descriptor is a map, and a size and a stride for each dimension.
             count = 1 if described is None else 1 + 2 * len(described.block)
             pointers += [name if type_.startswith("*") else None] * count
-    return {
+    found = {
         "registers": used["REG"],
         "local": used.get("STACK", 0) + used.get("LOCAL", 0),
-        "spills": instructions.spills,
         "shared": binary.shared,
         "tensor_memory": tensor_memory_columns(ptx),
         "threads": threads_of(ptx),
         "traps": ptx.count("trap;"),
-        "matrix": instructions.matrix,
-        "widths": instructions.widths,
         "operands": {name: asdict(operand) for name, operand in operands_of(ptx, pointers).items()},
-        "schedule": _schedule(sass, ptx).as_json(),
+        "tensor_memory_operations": tensor_memory_operations(ptx),
         "layout": layout_faults(ptx, binary.parameter_types),
         "cubin_bytes": len(binary.cubin),
     }
-
-
-def _schedule(sass: str, ptx: str) -> Schedule:
-    """The main way, with the operations of matrix instructions that one warp starts for all, from PTX."""
-    found = schedule_of(sass)
-    operations = tensor_memory_operations(ptx)
-    if operations and found.matrix.startswith("UTC"):
-        found.matrix_operations *= operations * WARP_SIZE / threads_of(ptx)
-    return found
+    return found, binary.cubin
 
 
 def answer(line: str) -> dict[str, Any]:
-    """The result of a request, and how long it took."""
+    """What `inspect` finds, and how long it took."""
     started = time.perf_counter()
-    result = inspect(Request(**json.loads(line)))
-    return {**result, "seconds": round(time.perf_counter() - started, 2)}
+    found, cubin = inspect(Request(**json.loads(line)))
+    found["seconds"] = round(time.perf_counter() - started, 2)
+    return {"found": found, "cubin": base64.b64encode(cubin).decode()}
 
 
 def main(samples: str) -> None:

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,11 @@ WORKERS = max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKE
 
 
 WHOLE = 90
-"""The target that every kernel is compiled for here; for the others, those whose code differs by more than its name."""
+"""The target that every kernel is compiled for here."""
+CARDS = (89, 120)
+"""Devices with 99 KiB of shared memory that take the kernels of sm_80."""
+OTHERS = tuple(target for target in (*TARGETS, *CARDS) if target != WHOLE)
+"""Targets for which each kind of kernel whose code differs by more than its name is compiled once."""
 
 
 def depends_on_the_target(one: Declaration) -> bool:
@@ -40,8 +46,33 @@ def depends_on_the_target(one: Declaration) -> bool:
     return bool(one.tensor_cores or one.exact or narrow) or any(isinstance(b, Mapping) for b in blocks)
 
 
-CARDS = (89, 120)
-"""Devices with 99 KiB of shared memory that take the kernels of sm_80."""
+@cache
+def declared_for(target: int) -> dict[str, Declaration]:
+    """The declarations of the kernels that a target takes, by the kernel's name."""
+    KernelPackage("triten.triton_kernels", "cuda").load()  # so that all are declared
+    return {
+        name: one
+        for name, one in DECLARATIONS.items()
+        if name.startswith("triten.")
+        and any(c.is_for(target) for each in one.configurations.values() for c in each)
+    }
+
+
+def one_of_each_kind(target: int, turn: int) -> set[str]:
+    """Kernels for one of `OTHERS`: those that `WHOLE` has not, and of the rest one of each kind.
+
+    A kind is a family with or without matrix instructions, on the same targets. `turn` chooses among its kernels.
+    """
+    whole, kinds = declared_for(WHOLE), defaultdict(list)
+    chosen = set()
+    for name, one in sorted(declared_for(target).items()):
+        if name not in whole:
+            chosen.add(name)
+        elif depends_on_the_target(one):
+            has = tuple(name in declared_for(each) for each in OTHERS)
+            kinds[name.split(".")[2], bool(one.tensor_cores), has].append(name)
+    chosen |= {names[(turn + OTHERS.index(target)) % len(names)] for names in kinds.values()}
+    return chosen
 
 
 SPECIALIZED = (
@@ -52,26 +83,9 @@ SPECIALIZED = (
 )
 
 
-@pytest.mark.parametrize("target", (*TARGETS, *CARDS))
-def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
-    """One configuration of each kernel; the whole is `make aot`."""
-    KernelPackage("triten.triton_kernels", "cuda").load()  # so that all are declared
-    folder = pytestconfig.cache.mkdir("triten-aot")
-    meant = {
-        name.rpartition(":")[2]
-        for name, one in DECLARATIONS.items()
-        if name.startswith("triten.")
-        and (target == WHOLE or depends_on_the_target(one))
-        and any(c.is_for(target) for each in one.configurations.values() for c in each)
-    }
-    assert len(meant) > (70 if target == WHOLE else 15)
-    chosen = () if target == WHOLE else sorted(meant)
-    outcome = aot.hold([target], quick=True, kernels=chosen, workers=WORKERS, cache=folder)
-    assert outcome.faults == []
-    assert {row.kernel for row in outcome.rows} == meant
-    assert len(outcome.rows) > len(meant), "of products also the exact ones"
-    matrix = {row.kernel for row in outcome.rows if KNOWN[target].matrix["bf16"] in row.matrix}
-    assert matrix == {
+def with_matrix_instructions(target: int) -> set[str]:
+    """The kernels that multiply 16-bit floats by matrix instructions of a target."""
+    return {
         *(
             ("matmul_persistent", "grouped_matmul_bulk", "attention_bulk", "convolve_bulk")
             if design_of(target) >= 90
@@ -93,6 +107,38 @@ def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
         "varlen_backward_keys",
         "varlen_backward_queries",
     }
+
+
+@pytest.mark.parametrize("target", (WHOLE, *OTHERS))
+def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
+    """One configuration of each kernel, which for most targets is one of each kind; the whole is `make aot`.
+
+    The run's seed takes turns among the kernels of a kind.
+    """
+    folder = pytestconfig.cache.mkdir("triten-aot")
+    full = (
+        declared_for(WHOLE) if target == WHOLE else one_of_each_kind(target, pytestconfig.getoption("seed"))
+    )
+    meant = {name.rpartition(":")[2] for name in full}
+    assert len(meant) > (70 if target == WHOLE else 8)
+    chosen = () if target == WHOLE else sorted(meant)
+    outcome = aot.hold([target], quick=True, kernels=chosen, workers=WORKERS, cache=folder)
+    assert outcome.faults == []
+    assert {row.kernel for row in outcome.rows} == meant
+    assert len(outcome.rows) > len(meant), "of products also the exact ones"
+    matrix = {row.kernel for row in outcome.rows if KNOWN[target].matrix["bf16"] in row.matrix}
+    assert matrix == with_matrix_instructions(target) & meant
+
+
+def test_kernels_of_every_kind_are_compiled_for_every_target():
+    """One of each kind at a time, and with time all of them."""
+    for target in OTHERS:
+        turns = [one_of_each_kind(target, turn) for turn in range(12)]
+        depending = {n for n, one in declared_for(target).items() if depends_on_the_target(one)}
+        assert set().union(*turns) == depending | (declared_for(target).keys() - declared_for(WHOLE).keys())
+        for taken in turns:
+            assert {n.split(".")[2] for n in taken} == {n.split(".")[2] for n in depending}
+            assert len(taken) < len(depending)
 
 
 FAULTS = [

@@ -1,0 +1,129 @@
+"""The code of several cubins in one ELF file: the disassembler takes longer to start than to read a kernel.
+
+Source: the System V ABI, chapter 4, for ELF's headers; a cubin's code is in sections ``.text.<kernel>``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+FILE = struct.Struct("<16sHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+SYMBOLS, STRINGS, EMPTY = 2, 3, 8
+"""Types of sections."""
+ALIGNMENT = 128
+CODE = b".text."
+
+
+class Section(NamedTuple):
+    """A section: its number, name and header, and what it holds."""
+
+    number: int
+    name: bytes
+    header: tuple[int, ...]
+    data: bytes
+
+
+class Strings:
+    """A table of strings that end with a zero, the first of them empty."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(1)
+
+    def add(self, text: bytes) -> int:
+        """Where the string lies."""
+        place = len(self.data)
+        self.data += text + b"\0"
+        return place
+
+
+def _string(table: bytes, place: int) -> bytes:
+    return table[place : table.index(b"\0", place)]
+
+
+def _sections(cubin: bytes) -> list[Section]:
+    file = FILE.unpack_from(cubin)
+    start, count, names = file[6], file[12], file[13]
+    headers = [SECTION.unpack_from(cubin, start + SECTION.size * i) for i in range(count)]
+    contents = [b"" if h[1] == EMPTY else cubin[h[4] : h[4] + h[5]] for h in headers]
+    return [
+        Section(i, _string(contents[names], header[0]), header, contents[i])
+        for i, header in enumerate(headers)
+    ]
+
+
+def target_of(cubin: bytes) -> tuple[int, ...]:
+    """What cubins must have in common to be combined: the ABI's version and the flags, which name the target."""
+    file = FILE.unpack_from(cubin)
+    return (*file[0], file[7])
+
+
+def combine(cubins: Sequence[bytes]) -> bytes:
+    """An ELF file with the code and the functions' symbols of cubins for one target, and nothing else of them.
+
+    Each section ``.text.<kernel>`` is called ``.text.<position>_<kernel>``, by the cubin's position.
+    """
+    names, strings = Strings(), Strings()
+    code: list[tuple[int, tuple[int, ...], bytes]] = []
+    symbols = [bytes(SYMBOL.size)]
+    for position, cubin in enumerate(cubins):
+        sections = _sections(cubin)
+        moved, number_of = {}, {}
+        for section in sections:
+            if section.name.startswith(CODE):
+                moved[section.number] = len(code) + 1
+                name = names.add(b"%s%d_%s" % (CODE, position, section.name.removeprefix(CODE)))
+                code.append((name, section.header, section.data))
+        (table,) = (section for section in sections if section.header[1] == SYMBOLS)
+        texts = sections[table.header[6]].data
+        for number, symbol in enumerate(SYMBOL.iter_unpack(table.data)):
+            name, info, other, owner, value, size = symbol
+            if owner in moved:
+                number_of[number] = len(symbols)
+                place = strings.add(_string(texts, name))
+                symbols.append(SYMBOL.pack(place, info, other, moved[owner], value, size))
+        for at in moved.values():
+            name, header, data = code[at - 1]
+            # The lower bits of `info` say which symbol is the kernel, the upper ones how many registers it has.
+            info = header[7] & ~0xFFFFFF | number_of[header[7] & 0xFFFFFF]
+            code[at - 1] = name, (*header[:7], info, *header[8:]), data
+    return _file(cubins[0], names, strings, code, symbols)
+
+
+def _file(
+    first: bytes,
+    names: Strings,
+    strings: Strings,
+    code: Sequence[tuple[int, tuple[int, ...], bytes]],
+    symbols: Sequence[bytes],
+) -> bytes:
+    table = len(code) + 1
+    wanted = [
+        *((name, h[1], h[2], table, h[7], h[9], data) for name, h, data in code),
+        (names.add(b".symtab"), SYMBOLS, 0, table + 1, 1, SYMBOL.size, b"".join(symbols)),
+        (names.add(b".strtab"), STRINGS, 0, 0, 0, 0, bytes(strings.data)),
+    ]
+    wanted.append((names.add(b".shstrtab"), STRINGS, 0, 0, 0, 0, bytes(names.data)))
+    body = bytearray(FILE.size)
+    headers = [bytes(SECTION.size)]
+    for name, kind, flags, link, info, entry, data in wanted:
+        body += bytes(-len(body) % ALIGNMENT)
+        headers.append(SECTION.pack(name, kind, flags, 0, len(body), len(data), link, info, ALIGNMENT, entry))
+        body += data
+    body += bytes(-len(body) % ALIGNMENT)
+    file = list(FILE.unpack_from(first))
+    # Where program headers and section headers begin, how many there are, and which section has the names.
+    file[5], file[6], file[10], file[12], file[13] = 0, len(body), 0, len(headers), len(headers) - 1
+    FILE.pack_into(body, 0, *file)
+    return bytes(body) + b"".join(headers)
+
+
+def codes(disassembly: str) -> Iterator[tuple[int, str]]:
+    """The position of each cubin, and its kernel's code, out of what the disassembler prints of a combined one."""
+    _, *found = re.split(r"^\t\.section\t\.text\.(\d+)_.*$", disassembly, flags=re.M)
+    for position, text in zip(found[::2], found[1::2], strict=True):
+        yield int(position), text
