@@ -57,8 +57,9 @@ class _Writer:
         found = {}
         for value in self.instructions:
             if value.text.startswith("call "):
-                head, _, argument = value.text[5:].partition("(")
-                found[head] = f"declare {head}({argument.split()[0]})\n"
+                head, _, arguments = value.text[5:].partition("(")
+                types = ", ".join(argument.split()[0] for argument in arguments.split(", "))
+                found[head] = f"declare {head}({types})\n"
         return "".join(found.values())
 
     def loop(self) -> str:

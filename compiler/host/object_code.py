@@ -43,6 +43,7 @@ class Target(NamedTuple):
         key: versions and features, as a part of names on disk.
         converts_half: whether it converts float16.
         truncates: whether it makes the least integer of floats that do not fit.
+        fuses: whether it multiplies and adds with one rounding.
     """
 
     binding: Any
@@ -50,6 +51,7 @@ class Target(NamedTuple):
     key: str
     converts_half: bool
     truncates: bool
+    fuses: bool
 
 
 @cache
@@ -81,7 +83,10 @@ def target() -> Target | None:
     version = sys.modules["llvmlite"].__version__
     key = f"{version} {binding.llvm_version_info} {binding.get_process_triple()} {name} {flags}"
     is_arm = platform.machine().lower() in ("aarch64", "arm64")
-    return Target(binding, machine, key, bool(features.get("f16c")) or is_arm, is_x86)
+    return Target(
+        *(binding, machine, key, bool(features.get("f16c")) or is_arm, is_x86),
+        bool(features.get("fma")) or is_arm,
+    )
 
 
 def _arrays_have_pointers_at(offset: int) -> bool:

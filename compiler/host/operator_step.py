@@ -13,6 +13,7 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
+from .elementary_functions import FUNCTIONS
 
 
 class Step:
@@ -82,7 +83,10 @@ class Step:
         return self.program.number(np.dtype(self.dtype).type(number), self.dtype)
 
     def ufunc(self, function: np.ufunc, a: Value) -> Value:
-        """A ufunc of one float, which NumPy computes."""
+        """A ufunc of one float: instructions where they have its bits here, else NumPy computes it."""
+        write = FUNCTIONS.get(function.__name__)
+        if write is not None and a.dtype == "float32" and self.program.has_function(function.__name__):
+            return write(self.program, a)
         return self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
 
     def need(self, kinds: str) -> None:
