@@ -106,3 +106,9 @@ def log(p: ElementProgram, a: Value) -> Value:
 
 FUNCTIONS: dict[str, Callable[[ElementProgram, Value], Value]] = {"exp": exp, "log": log}
 """By the ufunc's name."""
+
+
+def instructions_of(p: ElementProgram, name: str, a: Value) -> Value | None:
+    """A ufunc of a number as instructions; None where there are none, or they have other bits here."""
+    write = FUNCTIONS.get(name)
+    return write(p, a) if write is not None and a.dtype == F32 and p.has_function(name) else None

@@ -1,23 +1,35 @@
-"""Whether a function's instructions have the bits of NumPy's ufunc here.
+"""Whether the instructions of a function, or of a reduction, have the bits of eager kernels here.
 
-NumPy has loops for several processors, and its bits are not the same on all of them, nor in all of its versions. So each
-function is compared at its first use, on some thousand numbers of all sizes.
+NumPy and BLAS have loops for several processors, and their bits are not the same on all of them, nor in all
+versions. So each function is compared at its first use, on some thousand numbers of all sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
+from ...cpu_fallback.normalization.moments import ones, row_dots
+from ...cpu_fallback.reduction.line_reductions import RUN, line_sums
 from .element_program import ElementProgram
 from .elementary_functions import FUNCTIONS
 from .llvm_source import write_loop
 from .object_code import loop_function, target
+from .reduction_source import REDUCTIONS
+from .row_program import RowProgram
+from .row_source import write_rows
 from .stages import Loop
+
+Array = np.ndarray[Any, Any]
 
 RANDOM = 4096
 """Numbers of random bits, and as many of usual sizes."""
+ROWS = 3
+LENGTHS = (2, 3, 5, 16, 31, 37, 96, 129, 512, 1000, 1030, 1536, 4096, 4131, 9000)
+"""How many rows of which lengths are reduced."""
 EDGES = (0.0, 1.0, 2.0**-126, 2.0**-149, 88.0, 88.72284, 89.0, 87.33655, 103.97208, 104.0, 3.4028235e38)
 
 
@@ -28,38 +40,94 @@ def function_loop(name: str) -> Loop:
     return Loop((x,), ((FUNCTIONS[name](program, x), "o0"),))
 
 
-def compiled(name: str) -> np.ufunc | object:
-    """A function of a geometry and two arrays."""
-    return loop_function(write_loop(function_loop(name), ["unit", "unit"], 1))
-
-
-@cache
-def has_bits_of_numpy(name: str) -> bool:
-    """Whether instructions have a ufunc's bits for numbers of float32."""
-    found = target()
-    if found is None or not found.fuses or name not in FUNCTIONS:
-        return False
-    given = _numbers()
-    made = computed(name, given)
-    with np.errstate(all="ignore"):
-        wanted = getattr(np, name)(given)
-    return same_bits(made, wanted)
-
-
-def computed(name: str, given: np.ndarray) -> np.ndarray:
+def computed(name: str, given: Array) -> Array:
     """A function's values by instructions, of a contiguous array of float32."""
     out = np.empty_like(given)
-    compiled(name)(np.array([given.size, 0, 4, 0, 4], np.int64), out, given)
+    call = loop_function(write_loop(function_loop(name), ["unit", "unit"], 1))
+    call(np.array([given.size, 0, 4, 0, 4], np.int64), out, given)
     return out
 
 
-def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+def reduction(name: str, width: int) -> Callable[..., Array]:
+    """A function that reduces the rows of one matrix of float32, or of two, by instructions."""
+    program = ElementProgram(True, True)
+    inputs = tuple(program.value("input", "float32", detail=i) for i in range(1 + (name == "row_dot")))
+    dtype = "float64" if REDUCTIONS[name] == "double" else "float32"
+    value = program.value("reduction", dtype, operands=inputs, detail=name)
+    rows = RowProgram(inputs, (value,), (*(True for _ in inputs), False))
+    call = loop_function(write_rows(rows, ["zero", *("unit" for _ in inputs)], 2, width).text)
+
+    def reduced(*given: Array) -> Array:
+        count, n = given[0].shape
+        out = np.empty(count, dtype)
+        geometry = [count, n, 0, out.itemsize, 0, *(0, 4 * n, 4) * len(given)]
+        call(np.array(geometry, np.int64), out, *given, out)
+        return out
+
+    return reduced
+
+
+@cache
+def has_bits_of_eager(name: str) -> bool:
+    """Whether instructions have the bits of a ufunc for numbers of float32, or a reduction those of eager kernels."""
+    found = target()
+    if found is None or not found.fuses:
+        return False
+    if name in REDUCTIONS:
+        return name in ("maximum", "minimum") or _reduces_alike(name, dot_width())
+    if name not in FUNCTIONS:
+        return False
+    given = _numbers()
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(given)
+    return same_bits(computed(name, given), wanted)
+
+
+@cache
+def dot_width() -> int:
+    """The lanes of the vectors in which BLAS adds, or 0 where it adds in another order."""
+    return next((width for width in (16, 8) if _reduces_alike("row_dot", width)), 0)
+
+
+def _reduces_alike(name: str, width: int) -> bool:
+    if not width and name in ("row_sum", "row_dot"):
+        return False
+    rng, reduced = np.random.default_rng(1), reduction(name, width or 16)
+    for n in LENGTHS:
+        a, b = rng.standard_normal((2, ROWS, n), np.float32)
+        given = (a, b) if name == "row_dot" else (a,)
+        if not np.array_equal(reduced(*given), EAGER[name](*given)):
+            return False
+    return True
+
+
+def _streamed_sum(a: Array) -> Array:
+    """The sums of rows as `over_streamed` has them."""
+    whole = a.shape[1] // RUN * RUN
+    if a.shape[1] <= RUN:
+        return line_sums(a)  # type: ignore[no-any-return]
+    parts = [line_sums(a[:, :whole].reshape(len(a), -1, RUN))]
+    if whole < a.shape[1]:
+        parts.append(line_sums(a[:, whole:])[:, None])
+    return line_sums(np.concatenate(parts, 1))  # type: ignore[no-any-return]
+
+
+EAGER: dict[str, Callable[..., Array]] = {
+    "line_sum": line_sums,
+    "streamed_sum": _streamed_sum,
+    "row_sum": lambda a: row_dots(a, ones(a.shape[1], a.dtype)),
+    "row_dot": row_dots,
+}
+"""How eager kernels reduce rows."""
+
+
+def same_bits(a: Array, b: Array) -> bool:
     """Whether arrays of float32 have the same bits; one NaN is as good as another."""
     both = np.isnan(a) & np.isnan(b)
     return bool(np.all((a.view(np.uint32) == b.view(np.uint32)) | both))
 
 
-def _numbers() -> np.ndarray:
+def _numbers() -> Array:
     rng = np.random.default_rng(0)
     some = rng.integers(0, 1 << 32, RANDOM, np.uint64).astype(np.uint32).view(np.float32)
     usual = rng.standard_normal(RANDOM, np.float32) * np.exp2(rng.integers(-8, 8, RANDOM)).astype(np.float32)

@@ -23,7 +23,7 @@ from ...runtime.written_code import defined
 from ...triton_kernels.geometry import broadcast_strides, coalesced
 from ..schedule import FusedKernel
 from .element_program import ElementProgram, Value
-from .function_check import has_bits_of_numpy
+from .function_check import has_bits_of_eager
 from .llvm_source import write_loop
 from .lowering import Lowered
 from .numpy_calls import call_text
@@ -52,7 +52,7 @@ def stages_of(kernel: FusedKernel) -> Stages | None:
     found = target()
     if found is None:
         return None
-    made = staged(Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_numpy)))
+    made = staged(Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)))
     return made if made.loops else None
 
 

@@ -13,7 +13,7 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
-from .elementary_functions import FUNCTIONS
+from .elementary_functions import instructions_of
 
 
 class Step:
@@ -84,10 +84,8 @@ class Step:
 
     def ufunc(self, function: np.ufunc, a: Value) -> Value:
         """A ufunc of one float: instructions where they have its bits here, else NumPy computes it."""
-        write = FUNCTIONS.get(function.__name__)
-        if write is not None and a.dtype == "float32" and self.program.has_function(function.__name__):
-            return write(self.program, a)
-        return self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
+        made = instructions_of(self.program, function.__name__, a)
+        return made or self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
 
     def need(self, kinds: str) -> None:
         """Raise CannotLower for a dtype of another kind."""

@@ -32,9 +32,26 @@ wait for each other there."""
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
+    if pointwise.is_possible():
+        from .row_loops import host_row_loop, row_kernel
+
+        made = row_kernel(kernel)
+        if made is not None:
+            return host_row_loop(made)
     if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
         return quietly(_whole(kernel))
     return quietly(_in_blocks(kernel))
+
+
+def execution_of_rows(kernel: RowsKernel) -> str:
+    """How a kernel over rows runs, in words."""
+    if pointwise.is_possible():
+        from .row_loops import row_kernel
+
+        made = row_kernel(kernel)
+        if made is not None:
+            return str(made.lowered.program)
+    return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
 
 
 def _whole(kernel: RowsKernel) -> Kernel:
