@@ -115,6 +115,8 @@ def nest(rank: int, loops: int, moves: Sequence[bool], body: Sequence[str]) -> l
             lines += [f"  %m{j}_{d} = mul i64 %i{d}, %s{j}_{d}" for j in places]
             lines += [f"  %b{j}_{d + 1} = getelementptr i8, ptr %b{j}_{d}, i64 %m{j}_{d}" for j in places]
     lines += body
+    if not loops:
+        lines.append("  br label %done")
     for d in reversed(range(loops)):
         lines += [
             *([f"  br label %latch{d}"] if d == loops - 1 else []),

@@ -5,21 +5,14 @@ Rows are shared among the threads of the pool in parts, which follow from the ge
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from ...cpu_fallback.blocks import block_indices
-from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
-from ...runtime.written_code import defined
 from ...triton_kernels.geometry import coalesced
 from ..schedule import RowsKernel
 from . import loops
 from .element_program import CannotLower, ElementProgram
 from .function_check import dot_width, has_bits_of_eager
-from .loops import Geometry, Kernel
+from .loops import Geometry, Kernel, over_parts
 from .object_code import loop_function, target
 from .row_program import LoweredRows, strides_of
 from .row_source import WORKSPACE_ITEM, RowLoop, write_rows
@@ -80,32 +73,11 @@ def host_row_loop(made: RowKernel) -> Kernel:
     space, views = kernel.space, made.lowered.views
     lead, n = geometry.sizes[:-1], space.n
     specs = [node.val for node in (*kernel.outputs, *(view.node for view in views))]
-    instructions = sum(value.kind == "instruction" for value in made.lowered.program.order)
-    work = max(sum(spec.nbytes for spec in specs), 2 * space.rows * n * instructions)
+    work = max(sum(spec.nbytes for spec in specs), 2 * space.rows * n * made.lowered.program.instructions)
     is_shared = work >= loops.SHARED_FROM
     limit = max(loops.PART // n, -(-space.rows // loops.PARTS), 1) if is_shared else space.rows
     parts = [geometry.numbers((*index, slice(0, n))) for index in block_indices(lead, None, limit)]
     places = [kernel.inputs.index(view.node) for view in views]
-    outs = [f"o{j}" for j in range(len(kernel.outputs))]
-    arrays = ", ".join([*outs, *(f"a{place}" for place in places)])
-    globals_: dict[str, Any] = {"loop": loop_function(loop.text), "empty": np.empty}
-    size = max(loop.workspace * n * WORKSPACE_ITEM, 1)
-    lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
-    for out, node in zip(outs, kernel.outputs, strict=True):
-        globals_[f"new_{out}"] = allocator_of(node.val)
-        lines.append(f"    {out} = new_{out}()")
-    if len(parts) == 1:
-        globals_["g"] = parts[0]
-        lines.append(f"    loop(g, {arrays}, empty({size}, 'u1'))")
-    else:
-        globals_ |= {"parts": parts, "parallel_for": parallel_for}
-        lines += [
-            "    def part(first, last):",
-            f"        workspace = empty({size}, 'u1')",
-            "        for g in parts[first:last]:",
-            f"            loop(g, {arrays}, workspace)",
-            f"    parallel_for(0, {len(parts)}, {1 if is_shared else len(parts)}, part)",
-        ]
-    lines.append(f"    return ({''.join(f'{out}, ' for out in outs)})")
-    computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
-    return computed
+    outs = range(len(kernel.outputs))
+    workspace = loop.workspace * n * WORKSPACE_ITEM
+    return over_parts(kernel, loop_function(loop.text), parts, outs, places, is_shared, workspace)

@@ -1,7 +1,8 @@
-"""What a kernel over rows computes for each row: values of elements, numbers of the row, and reductions between them.
+"""What is computed for each row: values of elements, numbers of the row, and what goes over whole rows between them.
 
 A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`). What is
-made of no row but through reductions is a number of the row.
+made of no row but through reductions is a number of the row. A ufunc that has no instructions goes over a row, too, by
+NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows are tiles.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from .element_program import CannotLower, ElementProgram, Value
 from .lowering import lowered_step
 from .reduction_rows import REDUCTIONS, RowStep
 from .stages import made_of
+from .ufunc_loops import UfuncLoop, ufunc_loop
+
+UFUNC = 32
+"""Instructions that a ufunc of NumPy's takes for an element, about."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +49,18 @@ class RowProgram:
         """The `id` of those that have an element for each of a row's."""
         found = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
         for value in self.order:
-            if value.kind == "instruction" and any(id(operand) in found for operand in value.operands):
+            is_of_elements = value.kind in ("instruction", "ufunc")
+            if is_of_elements and any(id(operand) in found for operand in value.operands):
                 found.add(id(value))
         return found
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """By the `id` of a value, how many reductions there are one after another before it."""
+        """By the `id` of a value, how many reductions and ufuncs there are one after another up to it."""
         found: dict[int, int] = {}
         for value in self.order:
             before = max((found[id(operand)] for operand in value.operands), default=0)
-            found[id(value)] = before + (value.kind == "reduction")
+            found[id(value)] = before + (value.kind in ("reduction", "ufunc"))
         return found
 
     @property
@@ -62,8 +68,27 @@ class RowProgram:
         """The names of what rows are reduced by."""
         return list(dict.fromkeys(str(v.detail) for v in self.order if v.kind == "reduction"))
 
+    @property
+    def ufuncs(self) -> dict[int, UfuncLoop]:
+        """NumPy's loops, by the `id` of values. Raises CannotLower where there is none, or an operator is NumPy's."""
+        found = {}
+        for value in self.order:
+            if value.by_numpy:
+                loop = ufunc_loop(value.detail, value.dtype) if value.kind == "ufunc" else None
+                if loop is None or value.operands[0].kind == "constant":
+                    raise CannotLower(value.name)
+                found[id(value)] = loop
+        return found
+
+    @property
+    def instructions(self) -> int:
+        """How many there are for an element; a ufunc counts as `UFUNC`."""
+        return sum({"instruction": 1, "ufunc": UFUNC}.get(value.kind, 0) for value in self.order)
+
     def __str__(self) -> str:
-        return f"one compiled loop over rows, with {', '.join(self.reductions)}"
+        called = list(dict.fromkeys(value.name for value in self.order if value.kind == "ufunc"))
+        over = "over rows" if self.reductions else "over tiles"
+        return f"one compiled loop {over}" + (f", with NumPy's {', '.join(called)}" if called else "")
 
 
 def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -118,5 +143,3 @@ class LoweredRows:
             tuple(known[node] for node in kernel.outputs),
             (*are_rows, *(size == space.sizes for size in sizes)),
         )
-        if any(value.by_numpy for value in self.program.order):
-            raise CannotLower("NumPy's functions")
