@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from ...cpu_fallback.blocks import BLOCK
 from ...cpu_fallback.elementwise import gelu as gelu_chain
 from ...cpu_fallback.elementwise import pointwise_math as m
 from ...cpu_fallback.elementwise.pointwise import OPERATORS, ZEROS
 from ...dispatch.layers.graph.graph import Node
-from .element_program import CannotLower, Value
+from .element_program import CannotLower, ElementProgram, Value
 from .operator_step import Row, Step, check_extremes, inverse, product
 
 
@@ -78,6 +81,31 @@ def _gelu(s: Step) -> Value:
     cubed = product(s, product(s, product(s, s.number(m.CUBIC), a), a), a)
     inner = product(s, s.number(m.SQRT_2_OVER_PI), p.arithmetic("add", a, cubed))
     return product(s, product(s, half, a), p.arithmetic("add", one, s.ufunc(np.tanh, inner)))
+
+
+def _erf(s: Step) -> Value:
+    """Of float32, by the quotient of eager kernels in float64, where their last block is not a short one."""
+    spec, rest = s.call.args["self"], s.numel % BLOCK or BLOCK
+    is_plain = spec.is_contiguous and spec.sizes == s.call.outputs[0].sizes
+    if s.dtype != "float32" or min(s.numel, rest) < m.ERF_FROM or not is_plain:
+        raise CannotLower("erf")
+    p = s.program
+    x = p.convert(s.operand("self"), "float64")
+    for order, bound in (("lt", -4.0), ("gt", 4.0)):
+        limit = p.number(bound, "float64")
+        x = p.select(p.compare(order, x, limit), limit, x)
+    square = product(s, x, x)
+    above, below = (_polynomial(p, coefficients, square) for coefficients in m.ERF_OVER_X)
+    return p.convert(p.arithmetic("div", product(s, above, x), below), "float32")
+
+
+def _polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
+    """A polynomial in float64, by Horner's rule; coefficients from the lowest power."""
+    value = p.number(coefficients[-1], "float64")
+    for coefficient in coefficients[-2::-1]:
+        value = p.arithmetic("mul", value, x)
+        value = p.arithmetic("add", value, p.number(coefficient, "float64"))
+    return value
 
 
 def _sigmoid_backward(s: Step) -> Value:
@@ -168,6 +196,7 @@ CALLED = (
 )
 
 ACTIVATIONS: dict[str, Row] = {
+    "erf": _erf,
     "gelu": _gelu,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,

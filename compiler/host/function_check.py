@@ -6,6 +6,7 @@ versions. So each function is compared at its first use, on some thousand number
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,10 +18,8 @@ from ...cpu_fallback.reduction.line_reductions import RUN, line_sums
 from .element_program import ElementProgram
 from .elementary_functions import FUNCTIONS
 from .llvm_source import write_loop
-from .object_code import loop_function, target
-from .reduction_source import REDUCTIONS
-from .row_program import RowProgram
-from .row_source import write_rows
+from .object_code import loop_function, shared_function, target
+from .reduction_source import BLAS, REDUCTIONS, reduction_text, symbol_of
 from .stages import Loop
 
 Array = np.ndarray[Any, Any]
@@ -50,19 +49,15 @@ def computed(name: str, given: Array) -> Array:
 
 def reduction(name: str, width: int) -> Callable[..., Array]:
     """A function that reduces the rows of one matrix of float32, or of two, by instructions."""
-    program = ElementProgram(True, True)
-    inputs = tuple(program.value("input", "float32", detail=i) for i in range(1 + (name == "row_dot")))
-    dtype = "float64" if REDUCTIONS[name] == "double" else "float32"
-    value = program.value("reduction", dtype, operands=inputs, detail=name)
-    rows = RowProgram(inputs, (value,), (*(True for _ in inputs), False))
-    call = loop_function(write_rows(rows, ["zero", *("unit" for _ in inputs)], 2, width).text)
+    pointers = [ctypes.c_void_p] * (1 + (name == "row_dot"))
+    result = ctypes.c_double if REDUCTIONS[name] == "double" else ctypes.c_float
+    prototype = ctypes.CFUNCTYPE(result, *pointers, ctypes.c_int64)
+    call = prototype(shared_function(symbol_of(name, width), reduction_text(name, width)))
 
     def reduced(*given: Array) -> Array:
         count, n = given[0].shape
-        out = np.empty(count, dtype)
-        geometry = [count, n, 0, out.itemsize, 0, *(0, 4 * n, 4) * len(given)]
-        call(np.array(geometry, np.int64), out, *given, out)
-        return out
+        found = [call(*(a[i].ctypes.data for a in given), n) for i in range(count)]
+        return np.array(found, np.float64 if result is ctypes.c_double else np.float32)
 
     return reduced
 
@@ -74,7 +69,7 @@ def has_bits_of_eager(name: str) -> bool:
     if found is None or not found.fuses:
         return False
     if name in REDUCTIONS:
-        return name in ("maximum", "minimum") or _reduces_alike(name, dot_width())
+        return _reduces_alike(name, dot_width())
     if name not in FUNCTIONS:
         return False
     given = _numbers()
@@ -90,7 +85,7 @@ def dot_width() -> int:
 
 
 def _reduces_alike(name: str, width: int) -> bool:
-    if not width and name in ("row_sum", "row_dot"):
+    if not width and name in BLAS:
         return False
     rng, reduced = np.random.default_rng(1), reduction(name, width or 16)
     for n in LENGTHS:
@@ -117,6 +112,8 @@ EAGER: dict[str, Callable[..., Array]] = {
     "streamed_sum": _streamed_sum,
     "row_sum": lambda a: row_dots(a, ones(a.shape[1], a.dtype)),
     "row_dot": row_dots,
+    "maximum": lambda a: np.max(a, 1),
+    "minimum": lambda a: np.min(a, 1),
 }
 """How eager kernels reduce rows."""
 

@@ -302,25 +302,31 @@ REDUCTIONS: dict[str, str] = {
     "minimum": "float",
 }
 """What a row of float32, or two, can be reduced by, and LLVM's type of the number."""
+BLAS = ("row_sum", "row_dot")
+"""Those in the order of BLAS."""
 
 
-def reduction_text(names: Sequence[str], width: int) -> str:
-    """The functions of these names, and what they call; vectors of BLAS have `width` lanes."""
-    text = ""
-    if {"line_sum", "streamed_sum"} & set(names):
-        text += run_sum()
-    for name in dict.fromkeys(names):
-        if name in ("maximum", "minimum"):
-            text += extremum(name)
-        elif name in ("row_sum", "row_dot"):
-            text += chunk_dot(width, name == "row_sum") + row_dot(name == "row_sum")
-        else:
-            text += line_sum(name)
-    declared = ""
-    if "row_dot" in names:
-        for lanes in sorted({8, width}):
+def symbol_of(name: str, width: int) -> str:
+    """What a reduction is called; vectors of BLAS have `width` lanes."""
+    return f"triten_{name}{width}" if name in BLAS else f"triten_{name}"
+
+
+def reduction_text(name: str, width: int) -> str:
+    """LLVM's text of a reduction, under its symbol."""
+    if name in BLAS:
+        text = chunk_dot(width, name == "row_sum") + row_dot(name == "row_sum")
+        text += "declare i64 @llvm.umin.i64(i64, i64)\n"
+        for lanes in sorted({8, width}) if name == "row_dot" else ():
             kind = f"<{lanes} x float>"
-            declared += f"declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})\n"
-    if {"row_sum", "row_dot"} & set(names):
-        declared += "declare i64 @llvm.umin.i64(i64, i64)\n"
-    return declared + text
+            text += f"declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})\n"
+    else:
+        text = extremum(name) if name in ("maximum", "minimum") else run_sum() + line_sum(name)
+    return text.replace(
+        f"internal {REDUCTIONS[name]} @{name}(", f"{REDUCTIONS[name]} @{symbol_of(name, width)}("
+    )
+
+
+def declaration(name: str, width: int) -> str:
+    """LLVM's text for a loop that calls it."""
+    rows = "ptr, ptr" if name == "row_dot" else "ptr"
+    return f"declare {REDUCTIONS[name]} @{symbol_of(name, width)}({rows}, i64)\n"

@@ -14,6 +14,7 @@ from .element_program import CannotLower, ElementProgram
 from .function_check import dot_width, has_bits_of_eager
 from .loops import Geometry, Kernel, over_parts
 from .object_code import loop_function, target
+from .reduction_source import BLAS
 from .row_program import LoweredRows, strides_of
 from .row_source import WORKSPACE_ITEM, RowLoop, write_rows
 
@@ -49,7 +50,7 @@ class RowKernel:
             for a, b, size in zip(lead.strides, line.strides, itemsizes, strict=True)
         ]
         self.geometry = Geometry((*lead.sizes[::-1], *line.sizes), strides, itemsizes)
-        width = dot_width() if "row_" in " ".join(lowered.program.reductions) else 0
+        width = dot_width() if set(BLAS) & set(lowered.program.reductions) else 0
         self.loop: RowLoop = write_rows(
             lowered.program, self.geometry.steps, len(self.geometry.sizes), width or 16
         )

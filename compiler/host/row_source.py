@@ -21,7 +21,7 @@ from .llvm_source import (
     python_call,
     storage,
 )
-from .reduction_source import reduction_text
+from .reduction_source import declaration, symbol_of
 from .row_program import RowProgram
 from .stages import made_of
 
@@ -51,13 +51,13 @@ def write_rows(
 
     Raises CannotLower for what NumPy has no loop for.
     """
-    writer = _Writer(program, steps, rank, tile)
+    writer = _Writer(program, steps, rank, width, tile)
     loop = writer.loop()
     called = dict.fromkeys(ufunc.declaration() for ufunc in program.ufuncs.values())
     text = "\n".join(
         [
             HEADER + declarations(program.order) + "".join(called),
-            reduction_text(program.reductions, width),
+            "".join(declaration(name, width) for name in program.reductions),
             *writer.passes,
             loop,
             python_call(len(steps) + 1, rank),
@@ -67,8 +67,9 @@ def write_rows(
 
 
 class _Writer:
-    def __init__(self, program: RowProgram, steps: Sequence[str], rank: int, tile: int) -> None:
-        self.program, self.steps, self.rank, self.tile = program, steps, rank, tile
+    def __init__(self, program: RowProgram, steps: Sequence[str], rank: int, width: int, tile: int) -> None:
+        self.program, self.steps, self.rank = program, steps, rank
+        self.width, self.tile = width, tile
         self.row = rank - 1
         self.ufuncs = program.ufuncs
         self.count = "%m" if tile else f"%n{rank - 1}"
@@ -183,7 +184,8 @@ class _Writer:
             elif value.kind == "reduction":
                 name = f"%r{len(self.names)}"
                 rows = "".join(f"ptr {self.stored[id(operand)]}, " for operand in value.operands)
-                lines.append(f"  {name} = call {value.register} @{value.detail}({rows}i64 {self.count})")
+                symbol = symbol_of(value.detail, self.width)
+                lines.append(f"  {name} = call {value.register} @{symbol}({rows}i64 {self.count})")
                 self.names[id(value)] = name
             elif value.kind == "instruction":
                 lines += element_lines([], [value], [], self.names)
