@@ -77,12 +77,10 @@ class RowStep:
         """``add``, ``sub``, ``mul`` or ``div``."""
         return self.program.arithmetic(name, a, b)
 
-    def function(self, name: str, a: Value) -> Value:
-        """A function of float32; CannotLower where it has no instructions."""
-        made = instructions_of(self.program, name, a)
-        if made is None:
-            raise CannotLower(name)
-        return made
+    def function(self, ufunc: np.ufunc, a: Value) -> Value:
+        """A ufunc of float32, by instructions or by NumPy's loop."""
+        made = instructions_of(self.program, ufunc.__name__, a)
+        return made or self.program.value("ufunc", F32, operands=(a,), detail=ufunc)
 
 
 ReductionRow = Callable[[RowStep], Sequence[Value]]
@@ -143,15 +141,15 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
 
 def _softmax(s: RowStep) -> list[Value]:
     a = s.operand("self")
-    power = s.function("exp", s.binary("sub", a, s.reduced("maximum", a)))
+    power = s.function(np.exp, s.binary("sub", a, s.reduced("maximum", a)))
     return [s.binary("div", power, _softmax_sum(s, "self", power))]
 
 
 def _log_softmax(s: RowStep) -> list[Value]:
     a = s.operand("self")
     shifted = s.binary("sub", a, s.reduced("maximum", a))
-    total = _softmax_sum(s, "self", s.function("exp", shifted))
-    return [s.binary("sub", shifted, s.function("log", total))]
+    total = _softmax_sum(s, "self", s.function(np.exp, shifted))
+    return [s.binary("sub", shifted, s.function(np.log, total))]
 
 
 def _softmax_backward(s: RowStep) -> list[Value]:
@@ -163,7 +161,7 @@ def _softmax_backward(s: RowStep) -> list[Value]:
 def _log_softmax_backward(s: RowStep) -> list[Value]:
     grad, output = s.operand("grad_output"), s.operand("output")
     total = _softmax_sum(s, "output", grad)
-    return [s.binary("sub", grad, s.binary("mul", s.function("exp", output), total))]
+    return [s.binary("sub", grad, s.binary("mul", s.function(np.exp, output), total))]
 
 
 def _norm(centred: bool) -> ReductionRow:
