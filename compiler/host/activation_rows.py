@@ -99,6 +99,16 @@ def _erf(s: Step) -> Value:
     return p.convert(p.arithmetic("div", product(s, above, x), below), "float32")
 
 
+def _mish(s: Step) -> Value:
+    """a * n / (n + 2) with n = e * (e + 2) and e = exp(a), which from 20 on is a."""
+    s.need("f")
+    check_extremes(s)
+    p, a, two = s.program, s.operand("self"), s.number(2)
+    power = s.ufunc(np.exp, p.minimum(a, s.number(20)))
+    share = product(s, power, p.arithmetic("add", power, two))
+    return product(s, a, p.arithmetic("div", share, p.arithmetic("add", share, two)))
+
+
 def _polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
     """A polynomial in float64, by Horner's rule; coefficients from the lowest power."""
     value = p.number(coefficients[-1], "float64")
@@ -202,6 +212,7 @@ ACTIVATIONS: dict[str, Row] = {
     "hardswish": _hardswish,
     "leaky_relu": _leaky_relu,
     "leaky_relu_backward": _leaky_relu_backward,
+    "mish": _mish,
     "relu": _relu,
     "sigmoid": _sigmoid,
     "sigmoid_backward": _sigmoid_backward,

@@ -164,6 +164,18 @@ def _log_softmax_backward(s: RowStep) -> list[Value]:
     return [s.binary("sub", grad, s.binary("mul", s.function(np.exp, output), total))]
 
 
+def _logsumexp(s: RowStep) -> list[Value]:
+    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    p, a, spec = s.program, s.operand("self"), s.spec("self")
+    if s.call.extra["dims"] != (spec.ndim - 1,):
+        raise CannotLower("logsumexp")
+    top = s.reduced("maximum", a)
+    is_finite = p.compare("lt", p.intrinsic("fabs", top), s.number(np.inf))
+    top = p.select(is_finite, top, s.number(0))
+    total = s.reduced("line_sum", s.function(np.exp, s.binary("sub", a, top)))
+    return [s.binary("add", s.function(np.log, total), top)]
+
+
 def _norm(centred: bool) -> ReductionRow:
     """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
 
@@ -201,6 +213,7 @@ REDUCTIONS: dict[str, ReductionRow] = {
     "mean": _mean,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
     "softmax_backward": _softmax_backward,
     "log_softmax_backward": _log_softmax_backward,
     "native_layer_norm": _norm(True),

@@ -85,6 +85,7 @@ ROWS: dict[str, tuple[Callable[..., Any], int]] = {
     "softmax by hand": (CHAINS["softmax by hand"][0], 1),
     "extremes": (lambda x: (x * 2 - x.amin(-1, keepdim=True), x.amax(-1) * 2), 1),
     "sums": (lambda x: (x * x.sum(-1, keepdim=True), x.mean(-1, keepdim=True) + 1, x > x.sum(-1, keepdim=True)), 1),
+    "logsumexp": (lambda x: tt.logsumexp(x * 2, -1) * 3, 1),
     "layer_norm": (lambda x, y, w, b: F.layer_norm(x + y * 1.25, w.shape, w, b), 4),
     "statistics": (lambda x, y, w: [r * 2 for r in tt.native_layer_norm(x + y, w.shape, w, None, 1e-5)], 3),
     "rms_norm": (lambda x, y, w: F.rms_norm(F.silu(x), w.shape, w) + y, 3),
@@ -193,12 +194,14 @@ def test_special_numbers(dtype: Any) -> None:
 
     def f(x: tt.Tensor, y: tt.Tensor) -> Any:
         x, y = x * 1, y * 1
-        return (*(getattr(x, name)() * 2 for name in functions), y.sigmoid(), F.silu(y), y.erf())
+        return (*(getattr(x, name)() * 2 for name in functions), y.sigmoid(), F.silu(y), y.erf(), F.mish(y))
 
     agree(f, lambda: tuple(x.repeat(3) for x in pairs(dtype)), calls=1)
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmax by hand", "extremes", "sums"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "log_softmax", "softmax by hand", "extremes", "sums", "logsumexp"]
+)
 def test_rows_with_special_numbers(name: str) -> None:
     def made() -> tuple[tt.Tensor]:
         x = drawn(60, N)
@@ -264,7 +267,34 @@ def test_explanations_say_how_rows_run() -> None:
     assert runs_as(lambda x: F.softmax(x.tanh(), -1), x) == (
         "one compiled loop over rows, with NumPy's tanh",
     )
-    assert runs_as(lambda x: tt.logsumexp(x * 2, -1) * 3, x) == ("3 passes of NumPy over blocks of rows",)
+    assert runs_as(lambda x: x.prod(-1, keepdim=True) * (x * 2), x) == (
+        "3 passes of NumPy over blocks of rows",
+    )
+
+
+ALONE: dict[str, Callable[..., Any]] = {
+    "gelu": F.gelu,
+    "mish": F.mish,
+    "sigmoid": tt.sigmoid,
+    "silu": F.silu,
+    "erf": tt.erf,
+    "softmax": lambda x: F.softmax(x, -1),
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "statistics of layer_norm": lambda x: tt.native_layer_norm(x, x.shape[-1:], None, None, 1e-5),
+    "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),
+}
+
+
+@needs_all_bits
+@pytest.mark.parametrize("name", ALONE)
+def test_operators_of_several_passes_are_loops_by_themselves(name: str) -> None:
+    def f(x: tt.Tensor) -> Any:
+        return ALONE[name](x)
+
+    agree(f, operands(1, (70, 300)), calls=1)
+    (how,) = runs_as(f, drawn(70, 300))
+    assert how.startswith("one compiled loop")
 
 
 def test_threads_share_rows(monkeypatch: pytest.MonkeyPatch) -> None:
