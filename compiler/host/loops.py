@@ -155,7 +155,8 @@ def whole_geometry(kernel: FusedKernel, outs: Sequence[int], places: Sequence[in
 def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> int:
     """The bytes that a kernel reads and writes, or twice its instructions for all elements."""
     nodes = [*kernel.outputs, *(kernel.inputs[i] for i in places)]
-    return max(sum(node.val.nbytes for node in nodes), 2 * kernel.domain.numel * instructions)
+    nbytes: int = sum(node.val.nbytes for node in nodes)
+    return max(nbytes, 2 * kernel.domain.numel * instructions)
 
 
 def part_limit(work: int, numel: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...cpu_fallback.normalization import row_norm
 from ...cpu_fallback.normalization import softmax as softmax_kernels
+from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW
 from ...cpu_fallback.reduction.blocks import SHARED_BYTES
 from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
 from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
@@ -130,7 +131,7 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
     if s.call.extra["dim"] != spec.ndim - 1:
         raise CannotLower("softmax")
     tensors = [x for x in (*s.call.args.values(), *s.call.outputs) if isinstance(x, TensorSpec)]
-    if spec.numel > softmax_kernels.ONE_CALL and s.n >= softmax_kernels.LEAST_ROW:
+    if spec.numel > softmax_kernels.ONE_CALL and s.n >= LEAST_ROW:
         made = s.reduced("row_sum", a) if b is None else s.reduced("row_dot", a, b)
         return s.program.convert(made, F32)
     is_own = all(x.dtype.name == F32 for x in tensors)

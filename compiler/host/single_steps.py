@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ..pointwise import PointwiseCall
 from ..reductions import ResultOf, RowCall
@@ -39,12 +40,12 @@ def with_single_steps(schedule: Schedule) -> Schedule:
         return schedule
     nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
     known = fused_steps(nodes)
-    found = {call.node: call for call in known.values() if _is_alone(call)}
+    found = {call.node: call for call in known.values() if not isinstance(call, ResultOf) and _is_alone(call)}
     return Schedule(schedule.graph, tuple(_steps(schedule, found))) if found else schedule
 
 
-def _is_alone(call: PointwiseCall | RowCall | ResultOf) -> bool:
-    if isinstance(call, ResultOf) or call.node.is_impure:
+def _is_alone(call: PointwiseCall | RowCall) -> bool:
+    if call.node.is_impure:
         return False
     planner = call.call.kernel if isinstance(call, RowCall) else call.kernel
     specs = call.specs if isinstance(call, RowCall) else (call.node.val,)
@@ -52,8 +53,8 @@ def _is_alone(call: PointwiseCall | RowCall | ResultOf) -> bool:
     return is_known and specs[0].device.type == "cpu"
 
 
-def _steps(schedule: Schedule, found: dict[object, PointwiseCall | RowCall]) -> Iterator[Step]:
-    taken = set()
+def _steps(schedule: Schedule, found: dict[Node, PointwiseCall | RowCall]) -> Iterator[Step]:
+    taken: set[Node] = set()
     for step in schedule.steps:
         call = found.get(step.node) if isinstance(step, OperatorCall) else None
         kernel = None if call is None else _kernel(call)

@@ -87,7 +87,6 @@ def _head(function: np.ufunc) -> _UfuncHead | None:
         return None
     if head.name != function.__name__.encode() or not head.functions or not head.types:
         return None
-    known = [t.replace("->", "") for t in function.types]
-    if any(np.dtype(a).num != head.types[2 * i][0] for i, (a, _) in enumerate(known)):
+    if any(np.dtype(known[0]).num != head.types[2 * i][0] for i, known in enumerate(function.types)):
         return None
     return head

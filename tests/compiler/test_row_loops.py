@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host import function_check, object_code, pointwise, row_program
+from triten.compiler.host import function_check, object_code, row_program
 from triten.compiler.host.elementary_functions import FUNCTIONS
 from triten.compiler.host.reduction_source import REDUCTIONS
 from triten.tests.compiler.beside_eager import agree, drawn, same
@@ -255,9 +255,11 @@ def test_a_ufunc_that_has_no_loop_known(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "functions of NumPy"])
 def test_rows_without_llvm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise, "is_possible", lambda: False)
+    for module in ("pointwise", "rows", "single_steps"):
+        monkeypatch.setattr(f"triten.compiler.host.{module}.is_possible", lambda: False)
     function, count = ROWS[name]
     agree(function, operands(count, (60, N)), calls=1)
+    assert all("passes of NumPy" in how for how in runs_as(function, *operands(count, (60, N))()))
 
 
 @needs_all_bits
