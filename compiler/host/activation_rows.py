@@ -66,21 +66,51 @@ def _gelu(s: Step) -> Value:
     if s.call.args["approximate"] != "tanh":
         if s.numel <= m.FEW:
             raise CannotLower("gelu")
-        square = product(s, a, a)
-        share = product(s, square, s.number(m.NORMAL[-1]))
-        for coefficient in m.NORMAL[-2:0:-1]:
-            share = product(s, p.arithmetic("add", share, s.number(coefficient)), square)
-        share = product(s, p.arithmetic("add", share, s.number(m.NORMAL[0])), a)
-        share = product(s, p.arithmetic("add", s.ufunc(np.tanh, share), one), half)
-        return product(s, share, a)
+        return product(s, _normal_share(s, a), a)
     if is_chained:
-        cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
-        inner = product(s, p.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
-        share = product(s, p.arithmetic("add", s.ufunc(np.tanh, inner), one), half)
+        share = product(s, p.arithmetic("add", _tanh_of_cubic(s, a), one), half)
         return product(s, share, a)
     cubed = product(s, product(s, product(s, s.number(m.CUBIC), a), a), a)
     inner = product(s, s.number(m.SQRT_2_OVER_PI), p.arithmetic("add", a, cubed))
     return product(s, product(s, half, a), p.arithmetic("add", one, s.ufunc(np.tanh, inner)))
+
+
+def _normal_share(s: Step, a: Value) -> Value:
+    """(1 + erf(a / sqrt(2))) / 2."""
+    p, square = s.program, product(s, a, a)
+    share = product(s, square, s.number(m.NORMAL[-1]))
+    for coefficient in m.NORMAL[-2:0:-1]:
+        share = product(s, p.arithmetic("add", share, s.number(coefficient)), square)
+    share = product(s, p.arithmetic("add", share, s.number(m.NORMAL[0])), a)
+    return product(s, p.arithmetic("add", s.ufunc(np.tanh, share), s.number(1)), s.number(0.5))
+
+
+def _tanh_of_cubic(s: Step, a: Value) -> Value:
+    """tanh(sqrt(2 / pi) * (a + 0.044715 a^3))."""
+    cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
+    inner = product(s, s.program.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
+    return s.ufunc(np.tanh, inner)
+
+
+def _gelu_backward(s: Step) -> Value:
+    """Of many elements of float32, by the chains of eager kernels."""
+    specs = (s.call.args["grad_output"], s.call.args["self"])
+    sizes = s.call.outputs[0].sizes
+    is_plain = all(x.is_contiguous and x.sizes == sizes and x.dtype.name == "float32" for x in specs)
+    if s.dtype != "float32" or not is_plain or s.numel <= gelu_chain.CHAINED_FROM:
+        raise CannotLower("gelu_backward")
+    p, grad, a = s.program, s.operand("grad_output"), s.operand("self")
+    one, half, square = s.number(1), s.number(0.5), product(s, a, a)
+    if s.call.args["approximate"] != "tanh":
+        power = s.ufunc(np.exp, product(s, square, s.number(-0.5)))
+        density = product(s, product(s, power, s.number(m.INVERSE_SQRT_2PI)), a)
+        return product(s, p.arithmetic("add", _normal_share(s, a), density), grad)
+    found = _tanh_of_cubic(s, a)
+    slope = product(s, square, s.number(3 * m.SQRT_2_OVER_PI * m.CUBIC))
+    slope = product(s, product(s, p.arithmetic("add", slope, s.number(m.SQRT_2_OVER_PI)), a), half)
+    slope = product(s, slope, p.arithmetic("sub", one, product(s, found, found)))
+    share = product(s, p.arithmetic("add", found, one), half)
+    return product(s, p.arithmetic("add", share, slope), grad)
 
 
 def _erf(s: Step) -> Value:
@@ -208,6 +238,7 @@ CALLED = (
 ACTIVATIONS: dict[str, Row] = {
     "erf": _erf,
     "gelu": _gelu,
+    "gelu_backward": _gelu_backward,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,
     "leaky_relu": _leaky_relu,

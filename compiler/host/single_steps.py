@@ -19,6 +19,7 @@ ALONE = frozenset(
         *(
             "erf",
             "gelu",
+            "gelu_backward",
             "hardsigmoid",
             "hardswish",
             "mish",

@@ -276,6 +276,8 @@ def test_explanations_say_how_rows_run() -> None:
 
 ALONE: dict[str, Callable[..., Any]] = {
     "gelu": F.gelu,
+    "gradient of gelu": lambda x: tt.ops.aten.gelu_backward(x, x),
+    "gradient of gelu by tanh": lambda x: tt.ops.aten.gelu_backward(x, x, approximate="tanh"),
     "mish": F.mish,
     "sigmoid": tt.sigmoid,
     "silu": F.silu,
