@@ -18,6 +18,7 @@ from .cuda_graphs.eligibility import device_of, specs_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
+from .host.single_steps import with_single_steps
 from .passes import run_passes
 from .schedule import FusedKernel, RowsKernel, Schedule, fused_schedule, plain_schedule
 
@@ -128,7 +129,7 @@ def compile_graph(
     run_passes(graph)
     if backend == "graph":
         return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
-    schedule = fused_schedule(graph)
+    schedule = with_single_steps(fused_schedule(graph))
     schedule.check()
     with compiling_kernels(graph):
         return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule

@@ -28,7 +28,9 @@ def execution_of(kernel: FusedKernel | RowsKernel) -> str:
     if kernel.device.type == "cuda":
         return "one Triton kernel"
     if isinstance(kernel, RowsKernel):
-        return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
+        from .host.rows import execution_of_rows
+
+        return execution_of_rows(kernel)
     from .host.pointwise import execution_on_host
 
     return execution_on_host(kernel)

@@ -3,8 +3,13 @@
 `pointwise` makes a fused kernel a function of arrays, as passes of NumPy over blocks that stay in the cache, and `rows`
 one that reduces rows; `numpy_calls` writes each call. Where llvmlite is installed `loops` does so: `lowering` turns
 operators into an `element_program` by `arithmetic_rows` and `activation_rows`, which see a call as an `operator_step`.
-`stages` cuts a program into loops and what NumPy computes between them, `llvm_source` writes a loop as LLVM's text, and
-`object_code` compiles it, keeps it on disk and loads it.
+`elementary_functions` writes functions as instructions. `stages` cuts a program into loops and what NumPy computes
+between them, `llvm_source` writes a loop as LLVM's text, and `object_code` compiles it, keeps it on disk and loads it.
+
+A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`reduction_rows` says which), for which
+`reduction_source` has functions, and ufuncs, for which `ufunc_loops` finds NumPy's; `row_source` writes its text.
+`tiled_loops` makes a fused kernel one, too, whose rows are tiles. `function_check` compares functions and sums with
+those of eager kernels.
 
 `replay` makes a schedule one function of tensors, which serves every device. Functions of Python are written out as
 source. Kernels come from `cpu_fallback`, through the operators.

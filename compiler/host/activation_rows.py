@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from ...cpu_fallback.blocks import BLOCK
 from ...cpu_fallback.elementwise import gelu as gelu_chain
 from ...cpu_fallback.elementwise import pointwise_math as m
 from ...cpu_fallback.elementwise.pointwise import OPERATORS, ZEROS
 from ...dispatch.layers.graph.graph import Node
-from .element_program import CannotLower, Value
+from .element_program import CannotLower, ElementProgram, Value
 from .operator_step import Row, Step, check_extremes, inverse, product
 
 
@@ -63,21 +66,86 @@ def _gelu(s: Step) -> Value:
     if s.call.args["approximate"] != "tanh":
         if s.numel <= m.FEW:
             raise CannotLower("gelu")
-        square = product(s, a, a)
-        share = product(s, square, s.number(m.NORMAL[-1]))
-        for coefficient in m.NORMAL[-2:0:-1]:
-            share = product(s, p.arithmetic("add", share, s.number(coefficient)), square)
-        share = product(s, p.arithmetic("add", share, s.number(m.NORMAL[0])), a)
-        share = product(s, p.arithmetic("add", s.ufunc(np.tanh, share), one), half)
-        return product(s, share, a)
+        return product(s, _normal_share(s, a), a)
     if is_chained:
-        cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
-        inner = product(s, p.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
-        share = product(s, p.arithmetic("add", s.ufunc(np.tanh, inner), one), half)
+        share = product(s, p.arithmetic("add", _tanh_of_cubic(s, a), one), half)
         return product(s, share, a)
     cubed = product(s, product(s, product(s, s.number(m.CUBIC), a), a), a)
     inner = product(s, s.number(m.SQRT_2_OVER_PI), p.arithmetic("add", a, cubed))
     return product(s, product(s, half, a), p.arithmetic("add", one, s.ufunc(np.tanh, inner)))
+
+
+def _normal_share(s: Step, a: Value) -> Value:
+    """(1 + erf(a / sqrt(2))) / 2."""
+    p, square = s.program, product(s, a, a)
+    share = product(s, square, s.number(m.NORMAL[-1]))
+    for coefficient in m.NORMAL[-2:0:-1]:
+        share = product(s, p.arithmetic("add", share, s.number(coefficient)), square)
+    share = product(s, p.arithmetic("add", share, s.number(m.NORMAL[0])), a)
+    return product(s, p.arithmetic("add", s.ufunc(np.tanh, share), s.number(1)), s.number(0.5))
+
+
+def _tanh_of_cubic(s: Step, a: Value) -> Value:
+    """tanh(sqrt(2 / pi) * (a + 0.044715 a^3))."""
+    cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
+    inner = product(s, s.program.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
+    return s.ufunc(np.tanh, inner)
+
+
+def _gelu_backward(s: Step) -> Value:
+    """Of many elements of float32, by the chains of eager kernels."""
+    specs = (s.call.args["grad_output"], s.call.args["self"])
+    sizes = s.call.outputs[0].sizes
+    is_plain = all(x.is_contiguous and x.sizes == sizes and x.dtype.name == "float32" for x in specs)
+    if s.dtype != "float32" or not is_plain or s.numel <= gelu_chain.CHAINED_FROM:
+        raise CannotLower("gelu_backward")
+    p, grad, a = s.program, s.operand("grad_output"), s.operand("self")
+    one, half, square = s.number(1), s.number(0.5), product(s, a, a)
+    if s.call.args["approximate"] != "tanh":
+        power = s.ufunc(np.exp, product(s, square, s.number(-0.5)))
+        density = product(s, product(s, power, s.number(m.INVERSE_SQRT_2PI)), a)
+        return product(s, p.arithmetic("add", _normal_share(s, a), density), grad)
+    found = _tanh_of_cubic(s, a)
+    slope = product(s, square, s.number(3 * m.SQRT_2_OVER_PI * m.CUBIC))
+    slope = product(s, product(s, p.arithmetic("add", slope, s.number(m.SQRT_2_OVER_PI)), a), half)
+    slope = product(s, slope, p.arithmetic("sub", one, product(s, found, found)))
+    share = product(s, p.arithmetic("add", found, one), half)
+    return product(s, p.arithmetic("add", share, slope), grad)
+
+
+def _erf(s: Step) -> Value:
+    """Of float32, by the quotient of eager kernels in float64, where their last block is not a short one."""
+    spec, rest = s.call.args["self"], s.numel % BLOCK or BLOCK
+    is_plain = spec.is_contiguous and spec.sizes == s.call.outputs[0].sizes
+    if s.dtype != "float32" or min(s.numel, rest) < m.ERF_FROM or not is_plain:
+        raise CannotLower("erf")
+    p = s.program
+    x = p.convert(s.operand("self"), "float64")
+    for order, bound in (("lt", -4.0), ("gt", 4.0)):
+        limit = p.number(bound, "float64")
+        x = p.select(p.compare(order, x, limit), limit, x)
+    square = product(s, x, x)
+    above, below = (_polynomial(p, coefficients, square) for coefficients in m.ERF_OVER_X)
+    return p.convert(p.arithmetic("div", product(s, above, x), below), "float32")
+
+
+def _mish(s: Step) -> Value:
+    """a * n / (n + 2) with n = e * (e + 2) and e = exp(a), which from 20 on is a."""
+    s.need("f")
+    check_extremes(s)
+    p, a, two = s.program, s.operand("self"), s.number(2)
+    power = s.ufunc(np.exp, p.minimum(a, s.number(20)))
+    share = product(s, power, p.arithmetic("add", power, two))
+    return product(s, a, p.arithmetic("div", share, p.arithmetic("add", share, two)))
+
+
+def _polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
+    """A polynomial in float64, by Horner's rule; coefficients from the lowest power."""
+    value = p.number(coefficients[-1], "float64")
+    for coefficient in coefficients[-2::-1]:
+        value = p.arithmetic("mul", value, x)
+        value = p.arithmetic("add", value, p.number(coefficient, "float64"))
+    return value
 
 
 def _sigmoid_backward(s: Step) -> Value:
@@ -168,11 +236,14 @@ CALLED = (
 )
 
 ACTIVATIONS: dict[str, Row] = {
+    "erf": _erf,
     "gelu": _gelu,
+    "gelu_backward": _gelu_backward,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,
     "leaky_relu": _leaky_relu,
     "leaky_relu_backward": _leaky_relu_backward,
+    "mish": _mish,
     "relu": _relu,
     "sigmoid": _sigmoid,
     "sigmoid_backward": _sigmoid_backward,

@@ -9,7 +9,7 @@ Types are named as dtypes are. A bool is one bit; float16 and bfloat16 are only 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,7 @@ class ElementProgram:
     Args:
         converts_half: whether the processor converts float16.
         truncates: whether the processor makes the least integer of floats that do not fit, as x86 does.
+        has_function: whether instructions have the bits of a ufunc of NumPy's, by its name.
 
     Example:
         >>> program = ElementProgram(True, True)
@@ -89,8 +90,13 @@ class ElementProgram:
         'fadd float {0}, {1}'
     """
 
-    def __init__(self, converts_half: bool, truncates: bool) -> None:
-        self.converts_half, self.truncates = converts_half, truncates
+    def __init__(
+        self,
+        converts_half: bool,
+        truncates: bool,
+        has_function: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self.converts_half, self.truncates, self.has_function = converts_half, truncates, has_function
         self._known: dict[Any, Value] = {}
 
     def value(
@@ -165,6 +171,21 @@ class ElementProgram:
         """One of LLVM's functions of one float: ``sqrt``, ``floor``, ``fabs``."""
         suffix = {"float": "f32", "double": "f64"}[full(a)]
         return self.instruction(a.dtype, f"call {full(a)} @llvm.{name}.{suffix}({full(a)} {{0}})", a)
+
+    def fused(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, rounded once."""
+        kind = full(a)
+        suffix = {"float": "f32", "double": "f64"}[kind]
+        given = ", ".join(f"{kind} {{{i}}}" for i in range(3))
+        return self.instruction(a.dtype, f"call {kind} @llvm.fma.{suffix}({given})", a, b, c)
+
+    def reinterpreted(self, a: Value, dtype: str) -> Value:
+        """The bits of a number as those of another type of the same width."""
+        return self.instruction(dtype, f"bitcast {a.register} {{0}} to {REGISTERS[dtype]}", a)
+
+    def shifted(self, name: str, a: Value, count: int) -> Value:
+        """``shl``, ``lshr`` or ``ashr`` of an integer by a number of bits."""
+        return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {count}", a)
 
     def negative(self, a: Value) -> Value:
         """-a."""

@@ -36,7 +36,8 @@ def write_loop(loop: Loop, steps: Sequence[str], rank: int) -> str:
         rank: the dimensions of the loop nest, 1 or more.
     """
     writer = _Writer(loop, steps, rank)
-    return HEADER + writer.declarations() + "\n" + writer.loop() + "\n" + writer.call()
+    call = python_call(len(writer.arrays), rank)
+    return HEADER + declarations(loop.instructions) + "\n" + writer.loop() + "\n" + call
 
 
 def storage(dtype: str) -> str:
@@ -50,124 +51,171 @@ class _Writer:
         self.inputs, self.outputs = loop.reads, [value for value, _ in loop.writes]
         self.instructions, self.steps, self.rank = loop.instructions, steps, rank
         self.arrays = [*self.outputs, *self.inputs]
-        self.names: dict[int, str] = {}
-
-    def declarations(self) -> str:
-        """Declarations of the functions of LLVM that instructions call."""
-        found = {}
-        for value in self.instructions:
-            if value.text.startswith("call "):
-                head, _, argument = value.text[5:].partition("(")
-                found[head] = f"declare {head}({argument.split()[0]})\n"
-        return "".join(found.values())
 
     def loop(self) -> str:
         """The loop nest."""
-        rank, arrays = self.rank, self.arrays
-        places = range(len(arrays))
+        count, inner = len(self.arrays), self.rank - 1
         pointers = ", ".join(
             f"ptr {'noalias nocapture' if j < len(self.outputs) else 'nocapture readonly'} %p{j}"
-            for j in places
+            for j in range(count)
         )
-        lines = [f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{", "entry:"]
-        for d in range(rank):
-            lines += _loaded(f"n{d}", d)
-        for j in places:
-            base = rank + j * (rank + 1)
-            lines += _loaded(f"o{j}", base)
-            lines.append(f"  %b{j}_0 = getelementptr i8, ptr %p{j}, i64 %o{j}")
-            for d in range(rank):
-                if d < rank - 1 or self.steps[j] == "any":
-                    lines += _loaded(f"s{j}_{d}", base + 1 + d)
-        for d in range(rank - 1):
-            lines += _opened(d)
-            lines += [f"  %m{j}_{d} = mul i64 %i{d}, %s{j}_{d}" for j in places]
-            lines += [f"  %b{j}_{d + 1} = getelementptr i8, ptr %b{j}_{d}, i64 %m{j}_{d}" for j in places]
-        inner = rank - 1
-        lines += _opened(inner)
-        lines += self._body(inner)
-        for d in reversed(range(rank)):
-            after = f"latch{d - 1}" if d else "done"
-            lines += [
-                f"  br label %latch{d}" if d == inner else "",
-                f"latch{d}:",
-                f"  %j{d} = add nuw nsw i64 %i{d}, 1",
-                f"  %c{d} = icmp slt i64 %j{d}, %n{d}",
-                f"  br i1 %c{d}, label %head{d}, label %{after}",
-            ]
-        lines += ["done:", "  ret void", "}"]
-        return "\n".join(line for line in lines if line) + "\n"
+        head = f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{"
+        moves = [step == "any" for step in self.steps]
+        lines = nest(self.rank, self.rank, moves, self._body(inner))
+        return "\n".join([head, "entry:", *lines, "  ret void", "}"]) + "\n"
 
     def _body(self, inner: int) -> list[str]:
         lines = []
-        for j, value in enumerate(self.arrays):
-            kept, step = storage(value.dtype), self.steps[j]
-            if step == "unit":
-                lines.append(f"  %q{j} = getelementptr {kept}, ptr %b{j}_{inner}, i64 %i{inner}")
-            elif step == "zero":
-                lines.append(f"  %q{j} = getelementptr i8, ptr %b{j}_{inner}, i64 0")
-            else:
-                lines.append(f"  %m{j}_{inner} = mul i64 %i{inner}, %s{j}_{inner}")
-                lines.append(f"  %q{j} = getelementptr i8, ptr %b{j}_{inner}, i64 %m{j}_{inner}")
-        for i, value in enumerate(self.inputs):
-            j = len(self.outputs) + i
-            lines.append(f"  %x{i} = load {storage(value.dtype)}, ptr %q{j}, align 1")
-            self.names[id(value)] = f"%x{i}"
-            if value.dtype == "bool":
-                lines.append(f"  %y{i} = icmp ne i8 %x{i}, 0")
-                self.names[id(value)] = f"%y{i}"
-        for i, value in enumerate(self.instructions):
-            names = [self._name(operand) for operand in value.operands]
-            lines.append(f"  %v{i} = {value.text.format(*names)}")
-            self.names[id(value)] = f"%v{i}"
-        for j, value in enumerate(self.outputs):
-            name = self._name(value)
-            if value.dtype == "bool":
-                lines.append(f"  %z{j} = zext i1 {name} to i8")
-                name = f"%z{j}"
-            lines.append(f"  store {storage(value.dtype)} {name}, ptr %q{j}, align 1")
-        return lines
+        for j, (value, step) in enumerate(zip(self.arrays, self.steps, strict=True)):
+            lines += element_pointer(
+                f"q{j}", f"%b{j}_{inner}", storage(value.dtype), step, f"%i{inner}", f"%s{j}_{inner}"
+            )
+        given = len(self.outputs)
+        reads = [(value, f"%q{given + i}") for i, value in enumerate(self.inputs)]
+        writes = [(value, f"%q{j}") for j, value in enumerate(self.outputs)]
+        return [*lines, *element_lines(reads, self.instructions, writes, {})]
 
-    def _name(self, value: Value) -> str:
-        return value.text if value.kind == "constant" else self.names[id(value)]
 
-    def call(self) -> str:
-        """The function that Python calls: it takes the arrays' pointers, and lets the GIL go for a long loop."""
-        places = range(len(self.arrays))
-        lines = ["define ptr @call(ptr %self, ptr %arguments, i64 %count) {", "entry:"]
-        for j, name in enumerate(("g", *(f"p{j}" for j in places))):
-            lines += [
-                f"  %{name}_at = getelementptr ptr, ptr %arguments, i64 {j}",
-                f"  %{name}_object = load ptr, ptr %{name}_at",
-                f"  %{name}_data = getelementptr i8, ptr %{name}_object, i64 {DATA}",
-                f"  %{name} = load ptr, ptr %{name}_data",
-            ]
-        numel = "1"
-        for d in range(self.rank):
-            lines += _loaded(f"n{d}", d)
-            lines.append(f"  %t{d} = mul i64 {numel}, %n{d}")
-            numel = f"%t{d}"
-        given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in places)])
+def declarations(instructions: Sequence[Value]) -> str:
+    """Declarations of the functions of LLVM that instructions call."""
+    found = {}
+    for value in instructions:
+        if value.text.startswith("call "):
+            head, _, arguments = value.text[5:].partition("(")
+            types = ", ".join(argument.split()[0] for argument in arguments.split(", "))
+            found[head] = f"declare {head}({types})\n"
+    return "".join(found.values())
+
+
+def nest(rank: int, loops: int, moves: Sequence[bool], body: Sequence[str]) -> list[str]:
+    """Loops over the outer dimensions of a geometry, all of them or all but the innermost, around a body.
+
+    ``%b{j}_{d}`` is where array `j` is in the loop of dimension `d`, which counts ``%i{d}``; ``%n{d}`` are the sizes.
+
+    Args:
+        rank: the dimensions of the geometry.
+        loops: how many of them there are loops for, `rank` or one less.
+        moves: whether an array's innermost stride is looked up.
+        body: the inside, whose last block the innermost loop ends.
+    """
+    places = range(len(moves))
+    lines = []
+    for d in range(rank):
+        lines += loaded_number(f"n{d}", d)
+    for j in places:
+        base = rank + j * (rank + 1)
+        lines += loaded_number(f"o{j}", base)
+        lines.append(f"  %b{j}_0 = getelementptr i8, ptr %p{j}, i64 %o{j}")
+        for d in range(rank):
+            if d < rank - 1 or moves[j]:
+                lines += loaded_number(f"s{j}_{d}", base + 1 + d)
+    for d in range(loops):
+        lines += _opened(d)
+        if d < rank - 1:
+            lines += [f"  %m{j}_{d} = mul i64 %i{d}, %s{j}_{d}" for j in places]
+            lines += [f"  %b{j}_{d + 1} = getelementptr i8, ptr %b{j}_{d}, i64 %m{j}_{d}" for j in places]
+    lines += body
+    if not loops:
+        lines.append("  br label %done")
+    for d in reversed(range(loops)):
         lines += [
-            f"  %long = icmp sge i64 {numel}, {UNLOCKED_FROM}",
-            "  br i1 %long, label %unlocked, label %locked",
-            "unlocked:",
-            "  %state = call ptr @PyEval_SaveThread()",
-            f"  call void @loop({given})",
-            "  call void @PyEval_RestoreThread(ptr %state)",
-            "  br label %done",
-            "locked:",
-            f"  call void @loop({given})",
-            "  br label %done",
-            "done:",
-            "  call void @Py_IncRef(ptr @_Py_NoneStruct)",
-            "  ret ptr @_Py_NoneStruct",
-            "}",
+            *([f"  br label %latch{d}"] if d == loops - 1 else []),
+            f"latch{d}:",
+            f"  %j{d} = add nuw nsw i64 %i{d}, 1",
+            f"  %c{d} = icmp slt i64 %j{d}, %n{d}",
+            f"  br i1 %c{d}, label %head{d}, label %{f'latch{d - 1}' if d else 'done'}",
         ]
-        return "\n".join(lines) + "\n"
+    return [*lines, "done:"]
 
 
-def _loaded(name: str, place: int) -> list[str]:
+def element_pointer(name: str, base: str, kind: str, step: str, place: str, stride: str) -> list[str]:
+    """Where an element of a row is, whose elements lie side by side, or are one, or have a stride."""
+    if step == "unit":
+        return [f"  %{name} = getelementptr {kind}, ptr {base}, i64 {place}"]
+    if step == "zero":
+        return [f"  %{name} = getelementptr i8, ptr {base}, i64 0"]
+    return [
+        f"  %{name}_m = mul i64 {place}, {stride}",
+        f"  %{name} = getelementptr i8, ptr {base}, i64 %{name}_m",
+    ]
+
+
+def element_lines(
+    reads: Sequence[tuple[Value, str]],
+    instructions: Sequence[Value],
+    writes: Sequence[tuple[Value, str]],
+    names: dict[int, str],
+) -> list[str]:
+    """What is done for an element: values are loaded, computed and stored.
+
+    Args:
+        reads: values, and pointers to them.
+        instructions: what is computed, in order.
+        writes: values, and where they go.
+        names: those of values that are known already, by their `id`; others are added.
+    """
+    lines = []
+    for value, pointer in reads:
+        i = len(names)
+        lines.append(f"  %x{i} = load {storage(value.dtype)}, ptr {pointer}, align 1")
+        names[id(value)] = f"%x{i}"
+        if value.dtype == "bool":
+            lines.append(f"  %y{i} = icmp ne i8 %x{i}, 0")
+            names[id(value)] = f"%y{i}"
+    for value in instructions:
+        i = len(names)
+        lines.append(f"  %v{i} = {value.text.format(*[_name(operand, names) for operand in value.operands])}")
+        names[id(value)] = f"%v{i}"
+    for j, (value, pointer) in enumerate(writes):
+        name = _name(value, names)
+        if value.dtype == "bool":
+            lines.append(f"  %z{j} = zext i1 {name} to i8")
+            name = f"%z{j}"
+        lines.append(f"  store {storage(value.dtype)} {name}, ptr {pointer}, align 1")
+    return lines
+
+
+def _name(value: Value, names: dict[int, str]) -> str:
+    return value.text if value.kind == "constant" else names[id(value)]
+
+
+def python_call(arrays: int, rank: int) -> str:
+    """The function that Python calls: it takes the arrays' pointers, and lets the GIL go for a long loop."""
+    places = range(arrays)
+    lines = ["define ptr @call(ptr %self, ptr %arguments, i64 %count) {", "entry:"]
+    for j, name in enumerate(("g", *(f"p{j}" for j in places))):
+        lines += [
+            f"  %{name}_at = getelementptr ptr, ptr %arguments, i64 {j}",
+            f"  %{name}_object = load ptr, ptr %{name}_at",
+            f"  %{name}_data = getelementptr i8, ptr %{name}_object, i64 {DATA}",
+            f"  %{name} = load ptr, ptr %{name}_data",
+        ]
+    numel = "1"
+    for d in range(rank):
+        lines += loaded_number(f"n{d}", d)
+        lines.append(f"  %t{d} = mul i64 {numel}, %n{d}")
+        numel = f"%t{d}"
+    given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in places)])
+    lines += [
+        f"  %long = icmp sge i64 {numel}, {UNLOCKED_FROM}",
+        "  br i1 %long, label %unlocked, label %locked",
+        "unlocked:",
+        "  %state = call ptr @PyEval_SaveThread()",
+        f"  call void @loop({given})",
+        "  call void @PyEval_RestoreThread(ptr %state)",
+        "  br label %done",
+        "locked:",
+        f"  call void @loop({given})",
+        "  br label %done",
+        "done:",
+        "  call void @Py_IncRef(ptr @_Py_NoneStruct)",
+        "  ret ptr @_Py_NoneStruct",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def loaded_number(name: str, place: int) -> list[str]:
     """A number of the geometry."""
     return [
         f"  %{name}_g = getelementptr i64, ptr %g, i64 {place}",

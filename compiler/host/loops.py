@@ -21,8 +21,9 @@ from ...runtime.scalar_type import BY_NAME
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ...triton_kernels.geometry import broadcast_strides, coalesced
-from ..schedule import FusedKernel
+from ..schedule import FusedKernel, RowsKernel
 from .element_program import ElementProgram, Value
+from .function_check import has_bits_of_eager
 from .llvm_source import write_loop
 from .lowering import Lowered
 from .numpy_calls import call_text
@@ -51,7 +52,7 @@ def stages_of(kernel: FusedKernel) -> Stages | None:
     found = target()
     if found is None:
         return None
-    made = staged(Lowered(kernel, ElementProgram(found.converts_half, found.truncates)))
+    made = staged(Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)))
     return made if made.loops else None
 
 
@@ -128,40 +129,86 @@ class Geometry:
 
 def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs, which goes over them once."""
-    domain = kernel.domain
-    outs = [kernel.outputs[int(name[1:])].val for _, name in loop.writes]
-    inputs = [kernel.inputs[v.detail].val for v in loop.reads]
-    specs = [*outs, *inputs]
-    geometry = Geometry.merged(
-        domain.sizes, [broadcast_strides(s, domain.sizes) for s in specs], [s.itemsize for s in specs]
-    )
-    work = max(sum(s.nbytes for s in specs), 2 * domain.numel * len(loop.instructions))
-    limit = max(PART, -(-domain.numel // PARTS)) if work >= SHARED_FROM else domain.numel
+    places = [v.detail for v in loop.reads]
+    outs = [int(name[1:]) for _, name in loop.writes]
+    geometry = whole_geometry(kernel, outs, places)
+    work = work_of(kernel, places, len(loop.instructions))
+    limit = part_limit(work, kernel.domain.numel)
     turned = geometry.turned
-    if turned is not None and domain.numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
+    if turned is not None and kernel.domain.numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
         geometry, parts = geometry.tiled(turned, limit)
     else:
         parts = geometry.parts(limit)
-    arrays = ", ".join([*(name for _, name in loop.writes), *(f"a{v.detail}" for v in loop.reads)])
-    globals_: dict[str, Any] = {"loop": loop_function(_text(loop, geometry))}
+    function = loop_function(_text(loop, geometry))
+    return over_parts(kernel, function, parts, outs, places, work >= SHARED_FROM)
+
+
+def whole_geometry(kernel: FusedKernel, outs: Sequence[int], places: Sequence[int]) -> Geometry:
+    """A kernel's index space, with its outputs of these numbers first, and its inputs."""
+    domain = kernel.domain
+    specs = [kernel.outputs[j].val for j in outs] + [kernel.inputs[i].val for i in places]
+    return Geometry.merged(
+        domain.sizes, [broadcast_strides(s, domain.sizes) for s in specs], [s.itemsize for s in specs]
+    )
+
+
+def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> int:
+    """The bytes that a kernel reads and writes, or twice its instructions for all elements."""
+    nodes = [*kernel.outputs, *(kernel.inputs[i] for i in places)]
+    nbytes: int = sum(node.val.nbytes for node in nodes)
+    return max(nbytes, 2 * kernel.domain.numel * instructions)
+
+
+def part_limit(work: int, numel: int) -> int:
+    """Elements of a part at most."""
+    return max(PART, -(-numel // PARTS)) if work >= SHARED_FROM else numel
+
+
+def over_parts(
+    kernel: FusedKernel | RowsKernel,
+    loop: Callable[..., None],
+    parts: Sequence[Numbers],
+    outs: Sequence[int],
+    places: Sequence[int],
+    is_shared: bool,
+    workspace: int | None = None,
+) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs, which calls a loop for each part.
+
+    Args:
+        kernel: the kernel.
+        loop: is called with a part and arrays: outputs, inputs, and a workspace if there is one.
+        parts: the index space.
+        outs: which outputs the loop writes, in its order.
+        places: which inputs it reads.
+        is_shared: whether threads share the parts.
+        workspace: its bytes, for each thread.
+    """
+    arrays = ", ".join([*(f"o{j}" for j in outs), *(f"a{i}" for i in places)])
+    globals_: dict[str, Any] = {"loop": loop}
     lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
     for j, node in enumerate(kernel.outputs):
         globals_[f"new{j}"] = allocator_of(node.val)
         lines.append(f"    o{j} = new{j}()")
+    if workspace is not None:
+        globals_ |= {"empty": np.empty, "bytes_": np.dtype(np.uint8), "size": max(workspace, 1)}
+        arrays += ", workspace"
+    made = ["workspace = empty(size, bytes_)"] if workspace is not None else []
     if len(parts) == 1:
         globals_["g"] = parts[0]
-        lines.append(f"    loop(g, {arrays})")
+        lines += [f"    {line}" for line in (*made, f"loop(g, {arrays})")]
     else:
         globals_ |= {"parts": parts, "parallel_for": parallel_for}
         lines += [
             "    def part(first, last):",
+            *(f"        {line}" for line in made),
             "        for g in parts[first:last]:",
             f"            loop(g, {arrays})",
-            f"    parallel_for(0, {len(parts)}, {1 if work >= SHARED_FROM else len(parts)}, part)",
+            f"    parallel_for(0, {len(parts)}, {1 if is_shared else len(parts)}, part)",
         ]
     lines.append(f"    return ({''.join(f'o{j}, ' for j in range(len(kernel.outputs)))})")
-    made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
-    return made
+    computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
+    return computed
 
 
 def block_program(

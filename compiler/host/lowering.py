@@ -37,7 +37,7 @@ class Lowered:
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         for call in kernel.calls:
             try:
-                made = _lowered(program, call, specs, self.values)
+                made = lowered_step(program, call, specs, self.values)
             except CannotLower:
                 operands = [self.values[o] for o in call.operands if isinstance(o, Node)]
                 made = program.value("operator", call.node.val.dtype.name, operands=operands, detail=call)
@@ -45,7 +45,7 @@ class Lowered:
         self.outputs = [self.values[node] for node in kernel.outputs]
 
 
-def _lowered(
+def lowered_step(
     program: ElementProgram, call: PointwiseCall, specs: dict[Node, TensorSpec], values: dict[Node, Value]
 ) -> Value:
     """The value of a step. Raises CannotLower."""

@@ -43,6 +43,7 @@ class Target(NamedTuple):
         key: versions and features, as a part of names on disk.
         converts_half: whether it converts float16.
         truncates: whether it makes the least integer of floats that do not fit.
+        fuses: whether it multiplies and adds with one rounding.
     """
 
     binding: Any
@@ -50,6 +51,7 @@ class Target(NamedTuple):
     key: str
     converts_half: bool
     truncates: bool
+    fuses: bool
 
 
 @cache
@@ -81,7 +83,10 @@ def target() -> Target | None:
     version = sys.modules["llvmlite"].__version__
     key = f"{version} {binding.llvm_version_info} {binding.get_process_triple()} {name} {flags}"
     is_arm = platform.machine().lower() in ("aarch64", "arm64")
-    return Target(binding, machine, key, bool(features.get("f16c")) or is_arm, is_x86)
+    return Target(
+        *(binding, machine, key, bool(features.get("f16c")) or is_arm, is_x86),
+        bool(features.get("fma")) or is_arm,
+    )
 
 
 def _arrays_have_pointers_at(offset: int) -> bool:
@@ -113,7 +118,7 @@ class _Code:
     """Loaded code, which a builtin has as its `__self__` and keeps alive by it."""
 
     def __init__(self, engine: Any, address: int) -> None:
-        self.engine = engine
+        self.engine, self.address = engine, address
         self.definition = _MethodDef(b"loop", address, METH_FASTCALL, None)
 
 
@@ -137,11 +142,30 @@ def loop_function(text: str) -> Callable[..., None]:
     return make(ctypes.addressof(code.definition), code, None)  # type: ignore[no-any-return]
 
 
-def _load(found: Target, key: str, text: str) -> _Code:
+_functions: dict[str, _Code] = {}
+
+
+def shared_function(name: str, text: str) -> int:
+    """The address of a function that loops call by its name; it stays loaded.
+
+    Its text is compiled as it is, since it is written in vectors.
+    """
+    found = target()
+    assert found is not None
+    with _lock:
+        code = _functions.get(name)
+        if code is None:
+            key = hashlib.sha256(f"{found.key}\n{name}\n{text}".encode()).hexdigest()
+            code = _functions[name] = _load(found, key, text, name, optimises=False)
+            found.binding.add_symbol(name, code.address)
+    return code.address
+
+
+def _load(found: Target, key: str, text: str, name: str = "call", optimises: bool = True) -> _Code:
     binding = found.binding
     data = _read(key)
     if data is None:
-        data = _compile(found, text)
+        data = _compile(found, text, optimises)
         counts["compiled"] += 1
         _write(key, data)
     else:
@@ -149,18 +173,19 @@ def _load(found: Target, key: str, text: str) -> _Code:
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), found.machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(data))
     engine.finalize_object()
-    return _Code(engine, engine.get_function_address("call"))
+    return _Code(engine, engine.get_function_address(name))
 
 
-def _compile(found: Target, text: str) -> bytes:
-    """Object code of a text, optimised as C at ``-O3``."""
+def _compile(found: Target, text: str, optimises: bool = True) -> bytes:
+    """Object code of a text, optimised as C at ``-O3`` if at all."""
     binding = found.binding
     machine, module = found.machine(), binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
-    builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if optimises:
+        options = binding.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
+        builder = binding.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
     made: bytes = machine.emit_object(module)
     return made
 

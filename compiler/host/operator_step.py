@@ -13,6 +13,7 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
+from .elementary_functions import instructions_of
 
 
 class Step:
@@ -82,8 +83,9 @@ class Step:
         return self.program.number(np.dtype(self.dtype).type(number), self.dtype)
 
     def ufunc(self, function: np.ufunc, a: Value) -> Value:
-        """A ufunc of one float, which NumPy computes."""
-        return self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
+        """A ufunc of one float: instructions where they have its bits here, else NumPy computes it."""
+        made = instructions_of(self.program, function.__name__, a)
+        return made or self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
 
     def need(self, kinds: str) -> None:
         """Raise CannotLower for a dtype of another kind."""

@@ -46,11 +46,15 @@ def host_kernel(kernel: FusedKernel) -> Kernel:
     is_small = kernel.domain.numel <= WHOLE_UP_TO
     if is_possible():
         from .loops import block_program, one_loop, stages_of
+        from .tiled_loops import tiled_loop, tiled_program
 
         stages = stages_of(kernel)
         if stages is not None:
             if len(stages.steps) == 1:
                 return one_loop(kernel, stages.loops[0])
+            tiled = tiled_program(kernel)
+            if tiled is not None:
+                return tiled_loop(kernel, tiled)
             program = partial(block_program, kernel, stages)
             return quietly(_at_once(kernel, program) if is_small else _in_blocks(kernel, program))
     if is_small:
@@ -62,10 +66,12 @@ def execution_on_host(kernel: FusedKernel) -> str:
     """How a fused kernel runs, in words."""
     if is_possible():
         from .loops import stages_of
+        from .tiled_loops import tiled_program
 
         stages = stages_of(kernel)
         if stages is not None:
-            return str(stages)
+            tiled = tiled_program(kernel) if len(stages.steps) > 1 else None
+            return str(tiled or stages)
     blocks = "" if kernel.domain.numel <= WHOLE_UP_TO else " over blocks"
     return f"{len(kernel.calls)} passes of NumPy{blocks}"
 

@@ -23,6 +23,7 @@ from ..reductions import View, results_of, specs_of, views_of
 from ..schedule import RowsKernel
 from . import pointwise
 from .numpy_calls import call_text
+from .object_code import is_possible
 from .pointwise import Kernel, quietly, run_blocks
 
 BLOCK_BYTES = 1 << 19
@@ -32,9 +33,26 @@ wait for each other there."""
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
+    if is_possible():
+        from .row_loops import host_row_loop, row_kernel
+
+        made = row_kernel(kernel)
+        if made is not None:
+            return host_row_loop(made)
     if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
         return quietly(_whole(kernel))
     return quietly(_in_blocks(kernel))
+
+
+def execution_of_rows(kernel: RowsKernel) -> str:
+    """How a kernel over rows runs, in words."""
+    if is_possible():
+        from .row_loops import row_kernel
+
+        made = row_kernel(kernel)
+        if made is not None:
+            return str(made.lowered.program)
+    return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
 
 
 def _whole(kernel: RowsKernel) -> Kernel:

@@ -1,0 +1,114 @@
+"""Elementary functions of float32 as instructions, with the bits of NumPy's vector loops.
+
+NumPy's loops on processors with fused multiply-add follow published schemes: an argument is reduced exactly, and a
+quotient of polynomials or a polynomial, evaluated by Horner's rule with one rounding for each step, gives the function
+there. The same steps in the same order have the same bits. Whether they have them here says `function_check`.
+
+A function has one path for all arguments, so that LLVM vectorises a loop with it: what is special is chosen at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .element_program import ElementProgram, Value
+
+F32 = "float32"
+I32 = "int32"
+
+EXP_ABOVE = (
+    *(9.999999999980870924916e-01, 7.257664613233124478488e-01, 2.473615434895520810817e-01),
+    *(5.114512081637298353406e-02, 6.757896990527504603057e-03, 5.082762527590693718096e-04),
+)
+EXP_BELOW = (1.0, -2.742335390411667452936e-01, 2.159509375685829852307e-02)
+"""exp on [-ln(2)/2, ln(2)/2] as a quotient of polynomials, minimax; coefficients from the lowest power."""
+LOG2_E = 1.44269504088896340736
+LN2_HIGH, LN2_LOW = 6.93145752e-1, 1.42860677e-6
+"""ln(2) in two parts, of which the first has few bits: its products with whole numbers are exact (Cody and Waite)."""
+EXP_LEAST, EXP_MOST = -104.0, 89.0
+"""Beyond them exp of float32 is 0 or infinite."""
+TO_WHOLE = 1.5 * 2.0**23
+"""Added to a float32 and taken away again it leaves the nearest whole number, which is in the low bits between."""
+
+LOG_ABOVE = (
+    *(0.0, 9.999999999999998702752e-01, 2.112677543073053063722, 1.480000633576506585156),
+    *(3.808837741388407920751e-01, 2.589979117907922693523e-02),
+)
+LOG_BELOW = (
+    *(1.0, 2.612677543073109236779, 2.453006071784736363091, 9.864942958519418960339e-01),
+    *(1.546476374983906719538e-01, 5.875095403124574342950e-03),
+)
+"""log(1 + y) for 1 + y from sqrt(1/2) to sqrt(2) as a quotient of polynomials, minimax."""
+LN2 = 0.693147180559945309417
+ROOT_HALF = 0.7071068286895752
+"""The float32 above sqrt(1/2): mantissas below it count as twice as much, with an exponent less by one."""
+
+
+def number(p: ElementProgram, value: float) -> Value:
+    """A number, rounded to float32."""
+    return p.number(np.float32(value), F32)
+
+
+def polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
+    """By Horner's rule, each step rounded once; coefficients from the lowest power."""
+    value = number(p, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = p.fused(x, value, number(p, coefficient))
+    return value
+
+
+def scaled(p: ElementProgram, a: Value, power: Value) -> Value:
+    """a * 2**power, rounded once: by two powers of two that float32 has, of which the first one is exact."""
+    half = p.shifted("ashr", power, 1)
+    for part in (half, p.arithmetic("sub", power, half)):
+        bits = p.shifted("shl", p.arithmetic("add", part, p.number(127, I32)), 23)
+        a = p.arithmetic("mul", a, p.reinterpreted(bits, F32))
+    return a
+
+
+def exp(p: ElementProgram, a: Value) -> Value:
+    """e to the power of `a`."""
+    least, most = number(p, EXP_LEAST), number(p, EXP_MOST)
+    x = p.select(p.compare("lt", a, least), least, a)
+    x = p.select(p.compare("gt", x, most), most, x)
+    magic = number(p, TO_WHOLE)
+    word = p.arithmetic("add", p.arithmetic("mul", x, number(p, LOG2_E)), magic)
+    whole = p.arithmetic("sub", word, magic)
+    rest = p.fused(whole, number(p, -LN2_HIGH), x)
+    rest = p.fused(whole, number(p, -LN2_LOW), rest)
+    share = p.arithmetic("div", polynomial(p, EXP_ABOVE, rest), polynomial(p, EXP_BELOW, rest))
+    # The number's bits hold the power, also where it is NaN, of which no instruction makes an integer.
+    bits = p.arithmetic("sub", p.reinterpreted(word, I32), p.reinterpreted(magic, I32))
+    return scaled(p, share, bits)
+
+
+def log(p: ElementProgram, a: Value) -> Value:
+    """The natural logarithm."""
+    tiny = p.compare("lt", a, number(p, 2.0**-126))
+    x = p.select(tiny, p.arithmetic("mul", a, number(p, 2.0**23)), a)
+    word = p.reinterpreted(x, I32)
+    # Counted from the bits of sqrt(1/2), the exponent's field is what is left of it when the mantissa is taken from
+    # sqrt(1/2) to sqrt(2).
+    base = p.reinterpreted(number(p, ROOT_HALF), I32)
+    power = p.shifted("ashr", p.arithmetic("sub", word, base), 23)
+    mantissa = p.reinterpreted(p.arithmetic("sub", word, p.shifted("shl", power, 23)), F32)
+    power = p.select(tiny, p.arithmetic("sub", power, p.number(23, I32)), power)
+    y = p.arithmetic("sub", mantissa, number(p, 1))
+    share = p.arithmetic("div", polynomial(p, LOG_ABOVE, y), polynomial(p, LOG_BELOW, y))
+    found = p.fused(p.convert(power, F32), number(p, LN2), share)
+    infinite = number(p, float("inf"))
+    found = p.select(p.compare("lt", a, infinite), found, a)  # infinity and NaN as they are
+    found = p.select(p.compare("lt", a, number(p, 0)), number(p, float("nan")), found)
+    return p.select(p.compare("eq", a, number(p, 0)), number(p, float("-inf")), found)
+
+
+FUNCTIONS: dict[str, Callable[[ElementProgram, Value], Value]] = {"exp": exp, "log": log}
+"""By the ufunc's name."""
+
+
+def instructions_of(p: ElementProgram, name: str, a: Value) -> Value | None:
+    """A ufunc of a number as instructions; None where there are none, or they have other bits here."""
+    write = FUNCTIONS.get(name)
+    return write(p, a) if write is not None and a.dtype == F32 and p.has_function(name) else None

@@ -1,0 +1,134 @@
+"""Whether the instructions of a function, or of a reduction, have the bits of eager kernels here.
+
+NumPy and BLAS have loops for several processors, and their bits are not the same on all of them, nor in all
+versions. So each function is compared at its first use, on some thousand numbers of all sizes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.normalization.moments import ones, row_dots
+from ...cpu_fallback.reduction.line_reductions import RUN, line_sums
+from .element_program import ElementProgram
+from .elementary_functions import FUNCTIONS
+from .llvm_source import write_loop
+from .object_code import loop_function, shared_function, target
+from .reduction_source import BLAS, REDUCTIONS, reduction_text, symbol_of
+from .stages import Loop
+
+Array = np.ndarray[Any, Any]
+
+RANDOM = 4096
+"""Numbers of random bits, and as many of usual sizes."""
+ROWS = 3
+LENGTHS = (2, 3, 5, 16, 31, 37, 96, 129, 512, 1000, 1030, 1536, 4096, 4131, 9000)
+"""How many rows of which lengths are reduced."""
+EDGES = (0.0, 1.0, 2.0**-126, 2.0**-149, 88.0, 88.72284, 89.0, 87.33655, 103.97208, 104.0, 3.4028235e38)
+
+
+def function_loop(name: str) -> Loop:
+    """A function as a loop from one array of float32 to another."""
+    program = ElementProgram(True, True)
+    x = program.value("input", "float32", detail=0)
+    return Loop((x,), ((FUNCTIONS[name](program, x), "o0"),))
+
+
+def computed(name: str, given: Array) -> Array:
+    """A function's values by instructions, of a contiguous array of float32."""
+    out = np.empty_like(given)
+    call = loop_function(write_loop(function_loop(name), ["unit", "unit"], 1))
+    call(np.array([given.size, 0, 4, 0, 4], np.int64), out, given)
+    return out
+
+
+def reduction(name: str, width: int) -> Callable[..., Array]:
+    """A function that reduces the rows of one matrix of float32, or of two, by instructions."""
+    pointers = [ctypes.c_void_p] * (1 + (name == "row_dot"))
+    result = ctypes.c_double if REDUCTIONS[name] == "double" else ctypes.c_float
+    prototype = ctypes.CFUNCTYPE(result, *pointers, ctypes.c_int64)
+    call = prototype(shared_function(symbol_of(name, width), reduction_text(name, width)))
+
+    def reduced(*given: Array) -> Array:
+        count, n = given[0].shape
+        found = [call(*(a[i].ctypes.data for a in given), n) for i in range(count)]
+        return np.array(found, np.float64 if result is ctypes.c_double else np.float32)
+
+    return reduced
+
+
+@cache
+def has_bits_of_eager(name: str) -> bool:
+    """Whether instructions have the bits of a ufunc for numbers of float32, or a reduction those of eager kernels."""
+    found = target()
+    if found is None or not found.fuses:
+        return False
+    if name in REDUCTIONS:
+        return _reduces_alike(name, dot_width())
+    if name not in FUNCTIONS:
+        return False
+    given = _numbers()
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(given)
+    return same_bits(computed(name, given), wanted)
+
+
+@cache
+def dot_width() -> int:
+    """The lanes of the vectors in which BLAS adds, or 0 where it adds in another order."""
+    return next((width for width in (16, 8) if _reduces_alike("row_dot", width)), 0)
+
+
+def _reduces_alike(name: str, width: int) -> bool:
+    if not width and name in BLAS:
+        return False
+    rng, reduced = np.random.default_rng(1), reduction(name, width or 16)
+    for n in LENGTHS:
+        a, b = rng.standard_normal((2, ROWS, n), np.float32)
+        given = (a, b) if name == "row_dot" else (a,)
+        if not np.array_equal(reduced(*given), EAGER[name](*given)):
+            return False
+    return True
+
+
+def _streamed_sum(a: Array) -> Array:
+    """The sums of rows as `over_streamed` has them."""
+    whole = a.shape[1] // RUN * RUN
+    if a.shape[1] <= RUN:
+        return line_sums(a)  # type: ignore[no-any-return]
+    parts = [line_sums(a[:, :whole].reshape(len(a), -1, RUN))]
+    if whole < a.shape[1]:
+        parts.append(line_sums(a[:, whole:])[:, None])
+    return line_sums(np.concatenate(parts, 1))  # type: ignore[no-any-return]
+
+
+EAGER: dict[str, Callable[..., Array]] = {
+    "line_sum": line_sums,
+    "streamed_sum": _streamed_sum,
+    "row_sum": lambda a: row_dots(a, ones(a.shape[1], a.dtype)),
+    "row_dot": row_dots,
+    "maximum": lambda a: np.max(a, 1),
+    "minimum": lambda a: np.min(a, 1),
+}
+"""How eager kernels reduce rows."""
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """Whether arrays of float32 have the same bits; one NaN is as good as another."""
+    both = np.isnan(a) & np.isnan(b)
+    return bool(np.all((a.view(np.uint32) == b.view(np.uint32)) | both))
+
+
+def _numbers() -> Array:
+    rng = np.random.default_rng(0)
+    some = rng.integers(0, 1 << 32, RANDOM, np.uint64).astype(np.uint32).view(np.float32)
+    usual = rng.standard_normal(RANDOM, np.float32) * np.exp2(rng.integers(-8, 8, RANDOM)).astype(np.float32)
+    edges = np.array([*EDGES, np.inf, np.nan], np.float32)
+    words = edges.view(np.int32)
+    near = np.concatenate([words - 1, words, words + 1]).view(np.float32)
+    return np.concatenate([some, usual, near, -near])

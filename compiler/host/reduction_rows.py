@@ -1,0 +1,223 @@
+"""Rows of reductions: softmax and its gradients, layer_norm, rms_norm, sums, means and extremes, of float32.
+
+A row says what the eager kernel computes, in its order, for all sizes of the whole tensor. Where that adds in an order
+that has no function in `reduction_source`, there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.normalization import row_norm
+from ...cpu_fallback.normalization import softmax as softmax_kernels
+from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW
+from ...cpu_fallback.reduction.blocks import SHARED_BYTES
+from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
+from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.tensor_spec import TensorSpec
+from ..reductions import RowCall
+from .element_program import CannotLower, ElementProgram, Value
+from .elementary_functions import instructions_of
+from .reduction_source import LONGEST_LINE
+
+F32, F64 = "float32", "float64"
+NARROW = ("float16", "bfloat16")
+
+
+class RowStep:
+    """A reduction's call, as rows see it.
+
+    Attributes:
+        program: where values are made.
+        call: the structured call.
+        n: the elements of a row.
+        rows: how many rows there are.
+    """
+
+    def __init__(
+        self, program: ElementProgram, call: StructuredCall, step: RowCall, values: dict[Node, Value]
+    ) -> None:
+        self.program, self.call = program, call
+        self.n, self.rows = step.space.n, step.space.rows
+        self._given = dict(zip(call.runtime, step.operands, strict=True))
+        self._values = values
+
+    def spec(self, name: str) -> TensorSpec:
+        """The spec of a tensor."""
+        found: TensorSpec = self.call.args[name]
+        return found
+
+    def raw(self, name: str) -> Any:
+        """An argument as the kernel is called with it."""
+        return self._given[name] if name in self._given else self.call.args[name]
+
+    def operand(self, name: str) -> Value:
+        """A tensor in float32, in which it is computed; CannotLower where it is not."""
+        if self.spec(name).dtype.name not in (F32, *NARROW):
+            raise CannotLower(self.spec(name).dtype.name)
+        return self.program.convert(self._values[self.raw(name)], F32)
+
+    def number(self, number: float, dtype: str = F32) -> Value:
+        """A number."""
+        return self.program.number(np.dtype(dtype).type(number), dtype)
+
+    def reduced(self, name: str, *rows: Value) -> Value:
+        """A row, or two, reduced by a function of `reduction_source`; CannotLower where its bits are others here."""
+        is_made = all(row.kind != "constant" for row in rows)
+        if not self.program.has_function(name) or self.n > LONGEST_LINE or not is_made:
+            raise CannotLower(name)
+        dtype = F64 if name in ("row_sum", "row_dot") else F32
+        return self.program.value("reduction", dtype, operands=rows, detail=name)
+
+    def binary(self, name: str, a: Value, b: Value) -> Value:
+        """``add``, ``sub``, ``mul`` or ``div``."""
+        return self.program.arithmetic(name, a, b)
+
+    def function(self, ufunc: np.ufunc, a: Value) -> Value:
+        """A ufunc of float32, by instructions or by NumPy's loop."""
+        made = instructions_of(self.program, ufunc.__name__, a)
+        return made or self.program.value("ufunc", F32, operands=(a,), detail=ufunc)
+
+
+ReductionRow = Callable[[RowStep], Sequence[Value]]
+"""From a reduction's call to its results, in float32. Raises CannotLower for what it does not have."""
+
+
+def _extreme(name: str) -> ReductionRow:
+    """The largest or the smallest element, as its place has it."""
+
+    def row(s: RowStep) -> list[Value]:
+        spec = s.spec("self")
+        if spec.dtype.name != F32 or s.n > SHORT_LINE or s.call.extra["dims"] != (spec.ndim - 1,):
+            raise CannotLower(name)
+        return [s.reduced(name, s.operand("self"))]
+
+    return row
+
+
+def _line_sum(s: RowStep) -> Value:
+    spec = s.spec("self")
+    if spec.dtype.name != F32 or s.call.outputs[0].dtype.name != F32:
+        raise CannotLower("sum")
+    is_last = s.call.extra["dims"] == (spec.ndim - 1,)
+    if spec.nbytes >= SHARED_BYTES:
+        return s.reduced("streamed_sum", s.operand("self"))
+    if not is_last:
+        raise CannotLower("sum")
+    return s.reduced("line_sum", s.operand("self"))
+
+
+def _sum(s: RowStep) -> list[Value]:
+    if s.n <= BLOCK and s.n * s.rows <= SMALL_MATRIX:
+        raise CannotLower("sum")
+    return [_line_sum(s)]
+
+
+def _mean(s: RowStep) -> list[Value]:
+    return [s.binary("div", _line_sum(s), s.number(s.n))]
+
+
+def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Value:
+    """The sum of a row, or of its products with another one, as softmax adds.
+
+    `name` is the argument whose sizes decide how.
+    """
+    spec = s.spec(name)
+    if s.call.extra["dim"] != spec.ndim - 1:
+        raise CannotLower("softmax")
+    tensors = [x for x in (*s.call.args.values(), *s.call.outputs) if isinstance(x, TensorSpec)]
+    if spec.numel > softmax_kernels.ONE_CALL and s.n >= LEAST_ROW:
+        made = s.reduced("row_sum", a) if b is None else s.reduced("row_dot", a, b)
+        return s.program.convert(made, F32)
+    is_own = all(x.dtype.name == F32 for x in tensors)
+    if s.n <= softmax_kernels.ROW and (spec.ndim == 2 or (is_own and s.n <= softmax_kernels.EXPANDED)):
+        raise CannotLower("softmax")
+    return s.reduced("line_sum", a if b is None else s.binary("mul", a, b))
+
+
+def _softmax(s: RowStep) -> list[Value]:
+    a = s.operand("self")
+    power = s.function(np.exp, s.binary("sub", a, s.reduced("maximum", a)))
+    return [s.binary("div", power, _softmax_sum(s, "self", power))]
+
+
+def _log_softmax(s: RowStep) -> list[Value]:
+    a = s.operand("self")
+    shifted = s.binary("sub", a, s.reduced("maximum", a))
+    total = _softmax_sum(s, "self", s.function(np.exp, shifted))
+    return [s.binary("sub", shifted, s.function(np.log, total))]
+
+
+def _softmax_backward(s: RowStep) -> list[Value]:
+    grad, output = s.operand("grad_output"), s.operand("output")
+    total = _softmax_sum(s, "output", grad, output)
+    return [s.binary("mul", s.binary("sub", grad, total), output)]
+
+
+def _log_softmax_backward(s: RowStep) -> list[Value]:
+    grad, output = s.operand("grad_output"), s.operand("output")
+    total = _softmax_sum(s, "output", grad)
+    return [s.binary("sub", grad, s.binary("mul", s.function(np.exp, output), total))]
+
+
+def _logsumexp(s: RowStep) -> list[Value]:
+    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    p, a, spec = s.program, s.operand("self"), s.spec("self")
+    if s.call.extra["dims"] != (spec.ndim - 1,):
+        raise CannotLower("logsumexp")
+    top = s.reduced("maximum", a)
+    is_finite = p.compare("lt", p.intrinsic("fabs", top), s.number(np.inf))
+    top = p.select(is_finite, top, s.number(0))
+    total = s.reduced("line_sum", s.function(np.exp, s.binary("sub", a, top)))
+    return [s.binary("add", s.function(np.log, total), top)]
+
+
+def _norm(centred: bool) -> ReductionRow:
+    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+
+    def row(s: RowStep) -> list[Value]:
+        spec, p = s.spec("input"), s.program
+        is_small = s.n <= row_norm.EXPANDED and s.n * s.rows <= row_norm.SMALL
+        if centred and is_small and spec.dtype.name == F32:
+            raise CannotLower("layer_norm")
+        a, count = s.operand("input"), s.number(s.n, F64)
+        results = []
+        if centred:
+            mean = p.convert(s.binary("div", s.reduced("row_sum", a), count), F32)
+            a = s.binary("sub", a, mean)
+            results.append(mean)
+        eps = s.raw("eps")
+        if isinstance(eps, Node):
+            raise CannotLower("eps")
+        eps = row_norm.epsilon(np.float32) if eps is None else eps
+        share = s.binary("div", s.reduced("row_dot", a, a), count)
+        root = p.intrinsic("sqrt", s.binary("add", share, s.number(eps, F64)))
+        scale = p.convert(s.binary("div", s.number(1, F64), root), F32)
+        made = s.binary("mul", a, scale)
+        for name, operation in (("weight", "mul"), ("bias", "add")):
+            if isinstance(s.call.args.get(name), TensorSpec):
+                made = s.binary(operation, made, s.operand(name))
+        return [made, *results, scale]
+
+    return row
+
+
+REDUCTIONS: dict[str, ReductionRow] = {
+    "amax": _extreme("maximum"),
+    "amin": _extreme("minimum"),
+    "sum": _sum,
+    "mean": _mean,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
+    "softmax_backward": _softmax_backward,
+    "log_softmax_backward": _log_softmax_backward,
+    "native_layer_norm": _norm(True),
+    "fused_rms_norm": _norm(False),
+}
+"""By stub."""

@@ -1,0 +1,332 @@
+"""LLVM's text of functions that reduce a row of float32 which lies side by side, in the order of eager calls' kernels.
+
+A sum's bits are those of its order. NumPy's einsum adds sixteen numbers to the lanes of one vector at a time, and
+`line_sums` runs of those. BLAS adds products into the lanes of four vectors, whose width is the processor's, and the
+last ones in float64; `row_dots` adds chunks of those. Whether they do so here says `function_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...cpu_fallback.normalization.moments import CHUNK
+from ...cpu_fallback.reduction.line_reductions import DIRECT, RUN
+
+LONGEST_LINE = RUN * DIRECT
+"""The longest row of `line_sum`: the sums of its runs are one line."""
+
+
+class _Function:
+    """The text of a function, line by line; names are its own."""
+
+    def __init__(self, head: str) -> None:
+        self.lines = [f"define internal {head} noinline {{", "entry:"]
+        self.count = 0
+        self.block = "entry"
+
+    def let(self, text: str, name: str = "") -> str:
+        """A new value."""
+        self.count += 1
+        name = name or f"%t{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def go(self, text: str) -> None:
+        """End a block."""
+        self.lines.append(f"  br {text}")
+
+    def end(self, text: str) -> str:
+        """The whole text, which returns a value."""
+        return "\n".join([*self.lines, f"  ret {text}", "}"]) + "\n"
+
+    def loaded(self, kind: str, pointer: str, place: str) -> str:
+        """A number or a vector at an element of float32."""
+        at = self.let(f"getelementptr float, ptr {pointer}, i64 {place}")
+        return self.let(f"load {kind}, ptr {at}, align 1")
+
+    def lanes(self, value: str, width: int, places: Sequence[int]) -> str:
+        """Some lanes of a vector."""
+        mask = ", ".join(f"i32 {place}" for place in places)
+        return self.let(
+            f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(places)} x i32> <{mask}>"
+        )
+
+    def added(self, kind: str, a: str, b: str, name: str = "") -> str:
+        """a + b."""
+        return self.let(f"fadd {kind} {a}, {b}", name)
+
+    def step(self, place: str, name: str, count: int, end: str, here: str, after: str) -> None:
+        """End a block that runs again `count` elements further on, until the end."""
+        self.let(f"add i64 {place}, {count}", name)
+        self.go(f"i1 {self.let(f'icmp ult i64 {name}, {end}')}, label %{here}, label %{after}")
+
+    def folded(self, value: str, width: int) -> str:
+        """A vector's lower half and its upper half, added."""
+        half = width // 2
+        low, high = self.lanes(value, width, range(half)), self.lanes(value, width, range(half, width))
+        return self.added(f"<{half} x float>", low, high)
+
+    def of_four(self, value: str) -> str:
+        """The sum of four lanes: of neighbours, and then of these."""
+        even, odd = self.lanes(value, 4, (0, 2)), self.lanes(value, 4, (1, 3))
+        pairs = self.added("<2 x float>", even, odd)
+        first, second = (self.let(f"extractelement <2 x float> {pairs}, i64 {i}") for i in (0, 1))
+        return self.added("float", first, second)
+
+
+def run_sum() -> str:
+    """``float @run_sum(ptr, i64)``: a sum as NumPy's einsum has it."""
+    f = _Function("float @run_sum(ptr %x, i64 %n)")
+    kind = "<4 x float>"
+    whole, fours = f.let("and i64 %n, -16"), f.let("and i64 %n, -4")
+    f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %sixteens, label %enough")
+    f.label("sixteens")
+    i = f.let("phi i64 [0, %entry], [%i_next, %sixteens]")
+    v = f.let(f"phi {kind} [zeroinitializer, %entry], [%v_next, %sixteens]")
+    parts = [f.loaded(kind, "%x", f.let(f"add i64 {i}, {4 * j}")) for j in range(4)]
+    total = f.added(kind, f.added(kind, *parts[:2]), f.added(kind, *parts[2:]))
+    f.added(kind, total, v, "%v_next")
+    f.step(i, "%i_next", 16, whole, "sixteens", "enough")
+    f.label("enough")
+    v = f.let(f"phi {kind} [zeroinitializer, %entry], [%v_next, %sixteens]")
+    f.go(f"i1 {f.let(f'icmp ult i64 {whole}, {fours}')}, label %four, label %few")
+    f.label("four")
+    i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %four]")
+    w = f.let(f"phi {kind} [{v}, %enough], [%w_next, %four]")
+    f.added(kind, f.loaded(kind, "%x", i), w, "%w_next")
+    f.step(i, "%k_next", 4, fours, "four", "few")
+    f.label("few")
+    v = f.let(f"phi {kind} [{v}, %enough], [%w_next, %four]")
+    f.go(f"i1 {f.let(f'icmp ult i64 {fours}, %n')}, label %rest, label %done")
+    f.label("rest")
+    i = f.let(f"phi i64 [{fours}, %few], [%r_next, %rest]")
+    w = f.let(f"phi {kind} [{v}, %few], [%u_next, %rest]")
+    lane = f.let(f"sub i64 {i}, {fours}")
+    total = f.added("float", f.loaded("float", "%x", i), f.let(f"extractelement {kind} {w}, i64 {lane}"))
+    f.let(f"insertelement {kind} {w}, float {total}, i64 {lane}", "%u_next")
+    f.step(i, "%r_next", 1, "%n", "rest", "done")
+    f.label("done")
+    return f.end(f"float {f.of_four(f.let(f'phi {kind} [{v}, %few], [%u_next, %rest]'))}")
+
+
+def line_sum(name: str) -> str:
+    """``float @line_sum(ptr, i64)`` as `line_sums` has it, or ``@streamed_sum`` as `over_streamed` has it."""
+    is_streamed = name == "streamed_sum"
+    f = _Function(f"float @{name}(ptr %x, i64 %n)")
+    sums = f.let(f"alloca [{DIRECT + 1} x float], align 16")
+    short = f.let(f"icmp ule i64 %n, {RUN if is_streamed else DIRECT}")
+    f.go(f"i1 {short}, label %direct, label %runs")
+    f.label("direct")
+    direct = f.let("call float @run_sum(ptr %x, i64 %n)")
+    f.go("label %done")
+    f.label("runs")
+    count = f.let(f"udiv i64 %n, {RUN}")
+    whole = f.let(f"mul i64 {count}, {RUN}")
+    rest = f.let(f"sub i64 %n, {whole}")
+    f.go("label %run")
+    f.label("run")
+    i = f.let("phi i64 [0, %runs], [%i_next, %run]")
+    at = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {i}, {RUN}')}")
+    made = f.let(f"call float @run_sum(ptr {at}, i64 {RUN})")
+    f.lines.append(f"  store float {made}, ptr {f.let(f'getelementptr float, ptr {sums}, i64 {i}')}, align 1")
+    f.step(i, "%i_next", 1, count, "run", "add")
+    f.label("add")
+    last = f.let(f"call float @run_sum(ptr {f.let(f'getelementptr float, ptr %x, i64 {whole}')}, i64 {rest})")
+    is_more = f.let(f"icmp ne i64 {rest}, 0")
+    if is_streamed:
+        # What is left over is a run of its own.
+        at = f.let(f"getelementptr float, ptr {sums}, i64 {count}")
+        f.lines.append(f"  store float {last}, ptr {at}, align 1")
+        count = f.let(f"add i64 {count}, {f.let(f'zext i1 {is_more} to i64')}")
+    total = f.let(f"call float @run_sum(ptr {sums}, i64 {count})")
+    if not is_streamed:
+        total = f.let(f"select i1 {is_more}, float {f.added('float', total, last)}, float {total}")
+    f.go("label %done")
+    f.label("done")
+    return f.end(f"float {f.let(f'phi float [{direct}, %direct], [{total}, %add]')}")
+
+
+def _with_products(
+    f: _Function, at: str, sums: Sequence[str], width: int, is_sum: bool, name: str
+) -> list[str]:
+    """Vectors with products added to them: those at an element, and those behind them."""
+    made, kind = [], f"<{width} x float>"
+    for j, total in enumerate(sums):
+        place, own = f.let(f"add i64 {at}, {width * j}"), f"%{name}{j}"
+        x = f.loaded(kind, "%x", place)
+        if is_sum:
+            made.append(f.added(kind, x, total, own))
+        else:
+            given = f"{kind} {x}, {kind} {f.loaded(kind, '%y', place)}, {kind} {total}"
+            made.append(f.let(f"call {kind} @llvm.fma.v{width}f32({given})", own))
+    return made
+
+
+def chunk_dot(width: int, is_sum: bool) -> str:
+    """``float @chunk_sum(ptr, i64)`` or ``@chunk_dot(ptr, ptr, i64)``: as BLAS has it, in vectors of `width` lanes.
+
+    Vectors of 16 lanes are halved before 32 more products are added, and then added one after another; those of 8
+    lanes are halved, and added in pairs.
+    """
+    given = "ptr %x, i64 %n" if is_sum else "ptr %x, ptr %y, i64 %n"
+    f = _Function(f"float @{'chunk_sum' if is_sum else 'chunk_dot'}({given})")
+    kind, step = f"<{width} x float>", 4 * width
+    whole = f.let(f"and i64 %n, -{step}")
+    f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %blocks, label %enough")
+    f.label("blocks")
+    i = f.let("phi i64 [0, %entry], [%i_next, %blocks]")
+    sums = [f.let(f"phi {kind} [zeroinitializer, %entry], [%v{j}, %blocks]") for j in range(4)]
+    _with_products(f, i, sums, width, is_sum, "v")
+    f.step(i, "%i_next", step, whole, "blocks", "enough")
+    f.label("enough")
+    sums = [f.let(f"phi {kind} [zeroinitializer, %entry], [%v{j}, %blocks]") for j in range(4)]
+    sums = [f.folded(v, width) for v in sums]
+    before, done = "enough", whole
+    if width == 16:
+        half, done, before = "<8 x float>", f.let("and i64 %n, -32"), "few"
+        f.go(f"i1 {f.let(f'icmp ult i64 {whole}, {done}')}, label %half, label %few")
+        f.label("half")
+        more = _with_products(f, whole, sums, 8, is_sum, "u")
+        f.go("label %few")
+        f.label("few")
+        both = zip(sums, more, strict=True)
+        sums = [f.let(f"phi {half} [{a}, %enough], [{b}, %half]") for a, b in both]
+        total = f.folded(f.added(half, f.added(half, f.added(half, *sums[:2]), sums[2]), sums[3]), 8)
+    else:
+        four = "<4 x float>"
+        total = f.added(four, f.added(four, *sums[:2]), f.added(four, *sums[2:]))
+    found = f.let(f"fpext float {f.of_four(total)} to double")
+    f.go(f"i1 {f.let(f'icmp ult i64 {done}, %n')}, label %rest, label %done")
+    f.label("rest")
+    i = f.let(f"phi i64 [{done}, %{before}], [%r_next, %rest]")
+    t = f.let(f"phi double [0.0, %{before}], [%t_next, %rest]")
+    x = f.loaded("float", "%x", i)
+    if not is_sum:
+        x = f.let(f"fmul float {x}, {f.loaded('float', '%y', i)}")
+    f.added("double", t, f.let(f"fpext float {x} to double"), "%t_next")
+    f.step(i, "%r_next", 1, "%n", "rest", "done")
+    f.label("done")
+    t = f.let(f"phi double [0.0, %{before}], [%t_next, %rest]")
+    total = f.added("double", t, found)
+    return f.end(f"float {f.let(f'fptrunc double {total} to float')}")
+
+
+def row_dot(is_sum: bool) -> str:
+    """``double @row_sum(ptr, i64)`` or ``@row_dot(ptr, ptr, i64)``: as `row_dots` has it, by chunks in float64."""
+    pointers = "x" if is_sum else "xy"
+    kind = "sum" if is_sum else "dot"
+    f = _Function(f"double @row_{kind}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
+    f.go("label %chunk")
+    f.label("chunk")
+    i = f.let("phi i64 [0, %entry], [%i_next, %chunk]")
+    total = f.let("phi double [0.0, %entry], [%t_next, %chunk]")
+    left = f.let(f"sub i64 %n, {i}")
+    count = f.let(f"call i64 @llvm.umin.i64(i64 {left}, i64 {CHUNK})")
+    at = [f.let(f"getelementptr float, ptr %{p}, i64 {i}") for p in pointers]
+    made = f.let(f"call float @chunk_{kind}({', '.join(f'ptr {p}' for p in at)}, i64 {count})")
+    f.added("double", total, f.let(f"fpext float {made} to double"), "%t_next")
+    f.step(i, "%i_next", CHUNK, "%n", "chunk", "done")
+    f.label("done")
+    return f.end("double %t_next")
+
+
+def extremum(name: str) -> str:
+    """``float @maximum(ptr, i64)`` or ``@minimum``: NaN where there is one, and of several zeros the first."""
+    f = _Function(f"float @{name}(ptr %x, i64 %n)")
+    order, start = ("ogt", "0xFFF0000000000000") if name == "maximum" else ("olt", "0x7FF0000000000000")
+    kind, mask, lanes = "<16 x float>", "<16 x i1>", 16
+
+    def better(kind: str, a: str, b: str, name: str = "") -> str:
+        is_better = f.let(f"fcmp {order} {kind} {a}, {b}")
+        chosen = "i1" if kind == "float" else f"{kind.split(' x ')[0]} x i1>"
+        return f.let(f"select {chosen} {is_better}, {kind} {a}, {kind} {b}", name)
+
+    whole = f.let("and i64 %n, -64")
+    f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %blocks, label %enough")
+    f.label("blocks")
+    begin = f"splat (float {start})"
+    i = f.let("phi i64 [0, %entry], [%i_next, %blocks]")
+    most = [f.let(f"phi {kind} [{begin}, %entry], [%v{j}, %blocks]") for j in range(4)]
+    odd = [f.let(f"phi {mask} [zeroinitializer, %entry], [%u{j}, %blocks]") for j in range(4)]
+    for j in range(4):
+        x = f.loaded(kind, "%x", f.let(f"add i64 {i}, {lanes * j}"))
+        better(kind, x, most[j], f"%v{j}")
+        f.let(f"or {mask} {odd[j]}, {f.let(f'fcmp uno {kind} {x}, {x}')}", f"%u{j}")
+    f.step(i, "%i_next", 64, whole, "blocks", "enough")
+    f.label("enough")
+    most = [f.let(f"phi {kind} [{begin}, %entry], [%v{j}, %blocks]") for j in range(4)]
+    odd = [f.let(f"phi {mask} [zeroinitializer, %entry], [%u{j}, %blocks]") for j in range(4)]
+    best = better(kind, better(kind, *most[:2]), better(kind, *most[2:]))
+    while lanes > 1:
+        half = lanes // 2
+        low, high = f.lanes(best, lanes, range(half)), f.lanes(best, lanes, range(half, lanes))
+        best, lanes = better(f"<{half} x float>", low, high), half
+    best = f.let(f"extractelement <1 x float> {best}, i64 0")
+    for one in odd[1:]:
+        odd[0] = f.let(f"or {mask} {odd[0]}, {one}")
+    is_nan = f.let(f"icmp ne i16 {f.let(f'bitcast {mask} {odd[0]} to i16')}, 0")
+    f.go(f"i1 {f.let(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
+    f.label("rest")
+    i = f.let(f"phi i64 [{whole}, %enough], [%r_next, %rest]")
+    m = f.let(f"phi float [{best}, %enough], [%m_next, %rest]")
+    o = f.let(f"phi i1 [{is_nan}, %enough], [%o_next, %rest]")
+    x = f.loaded("float", "%x", i)
+    better("float", x, m, "%m_next")
+    f.let(f"or i1 {o}, {f.let(f'fcmp uno float {x}, {x}')}", "%o_next")
+    f.step(i, "%r_next", 1, "%n", "rest", "done")
+    f.label("done")
+    m = f.let(f"phi float [{best}, %enough], [%m_next, %rest]")
+    o = f.let(f"phi i1 [{is_nan}, %enough], [%o_next, %rest]")
+    found = f.let(f"select i1 {o}, float 0x7FF8000000000000, float {m}")
+    f.go(f"i1 {f.let(f'fcmp oeq float {found}, 0.0')}, label %zero, label %out")
+    f.label("zero")
+    i = f.let("phi i64 [0, %done], [%z_next, %zero]")
+    x = f.loaded("float", "%x", i)
+    f.let(f"add i64 {i}, 1", "%z_next")
+    f.go(f"i1 {f.let(f'fcmp oeq float {x}, 0.0')}, label %out, label %zero")
+    f.label("out")
+    return f.end(f"float {f.let(f'phi float [{found}, %done], [{x}, %zero]')}")
+
+
+REDUCTIONS: dict[str, str] = {
+    "line_sum": "float",
+    "streamed_sum": "float",
+    "row_sum": "double",
+    "row_dot": "double",
+    "maximum": "float",
+    "minimum": "float",
+}
+"""What a row of float32, or two, can be reduced by, and LLVM's type of the number."""
+BLAS = ("row_sum", "row_dot")
+"""Those in the order of BLAS."""
+
+
+def symbol_of(name: str, width: int) -> str:
+    """What a reduction is called; vectors of BLAS have `width` lanes."""
+    return f"triten_{name}{width}" if name in BLAS else f"triten_{name}"
+
+
+def reduction_text(name: str, width: int) -> str:
+    """LLVM's text of a reduction, under its symbol."""
+    if name in BLAS:
+        text = chunk_dot(width, name == "row_sum") + row_dot(name == "row_sum")
+        text += "declare i64 @llvm.umin.i64(i64, i64)\n"
+        for lanes in sorted({8, width}) if name == "row_dot" else ():
+            kind = f"<{lanes} x float>"
+            text += f"declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})\n"
+    else:
+        text = extremum(name) if name in ("maximum", "minimum") else run_sum() + line_sum(name)
+    return text.replace(
+        f"internal {REDUCTIONS[name]} @{name}(", f"{REDUCTIONS[name]} @{symbol_of(name, width)}("
+    )
+
+
+def declaration(name: str, width: int) -> str:
+    """LLVM's text for a loop that calls it."""
+    rows = "ptr, ptr" if name == "row_dot" else "ptr"
+    return f"declare {REDUCTIONS[name]} @{symbol_of(name, width)}({rows}, i64)\n"

@@ -1,0 +1,145 @@
+"""What is computed for each row: values of elements, numbers of the row, and what goes over whole rows between them.
+
+A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`). What is
+made of no row but through reductions is a number of the row. A ufunc that has no instructions goes over a row, too, by
+NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows are tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.plans.structured_kernel import StructuredKernel
+from ...triton_kernels.geometry import broadcast_strides
+from ..reductions import RowCall, RowSpace, View, results_of, views_of
+from ..schedule import RowsKernel
+from .element_program import CannotLower, ElementProgram, Value
+from .lowering import lowered_step
+from .reduction_rows import REDUCTIONS, RowStep
+from .stages import made_of
+from .ufunc_loops import UfuncLoop, ufunc_loop
+
+UFUNC = 32
+"""Instructions that a ufunc of NumPy's takes for an element, about."""
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """What is read, computed and written for a row.
+
+    Attributes:
+        inputs: values that come from arrays.
+        outputs: values that go to arrays.
+        are_rows: whether an array has an element for each of a row's, inputs first; others have one for the row.
+    """
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    are_rows: tuple[bool, ...]
+
+    @cached_property
+    def order(self) -> list[Value]:
+        """All values, each after what it is made of."""
+        return made_of(self.outputs)
+
+    @cached_property
+    def rows(self) -> set[int]:
+        """The `id` of those that have an element for each of a row's."""
+        found = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
+        for value in self.order:
+            is_of_elements = value.kind in ("instruction", "ufunc")
+            if is_of_elements and any(id(operand) in found for operand in value.operands):
+                found.add(id(value))
+        return found
+
+    @cached_property
+    def levels(self) -> dict[int, int]:
+        """By the `id` of a value, how many reductions and ufuncs there are one after another up to it."""
+        found: dict[int, int] = {}
+        for value in self.order:
+            before = max((found[id(operand)] for operand in value.operands), default=0)
+            found[id(value)] = before + (value.kind in ("reduction", "ufunc"))
+        return found
+
+    @property
+    def reductions(self) -> list[str]:
+        """The names of what rows are reduced by."""
+        return list(dict.fromkeys(str(v.detail) for v in self.order if v.kind == "reduction"))
+
+    @property
+    def ufuncs(self) -> dict[int, UfuncLoop]:
+        """NumPy's loops, by the `id` of values. Raises CannotLower where there is none, or an operator is NumPy's."""
+        found = {}
+        for value in self.order:
+            if value.by_numpy:
+                loop = ufunc_loop(value.detail, value.dtype) if value.kind == "ufunc" else None
+                if loop is None or value.operands[0].kind == "constant":
+                    raise CannotLower(value.name)
+                found[id(value)] = loop
+        return found
+
+    @property
+    def instructions(self) -> int:
+        """How many there are for an element; a ufunc counts as `UFUNC`."""
+        return sum({"instruction": 1, "ufunc": UFUNC}.get(value.kind, 0) for value in self.order)
+
+    def __str__(self) -> str:
+        called = list(dict.fromkeys(value.name for value in self.order if value.kind == "ufunc"))
+        over = "over rows" if self.reductions else "over tiles"
+        return f"one compiled loop {over}" + (f", with NumPy's {', '.join(called)}" if called else "")
+
+
+def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The strides of a kernel's input over the dimensions that say which row, and over those of a row."""
+    spec, split = view.node.val, len(space.lead)
+    if view.ndim == split:
+        return broadcast_strides(spec, space.lead), (0,) * len(space.line)
+    found = broadcast_strides(spec, space.sizes)
+    return found[:split], found[split:]
+
+
+def stub_of(call: RowCall) -> str:
+    """The name under which an operator's kernel is registered."""
+    kernel = call.call.kernel
+    return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel) else ""
+
+
+class LoweredRows:
+    """A kernel over rows as a row program. Raises CannotLower where a step has none.
+
+    Attributes:
+        program: what is computed.
+        views: what each input of the program is.
+    """
+
+    def __init__(self, kernel: RowsKernel, program: ElementProgram) -> None:
+        space = kernel.space
+        specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
+        inputs: dict[View, Value] = {}
+        known: dict[Node, Value] = {}
+        for call in kernel.computed:
+            own = dict(known)
+            for node, view in views_of(call, kernel.inputs, space).items():
+                if view not in inputs:
+                    inputs[view] = program.value("input", node.val.dtype.name, detail=len(inputs))
+                own[node] = inputs[view]
+            if not isinstance(call, RowCall):
+                known[call.node] = lowered_step(program, call, specs, own)
+                continue
+            structured, _ = call.planned(specs)
+            row = REDUCTIONS.get(stub_of(call))
+            if row is None:
+                raise CannotLower(structured.name)
+            made = row(RowStep(program, structured, call, own))
+            for place, node in results_of(call).items():
+                known[node] = program.convert(made[place], node.val.dtype.name)
+        self.views = list(inputs)
+        sizes = [tuple(node.val.sizes) for node in kernel.outputs]
+        are_rows = [any(strides_of(view, space)[1]) for view in self.views]
+        self.program = RowProgram(
+            tuple(inputs.values()),
+            tuple(known[node] for node in kernel.outputs),
+            (*are_rows, *(size == space.sizes for size in sizes)),
+        )

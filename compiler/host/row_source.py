@@ -1,0 +1,297 @@
+"""LLVM's text of a loop over rows: for each of them passes over its elements, with reductions and ufuncs between.
+
+A pass is a function of its own, whose arrays do not overlap, so that LLVM vectorises it. What a reduction or a ufunc
+reads and what a later pass needs again is stored: in an output's row, or in a row of a *workspace* that the loop is
+given as its last array. The geometry is that of `llvm_source`, with a row as the innermost dimension. A row without
+reductions may be cut into tiles, which the first-level cache keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .element_program import REGISTERS, CannotLower, Value
+from .llvm_source import (
+    HEADER,
+    declarations,
+    element_lines,
+    element_pointer,
+    nest,
+    python_call,
+    storage,
+)
+from .reduction_source import declaration, symbol_of
+from .row_program import RowProgram
+from .stages import made_of
+
+WORKSPACE_ITEM = 8
+"""Bytes of an element of a workspace's row."""
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """A loop's text, and how many rows its workspace has."""
+
+    text: str
+    workspace: int
+
+
+def write_rows(
+    program: RowProgram, steps: Sequence[str], rank: int, width: int = 16, tile: int = 0
+) -> RowLoop:
+    """A module's text.
+
+    Args:
+        program: what is read, computed and written.
+        steps: of each array, outputs first, how it goes along a row: ``unit``, ``zero`` or ``any``.
+        rank: the dimensions of the loop nest with the row's, 1 or more.
+        width: the lanes of the vectors in which BLAS adds.
+        tile: elements into which a row is cut, or 0.
+
+    Raises CannotLower for what NumPy has no loop for.
+    """
+    writer = _Writer(program, steps, rank, width, tile)
+    loop = writer.loop()
+    called = dict.fromkeys(ufunc.declaration() for ufunc in program.ufuncs.values())
+    text = "\n".join(
+        [
+            HEADER + declarations(program.order) + "".join(called),
+            "".join(declaration(name, width) for name in program.reductions),
+            *writer.passes,
+            loop,
+            python_call(len(steps) + 1, rank),
+        ]
+    )
+    return RowLoop(text, writer.workspace)
+
+
+class _Writer:
+    def __init__(self, program: RowProgram, steps: Sequence[str], rank: int, width: int, tile: int) -> None:
+        self.program, self.steps, self.rank = program, steps, rank
+        self.width, self.tile = width, tile
+        self.row = rank - 1
+        self.ufuncs = program.ufuncs
+        self.count = "%m" if tile else f"%n{rank - 1}"
+        self.passes: list[str] = []
+        self.workspace = 0
+        count = len(program.outputs)
+        self.inputs = {id(value): count + i for i, value in enumerate(program.inputs)}
+        is_row = program.are_rows[len(program.inputs) :]
+        self.row_outputs = [(v, j) for j, v in enumerate(program.outputs) if is_row[j]]
+        self.number_outputs = [(v, j) for j, v in enumerate(program.outputs) if not is_row[j]]
+        self.names: dict[int, str] = {}
+        self.stored: dict[int, str] = {}
+
+    def loop(self) -> str:
+        """The loop over rows; it adds the passes' text to `passes`."""
+        rank, row, count = self.rank, self.row, len(self.steps)
+        # NumPy's loops are told where rows are: these pointers are captured.
+        pointers = ", ".join(
+            f"ptr noalias %p{j}" if j < len(self.program.outputs) else f"ptr %p{j}" for j in range(count)
+        )
+        head = f"define internal void @loop(ptr readonly %g, {pointers}, ptr noalias %p{count}) noinline {{"
+        body = []
+        for value in self.program.inputs:
+            if id(value) not in self.program.rows:
+                body += element_lines([(value, self._at(self.inputs[id(value)]))], [], [], self.names)
+        self._choose_stored()
+        for level in range(max(self.program.levels.values(), default=0) + 1):
+            body += self._numbers(level)
+            body += self._pass(level)
+        for value, j in self.number_outputs:
+            body += element_lines([], [], [(value, self._at(j))], self.names)
+        kept = []
+        for k in range(self.workspace):
+            kept.append(f"  %w{k}_bytes = mul i64 {self.tile or f'%n{row}'}, {WORKSPACE_ITEM * k}")
+            kept.append(f"  %w{k} = getelementptr i8, ptr %p{count}, i64 %w{k}_bytes")
+        moves = [step == "any" for step in self.steps]
+        body = [*kept, *(self._in_tiles(body) if self.tile else body)]
+        lines = nest(rank, rank - 1, moves, body)
+        return "\n".join([head, "entry:", *self._ufunc_arguments(), *lines, "  ret void", "}"]) + "\n"
+
+    def _at(self, j: int) -> str:
+        """Where an array's row is, or its tile."""
+        return f"%e{j}" if self.tile else f"%b{j}_{self.row}"
+
+    def _in_tiles(self, body: list[str]) -> list[str]:
+        """The loop over the tiles of a row, around what is done for one."""
+        n, before = f"%n{self.row}", f"body{self.row - 1}" if self.row else "entry"
+        lines = ["  br label %tile", "tile:", f"  %at = phi i64 [0, %{before}], [%at_next, %tile]"]
+        lines += [f"  %left = sub i64 {n}, %at", f"  %short = icmp slt i64 %left, {self.tile}"]
+        lines.append(f"  %m = select i1 %short, i64 %left, i64 {self.tile}")
+        for j, step in enumerate(self.steps):
+            value = [*self.program.outputs, *self.program.inputs][j]
+            base = f"%b{j}_{self.row}"
+            lines += element_pointer(f"e{j}", base, storage(value.dtype), step, "%at", f"%s{j}_{self.row}")
+        lines += [*body, f"  %at_next = add i64 %at, {self.tile}", f"  %again = icmp slt i64 %at_next, {n}"]
+        return [*lines, "  br i1 %again, label %tile, label %tiles_done", "tiles_done:"]
+
+    def _ufunc_arguments(self) -> list[str]:
+        """Where NumPy's loops are told pointers, a count and strides."""
+        if not self.ufuncs:
+            return []
+        lines = [
+            "  %u_pointers = alloca [2 x ptr]",
+            "  %u_second = getelementptr ptr, ptr %u_pointers, i64 1",
+        ]
+        lines.append("  %u_count = alloca i64")
+        for size in (4, 8):
+            lines += [
+                f"  %u_steps{size} = alloca [2 x i64], align 16",
+                f"  store <2 x i64> splat (i64 {size}), ptr %u_steps{size}",
+            ]
+        return lines
+
+    def _choose_stored(self) -> None:
+        """Give each value that is read again a row of memory."""
+        program = self.program
+        for value, j in self.row_outputs:
+            self.stored.setdefault(id(value), self._at(j))
+        for value in program.order:
+            for operand in value.operands:
+                is_later = program.levels[id(value)] > program.levels[id(operand)]
+                if id(operand) in self.stored or operand.kind == "constant":
+                    continue
+                is_row = id(operand) in program.rows
+                if value.kind == "reduction" and not is_row:
+                    raise CannotLower("a row of one number")
+                if value.kind != "instruction":
+                    place = self.inputs.get(id(operand))
+                    if place is not None and is_row and self.steps[place] == "unit":
+                        self.stored[id(operand)] = self._at(place)
+                        continue
+                elif not (is_row and id(value) in program.rows and is_later) or operand.kind != "instruction":
+                    continue
+                self._store(operand)
+            if value.kind == "ufunc" and id(value) not in self.stored:
+                self._store(value)
+
+    def _store(self, value: Value) -> None:
+        self.stored[id(value)] = f"%w{self.workspace}"
+        self.workspace += 1
+
+    def _numbers(self, level: int) -> list[str]:
+        """Reductions and ufuncs of a level, and the numbers that are made of them."""
+        lines = []
+        for value in self.program.order:
+            if self.program.levels[id(value)] != level:
+                continue
+            if value.kind == "ufunc":
+                lines += self._ufunc(value)
+            elif id(value) in self.program.rows:
+                continue
+            elif value.kind == "reduction":
+                name = f"%r{len(self.names)}"
+                rows = "".join(f"ptr {self.stored[id(operand)]}, " for operand in value.operands)
+                symbol = symbol_of(value.detail, self.width)
+                lines.append(f"  {name} = call {value.register} @{symbol}({rows}i64 {self.count})")
+                self.names[id(value)] = name
+            elif value.kind == "instruction":
+                lines += element_lines([], [value], [], self.names)
+        return lines
+
+    def _ufunc(self, value: Value) -> list[str]:
+        """The call of NumPy's loop, for a row or for a number, which comes as a row of one."""
+        (operand,), loop, lines = value.operands, self.ufuncs[id(value)], []
+        is_row = id(value) in self.program.rows
+        if not is_row:
+            lines += element_lines([], [], [(operand, self.stored[id(operand)])], self.names)
+        size = 4 if value.dtype == "float32" else 8
+        lines += [
+            f"  store ptr {self.stored[id(operand)]}, ptr %u_pointers",
+            f"  store ptr {self.stored[id(value)]}, ptr %u_second",
+            f"  store i64 {self.count if is_row else 1}, ptr %u_count",
+            f"  call void @{loop.symbol}(ptr %u_pointers, ptr %u_count, ptr %u_steps{size}, ptr {loop.data})",
+        ]
+        if not is_row:
+            lines += element_lines([(value, self.stored[id(value)])], [], [], self.names)
+        return lines
+
+    def _pass(self, level: int) -> list[str]:
+        """The call of a pass over a row, whose text is added to `passes`; nothing where it stores nothing."""
+        program, levels = self.program, self.program.levels
+        outputs = {id(value) for value, _ in self.row_outputs}
+        # The operand of a ufunc that is a number is stored before the call.
+        writes = [
+            v
+            for v in program.order
+            if id(v) in self.stored and levels[id(v)] == level and v.kind != "ufunc"
+            if (id(v) in program.rows or id(v) in outputs) and not self._is_given(v)
+        ]
+        targets = [(v, self.stored[id(v)], "unit") for v in writes]
+        # A result that comes twice, or is an input, is written to each of its places.
+        for value, j in self.row_outputs:
+            if levels[id(value)] == level and self.stored[id(value)] != self._at(j):
+                targets.append((value, self._at(j), "unit"))
+        if not targets:
+            return []
+        known = [
+            v for v in program.order if id(v) in self.stored and (levels[id(v)] < level or v.kind == "ufunc")
+        ]
+        given = [*known, *program.inputs, *(v for v in program.order if id(v) not in program.rows)]
+        order = [v for v in made_of([v for v, _, _ in targets], given) if v.kind == "instruction"]
+        used = list(dict.fromkeys([*(o for v in order for o in v.operands), *(v for v, _, _ in targets)]))
+        reads, numbers = [], []
+        for value in used:
+            if value in order or value.kind == "constant":
+                continue
+            if id(value) not in program.rows:
+                numbers.append(value)
+            elif id(value) in self.inputs:
+                j = self.inputs[id(value)]
+                reads.append((value, self._at(j), self.steps[j], f"%s{j}_{self.row}"))
+            else:
+                reads.append((value, self.stored[id(value)], "unit", ""))
+        return self._written_pass(level, reads, order, targets, numbers)
+
+    def _is_given(self, value: Value) -> bool:
+        """Whether a stored value lies in an input's row."""
+        place = self.inputs.get(id(value))
+        return place is not None and self.stored[id(value)] == self._at(place)
+
+    def _written_pass(
+        self,
+        level: int,
+        reads: Sequence[tuple[Value, str, str, str]],
+        order: Sequence[Value],
+        targets: Sequence[tuple[Value, str, str]],
+        numbers: Sequence[Value],
+    ) -> list[str]:
+        parameters, arguments, pointers = ["i64 %n"], [f"i64 {self.count}"], []
+        sources, sinks = [], []
+        for i, (value, pointer, step, stride) in enumerate(reads):
+            parameters.append(f"ptr nocapture readonly %a{i}")
+            arguments.append(f"ptr {pointer}")
+            if step == "any":
+                parameters.append(f"i64 %s{i}")
+                arguments.append(f"i64 {stride}")
+            pointers += element_pointer(f"q{i}", f"%a{i}", storage(value.dtype), step, "%i", f"%s{i}")
+            sources.append((value, f"%q{i}"))
+        for j, (value, pointer, step) in enumerate(targets):
+            parameters.append(f"ptr noalias nocapture %o{j}")
+            arguments.append(f"ptr {pointer}")
+            pointers += element_pointer(f"u{j}", f"%o{j}", storage(value.dtype), step, "%i", "")
+            sinks.append((value, f"%u{j}"))
+        names = {}
+        for k, value in enumerate(numbers):
+            parameters.append(f"{REGISTERS[value.dtype]} %c{k}")
+            arguments.append(f"{REGISTERS[value.dtype]} {self.names[id(value)]}")
+            names[id(value)] = f"%c{k}"
+        lines = [
+            f"define internal void @pass{level}({', '.join(parameters)}) noinline {{",
+            "entry:",
+            "  br label %each",
+            "each:",
+            "  %i = phi i64 [0, %entry], [%j, %each]",
+            *pointers,
+            *element_lines(sources, order, sinks, names),
+            "  %j = add nuw nsw i64 %i, 1",
+            "  %more = icmp slt i64 %j, %n",
+            "  br i1 %more, label %each, label %done",
+            "done:",
+            "  ret void",
+            "}",
+        ]
+        self.passes.append("\n".join(lines) + "\n")
+        return [f"  call void @pass{level}({', '.join(arguments)})"]

@@ -1,0 +1,85 @@
+"""Operators on the CPU that are a compiled loop by themselves: those whose eager kernels are several passes of NumPy.
+
+A schedule leaves what has no neighbour as a call. Where there is a loop for it, it is a kernel of one step here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.plans.structured_kernel import StructuredKernel
+from ..pointwise import PointwiseCall
+from ..reductions import ResultOf, RowCall
+from ..schedule import FusedKernel, OperatorCall, RowsKernel, Schedule, Step, fused_steps
+from .object_code import is_possible
+
+ALONE = frozenset(
+    (
+        *(
+            "erf",
+            "gelu",
+            "gelu_backward",
+            "hardsigmoid",
+            "hardswish",
+            "mish",
+            "sigmoid",
+            "silu",
+            "silu_backward",
+            "sigmoid_backward",
+        ),
+        *("softmax", "log_softmax", "logsumexp", "softmax_backward", "log_softmax_backward"),
+        *("native_layer_norm", "fused_rms_norm"),
+    )
+)
+"""By stub."""
+
+
+def with_single_steps(schedule: Schedule) -> Schedule:
+    """The schedule with loops in the place of calls of these operators; as it is where there are none."""
+    if not is_possible():
+        return schedule
+    nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
+    known = fused_steps(nodes)
+    found = {call.node: call for call in known.values() if not isinstance(call, ResultOf) and _is_alone(call)}
+    return Schedule(schedule.graph, tuple(_steps(schedule, found))) if found else schedule
+
+
+def _is_alone(call: PointwiseCall | RowCall) -> bool:
+    if call.node.is_impure:
+        return False
+    planner = call.call.kernel if isinstance(call, RowCall) else call.kernel
+    specs = call.specs if isinstance(call, RowCall) else (call.node.val,)
+    is_known = isinstance(planner, StructuredKernel) and planner.stub.removesuffix("_stub") in ALONE
+    return is_known and specs[0].device.type == "cpu"
+
+
+def _steps(schedule: Schedule, found: dict[Node, PointwiseCall | RowCall]) -> Iterator[Step]:
+    taken: set[Node] = set()
+    for step in schedule.steps:
+        call = found.get(step.node) if isinstance(step, OperatorCall) else None
+        kernel = None if call is None else _kernel(call)
+        if kernel is not None:
+            taken |= set(kernel.outputs)
+            yield kernel
+        elif not isinstance(step, OperatorCall) or step.node not in taken:
+            yield step
+
+
+def _kernel(call: PointwiseCall | RowCall) -> FusedKernel | RowsKernel | None:
+    """A step as a kernel; None where that is no loop."""
+    inputs = tuple(dict.fromkeys(call.node.all_input_nodes))
+    if isinstance(call, RowCall):
+        from .row_loops import row_kernel
+
+        outputs = tuple(call.results.values())
+        others = [ResultOf(node) for node in outputs if node is not call.node]
+        rows = RowsKernel((call, *others), inputs, outputs, call.space)
+        return None if row_kernel(rows) is None else rows
+    from .loops import stages_of
+    from .tiled_loops import tiled_program
+
+    fused = FusedKernel((call,), inputs, (call.node,))
+    stages = stages_of(fused)
+    is_loop = stages is not None and (len(stages.steps) == 1 or tiled_program(fused) is not None)
+    return fused if is_loop else None

@@ -1,0 +1,56 @@
+"""A fused kernel on the CPU as one loop over tiles (the extra ``triten[jit]``), in which NumPy computes some functions.
+
+What is computed before and after such a function goes through memory of a tile's size, which stays in the first-level
+cache, and NumPy's own loop is called between. No Python runs inside.
+"""
+
+from __future__ import annotations
+
+from ..schedule import FusedKernel
+from .element_program import CannotLower, ElementProgram
+from .function_check import has_bits_of_eager
+from .loops import SHARED_FROM, TURNED_FROM, Kernel, over_parts, part_limit, whole_geometry, work_of
+from .lowering import Lowered
+from .object_code import loop_function, target
+from .row_program import RowProgram
+from .row_source import WORKSPACE_ITEM, write_rows
+from .stages import made_of
+
+TILE = 1024
+"""Elements of a tile."""
+LEAST_ROW = 128
+"""The shortest innermost dimension that is worth calls of NumPy's loops."""
+
+
+def tiled_program(kernel: FusedKernel) -> RowProgram | None:
+    """What a kernel computes for a tile; None where an operator is NumPy's, or tiles would be short.
+
+    An array that lies along another dimension is read in blocks, which `loops` has.
+    """
+    found = target()
+    if found is None:
+        return None
+    lowered = Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager))
+    inputs = tuple(value for value in made_of(lowered.outputs) if value.kind == "input")
+    outs = range(len(kernel.outputs))
+    geometry = whole_geometry(kernel, outs, [value.detail for value in inputs])
+    is_turned = geometry.turned is not None and kernel.domain.numel >= TURNED_FROM
+    if is_turned or geometry.sizes[-1] < LEAST_ROW or "any" in geometry.steps[: len(outs)]:
+        return None
+    are_rows = (*(step != "zero" for step in geometry.steps[len(outs) :]), *(True for _ in outs))
+    program = RowProgram(inputs, tuple(lowered.outputs), are_rows)
+    try:
+        return program if program.ufuncs else None
+    except CannotLower:
+        return None
+
+
+def tiled_loop(kernel: FusedKernel, program: RowProgram) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    outs, places = range(len(kernel.outputs)), [value.detail for value in program.inputs]
+    geometry = whole_geometry(kernel, outs, places)
+    work = work_of(kernel, places, program.instructions)
+    parts = geometry.parts(part_limit(work, kernel.domain.numel))
+    loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)
+    workspace = loop.workspace * TILE * WORKSPACE_ITEM
+    return over_parts(kernel, loop_function(loop.text), parts, outs, places, work >= SHARED_FROM, workspace)
