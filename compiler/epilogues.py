@@ -1,0 +1,337 @@
+"""Products and the pointwise steps that read them as one kernel: such steps are the product's epilogue.
+
+A step joins a product if it has an element for each of the product's, in the same order, be it through views of other
+sizes, and reads its other operands by the product's rows and columns. Steps of a row's kernel stay there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Graph, Node
+from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..runtime.device import device as Device
+from ..runtime.dispatch_key import BY_NAME
+from ..runtime.tensor_spec import TensorSpec
+from ..triton_kernels.geometry import broadcast_strides
+from .pointwise import PointwiseCall, bound_arguments, pointwise_call
+from .reductions import ResultOf
+from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each, fused_schedule, joined_name
+
+PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_addmm_activation"))
+"""Operators that may have an epilogue."""
+VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze.dim"})
+"""Those that give a contiguous tensor's elements other sizes."""
+MOST_STEPS = 24
+"""Of an epilogue: each element of a tile of sums is in registers meanwhile."""
+MOST_TILES = 4
+"""Operands of an epilogue that have an element for each of the product's, and results beside it."""
+
+Terms = tuple[tuple[int, int, int], ...]
+"""An offset along an index: the sum of ``index // divisor % size * stride``."""
+
+
+@dataclass(frozen=True)
+class ProductKernel:
+    """A product, and the pointwise steps that are computed of its elements before they are stored.
+
+    Attributes:
+        product: the product.
+        calls: all steps in order; a view is a `ResultOf`.
+        inputs: the nodes outside that they read.
+        outputs: the steps that are read outside, or are results; a product and its views are one.
+    """
+
+    product: PointwiseCall
+    calls: tuple[PointwiseCall | ResultOf, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @property
+    def computed(self) -> list[PointwiseCall]:
+        """The steps that are computed: the product, and its epilogue."""
+        return [call for call in self.calls if isinstance(call, PointwiseCall)]
+
+    @property
+    def epilogue(self) -> list[PointwiseCall]:
+        """The pointwise steps, in order."""
+        return [call for call in self.computed if call is not self.product]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Those of the product: batch, rows and columns."""
+        b, m, n = (1, *self.product.node.val.sizes)[-3:]
+        return b, m, n
+
+    @property
+    def operands(self) -> list[Node]:
+        """The inputs that the epilogue reads."""
+        read = dict.fromkeys(o for call in self.epilogue for o in call.operands if isinstance(o, Node))
+        return [node for node in self.inputs if node in read]
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        spec: TensorSpec = self.product.node.val
+        return spec.device
+
+    @property
+    def name(self) -> str:
+        """The names of its operators, joined."""
+        return joined_name(self.computed)
+
+    def root(self, node: Node) -> Node:
+        """The step whose elements a step of the kernel has: itself, or what it is a view of."""
+        views = {call.node for call in self.calls if isinstance(call, ResultOf)}
+        while node in views:
+            node = node.args[0]  # type: ignore[assignment]
+        return node
+
+    def __str__(self) -> str:
+        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        spec = self.product.node.val
+        head = f"kernel {self.name}({given}) -> {made} over {list(spec.sizes)} on {spec.device}:"
+        return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
+
+
+def product_call(node: Node) -> PointwiseCall | None:
+    """A step as a product that may have an epilogue, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return None
+    entry = node.target._entry
+    if entry.name not in PRODUCTS or not isinstance(node.val, TensorSpec) or node.val.device.type != "cuda":
+        return None
+    if not node.val.dtype.is_floating_point or not node.val.is_contiguous or node.val.numel < 2:
+        return None
+    kernel = entry.kernel_for(BY_NAME["CUDA"])
+    planner = None if kernel is None else kernel.planner
+    if not isinstance(planner, StructuredKernel) or planner.form != "functional":
+        return None
+    values = tuple(bound_arguments(node))
+    if any(isinstance(v, Node) and not isinstance(v.val, TensorSpec) for v in values):
+        return None
+    runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
+    return PointwiseCall(node, values, tuple(runtime), planner)
+
+
+def is_view(node: Node) -> bool:
+    """Whether a step gives a contiguous tensor other sizes."""
+    if not isinstance(node.target, OpOverload) or node.target._entry.name not in VIEWS:
+        return False
+    given = node.args[0]
+    return isinstance(given, Node) and given.val.is_contiguous and bool(node.val.is_contiguous)
+
+
+def grouped_terms(
+    spec: TensorSpec, domain: Sequence[int], sizes: tuple[int, int, int]
+) -> tuple[Terms, Terms, Terms] | None:
+    """Where the element of an operand lies by a product's batch, row and column; None where these do not say it.
+
+    Args:
+        spec: the operand.
+        domain: the sizes to which it is broadcast, with as many elements as the product.
+        sizes: the product's batch, rows and columns.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.compiler.epilogues import grouped_terms
+        >>> grouped_terms(tt.ones(4, 1, 16)._spec, (4, 2, 16), (1, 8, 16))
+        ((), ((2, 4, 16),), ((1, 16, 1),))
+        >>> grouped_terms(tt.ones(64)._spec, (2, 64), (1, 8, 16)) is None
+        True
+    """
+    strides = broadcast_strides(spec, domain)
+    found: list[Terms] = []
+    place = len(domain)
+    for size in reversed(sizes):
+        covered = 1
+        terms: list[tuple[int, int, int]] = []
+        while covered < size:
+            place -= 1
+            if place < 0:
+                return None
+            length, stride = domain[place], strides[place]
+            if length > 1:
+                if terms and stride == terms[-1][1] * terms[-1][2]:
+                    divisor, inner, step = terms[-1]
+                    terms[-1] = divisor, inner * length, step
+                else:
+                    terms.append((covered, length, stride))
+            covered *= length
+        if covered != size:
+            return None
+        found.append(tuple(term for term in terms if term[2]))
+    columns, rows, batch = found
+    return batch, rows, columns
+
+
+def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool]) -> Schedule:
+    """A schedule in which products are together with the pointwise kernels that read them.
+
+    Args:
+        schedule: of single products, and of pointwise kernels.
+        is_served: whether there is such a kernel for these steps.
+    """
+    steps = list(schedule.steps)
+    if not any(isinstance(s, OperatorCall) and product_call(s.node) is not None for s in steps):
+        return schedule
+    order = _Dependencies(schedule.graph)
+    results = set(schedule.graph.output_node.all_input_nodes)
+    place = 0
+    while place < len(steps):
+        calls = _pointwise_calls(steps[place])
+        for at, views in _products_before(steps, place, calls):
+            moved = order.after(steps, at, place, set(views))
+            if moved is None:
+                continue
+            made = _joined(steps[at], views, calls, results)
+            if made is not None and is_served(made):
+                between = [s for s in steps[at + 1 : place] if s not in moved and not _is_one_of(s, views)]
+                steps[at : place + 1] = [*between, made, *moved]
+                place = at + len(between)
+                break
+        place += 1
+    return Schedule(schedule.graph, tuple(steps))
+
+
+def schedule_of(graph: Graph) -> Schedule:
+    """The schedule that is compiled: fused, with the epilogues that there are kernels for."""
+    schedule = fused_schedule(graph)
+    if not any(n.target._entry.name in PRODUCTS for n in _operators(graph)):
+        return schedule
+    from .triton.products import is_served
+
+    return with_epilogues(schedule, is_served)
+
+
+def _operators(graph: Graph) -> list[Node]:
+    return [n for n in graph.find_nodes(op="call_function") if isinstance(n.target, OpOverload)]
+
+
+def _is_one_of(step: Step, nodes: Sequence[Node]) -> bool:
+    return isinstance(step, OperatorCall) and step.node in nodes
+
+
+def _pointwise_calls(step: Step) -> tuple[PointwiseCall, ...]:
+    if isinstance(step, FusedKernel):
+        return step.calls
+    if isinstance(step, OperatorCall):
+        call = pointwise_call(step.node)
+        return () if call is None else (call,)
+    return ()
+
+
+def _products_before(
+    steps: Sequence[Step], place: int, calls: Sequence[PointwiseCall]
+) -> list[tuple[int, list[Node]]]:
+    """The places of products whose elements pointwise steps read, the last one first, and the views through which."""
+    views = {s.node for s in steps[:place] if isinstance(s, OperatorCall) and is_view(s.node)}
+    makers = {
+        node: i
+        for i, step in enumerate(steps[:place])
+        for node in (
+            step.outputs
+            if isinstance(step, ProductKernel)
+            else (step.node,)
+            if isinstance(step, OperatorCall) and product_call(step.node) is not None
+            else ()
+        )
+    }
+    found: dict[int, list[Node]] = {}
+    for operand in dict.fromkeys(o for call in calls for o in call.operands if isinstance(o, Node)):
+        passed, node = [], operand
+        while node in views:
+            passed.append(node)
+            node = node.args[0]
+        if node in makers:
+            known = found.setdefault(makers[node], [])
+            known += [view for view in passed if view not in known]
+    return sorted(found.items(), reverse=True)
+
+
+def _joined(
+    step: Step, views: Sequence[Node], calls: Sequence[PointwiseCall], results: set[Node]
+) -> ProductKernel | None:
+    """A product, or one with an epilogue already, with pointwise steps; None where they do not fit."""
+    if isinstance(step, ProductKernel):
+        product, before = step.product, step.calls
+    else:
+        assert isinstance(step, OperatorCall)
+        found = product_call(step.node)
+        assert found is not None
+        product, before = found, (found,)
+    every = (*before, *map(ResultOf, _in_order(views)), *calls)
+    nodes = [call.node for call in every]
+    inside = set(nodes)
+    inputs = tuple(dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside))
+    outputs = tuple(n for n in nodes if n in results or any(user not in inside for user in n.users))
+    made = ProductKernel(product, every, inputs, outputs)
+    given_out = [made.root(node) for node in outputs if node in results]
+    # Two results over one memory would not know of each other's writes.
+    return made if len(given_out) == len(set(given_out)) and _fits(made) else None
+
+
+def _in_order(views: Sequence[Node]) -> list[Node]:
+    """Views, each after what it views."""
+    found: list[Node] = []
+    for view in views:
+        chain = [view]
+        while chain[-1].args[0] in views:
+            chain.append(chain[-1].args[0])
+        found += [node for node in reversed(chain) if node not in found]
+    return found
+
+
+def _fits(kernel: ProductKernel) -> bool:
+    epilogue, sizes = kernel.epilogue, kernel.sizes
+    if len(epilogue) > MOST_STEPS:
+        return False
+    roots = {kernel.root(node) for node in kernel.outputs} - {kernel.product.node}
+    tiles = 0
+    operands = kernel.operands
+    inputs = set(kernel.inputs)
+    for call in epilogue:
+        spec = call.node.val
+        if spec.numel != math.prod(sizes) or spec.device is not kernel.device:
+            return False
+        for operand in call.operands:
+            if isinstance(operand, Node):
+                terms = grouped_terms(operand.val, spec.sizes, sizes)
+                if terms is None or (operand not in inputs and operand.val.numel != spec.numel):
+                    return False
+    for operand in operands:
+        tiles += operand.val.numel == math.prod(sizes)
+    return tiles <= MOST_TILES and len(roots) <= MOST_TILES
+
+
+class _Dependencies:
+    """Which steps have to run before which."""
+
+    def __init__(self, graph: Graph) -> None:
+        nodes = graph.find_nodes(op="call_function")
+        self.before = {node: before_each(node, nodes, i) for i, node in enumerate(nodes)}
+
+    def after(self, steps: Sequence[Step], at: int, place: int, views: set[Node]) -> list[Step] | None:
+        """The steps between two that come after both once these are one; None where one has to come between."""
+        late = set(_nodes_of(steps[at]))
+        moved: list[Step] = []
+        for step in steps[at + 1 : place]:
+            if _is_one_of(step, tuple(views)):
+                late.add(step.node)  # type: ignore[union-attr]
+                continue
+            nodes = _nodes_of(step)
+            if any(given in late for node in nodes for given in self.before[node]):
+                moved.append(step)
+                late.update(nodes)
+        here = set(_nodes_of(steps[at])) | views | set(_nodes_of(steps[place]))
+        outside = late - here
+        if any(given in outside for node in here for given in self.before[node]):
+            return None
+        return moved
+
+
+def _nodes_of(step: Step) -> list[Node]:
+    return [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]

@@ -1,0 +1,300 @@
+"""A product with an epilogue on CUDA: one Triton program, and its launch.
+
+The program is that of the product as an eager call launches it, over the same tiles of the inner side, with another
+end: sums are rounded to the product's dtype, and what is computed of them is written as in a pointwise kernel, each
+step rounded to the dtype that it has in the program. So the bits are eager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...triton_kernels.conversion import triton_type
+from ...triton_kernels.launch import INT32_MAX
+from ...triton_kernels.products.fused import NUMBERS, plan_fused
+from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
+from ..epilogues import ProductKernel, Terms, grouped_terms
+from .pointwise import import_of, operands_of, type_text
+from .source_files import module_of
+
+MARGIN = 1 << 20
+"""Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
+
+HEADER = '''"""{what}
+
+Written by `tt.compile` for cuda; each step names the operator that it comes from.
+"""
+
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
+from triten.triton_kernels.conversion import convert
+from triten.triton_kernels.products.epilogue import finish
+{imports}
+
+
+@triton.jit
+def {name}_elements(
+    total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
+):
+    is_row, is_column = rows < m, columns < n
+    mask = is_row[:, None] & is_column[None, :]
+    value = None
+    if addend is not None:
+        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
+        value = value.to(total.dtype)
+    total = finish(total, value, alpha, beta, ACTIVATION)
+{body}
+'''
+
+TILED = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out, {pointers},
+    m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
+    ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
+    tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tile_sums(
+        a, b, batch, rows, columns, None, m, n, k, az, am, ak, bz, bk, bn,
+        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
+    )
+    {name}_elements(
+        total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+    )
+"""
+
+PERSISTENT = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out, {pointers},
+    scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn, alpha, beta,
+    ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
+    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    each = tiles_m * tiles_n
+    for tile in tl.range(tl.program_id(0), each * batches, tl.num_programs(0), flatten=True):
+        batch = tile // each
+        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
+        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in range(tl.cdiv(k, BLOCK_K)):
+            inner = step * BLOCK_K
+            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
+            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+        {name}_elements(
+            total, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+            column + tl.arange(0, BLOCK_N), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+        )
+"""
+
+FORMS = {"tiled": TILED, "persistent": PERSISTENT}
+IMPORTS = {
+    "tiled": "from triten.triton_kernels.products.matmul import tile_sums\n"
+    "from triten.triton_kernels.products.product import tile_of",
+    "persistent": "from triten.triton_kernels.products.persistent import operand_tile\n"
+    "from triten.triton_kernels.products.product import tile_of",
+}
+
+
+class WrittenEpilogue:
+    """The source of a product's epilogue.
+
+    Attributes:
+        stores_product: whether the product is a result, too.
+        pointers: the types of the addresses beside the product's own, by name: operands, then results.
+        elements: the names of those of one element.
+        operands: the nodes that are read.
+        results: the steps that are stored, without the product.
+        form: of the kernel that was asked for last.
+    """
+
+    def __init__(self, kernel: ProductKernel) -> None:
+        self.kernel = kernel
+        product = kernel.product.node
+        roots = dict.fromkeys(kernel.root(node) for node in kernel.outputs)
+        self.stores_product = product in roots
+        self.operands = kernel.operands
+        self.results = [node for node in roots if node is not product]
+        nodes = {f"x{i}": node for i, node in enumerate(self.operands)}
+        nodes |= {f"y{i}": node for i, node in enumerate(self.results)}
+        self.pointers = {name: f"*{node.val.dtype.triton_name}" for name, node in nodes.items()}
+        self.elements = tuple(name for name, node in nodes.items() if node.val.numel == 1)
+        self.form = ""
+
+    @cached_property
+    def _body(self) -> tuple[list[str], dict[Any, str]]:
+        """The lines that compute the epilogue of `total`, and the functions that they call."""
+        kernel = self.kernel
+        product = kernel.product.node
+        batch = kernel.sizes[0]
+        type_ = type_text(triton_type(product.val.dtype))
+        is_wide = max(_reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
+        lines = ["rows, columns = rows.to(tl.int64), columns.to(tl.int64)"] if is_wide else []
+        lines += [f"# {_step_text(product)}", f"product = convert(total, {type_})"]
+        at = "batch * m * n + rows[:, None] * n + columns[None, :]" if batch > 1 else ""
+        at = at or "rows[:, None] * n + columns[None, :]"
+        if self.stores_product:
+            lines.append(f"tl.store(out + {at}, product, mask=mask)")
+        specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
+        values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
+        imports: dict[Any, str] = {}
+        for i, call in enumerate(kernel.epilogue):
+            own = dict(values)
+            for node in [o for o in call.operands if isinstance(o, Node)]:
+                if node in self.operands:
+                    own[node] = self._loaded(lines, node, call.node, values)
+                else:
+                    own[node] = values[kernel.root(node)]
+            _, planned = call.planned(specs)
+            element = planned.element
+            assert element is not None
+            name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
+            given = operands_of(element, call.operands, own)
+            lines.append(f"# {_step_text(call.node)}")
+            lines.append(f"v{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
+            values[call.node] = f"v{i}"
+            if call.node in self.results:
+                lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
+        return lines, imports
+
+    def _loaded(self, lines: list[str], node: Node, reader: Node, values: dict[Node, str]) -> str:
+        """The name of an operand as a step sees it, loaded where it has not been."""
+        terms = grouped_terms(node.val, reader.val.sizes, self.kernel.sizes)
+        assert terms is not None
+        key = node, terms
+        known: dict[Any, str] = self.__dict__.setdefault("_known", {})
+        if key in known:
+            return known[key]
+        name = known[key] = f"l{len(known)}"
+        batch, rows, columns = terms
+        b, m, n = self.kernel.sizes
+        pointer = f"x{self.operands.index(node)}"
+        if batch:
+            pointer += f" + {_offset('batch', batch, b, {m * n: 'm * n'})}"
+        is_tile = bool(rows and columns)
+        by_row = _offset("rows[:, None]" if is_tile else "rows", rows, m, {n: "n"})
+        by_column = _offset("columns[None, :]" if is_tile else "columns", columns, n, {})
+        lines.append(f"# %{node.name}")
+        if is_tile:
+            lines.append(f"{name} = tl.load({pointer} + {by_row} + {by_column}, mask=mask)")
+        elif rows:
+            lines.append(f"{name} = tl.load({pointer} + {by_row}, mask=is_row)[:, None]")
+        elif columns:
+            lines.append(f"{name} = tl.load({pointer} + {by_column}, mask=is_column)[None, :]")
+        else:
+            lines.append(f"{name} = tl.load({pointer})")
+        if rows or columns:
+            lines.append(f"{name} = tl.broadcast_to({name}, mask.shape)")
+        return name
+
+    def text(self, form: str) -> str:
+        """The source of a form of products with this epilogue."""
+        lines, imports = self._body
+        names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
+        functions = [import_of(function, name) for function, name in imports.items()]
+        filled = {
+            "name": self.kernel.name,
+            "pointers": ", ".join(self.pointers),
+            "what": f"{', '.join(names)}.",
+            "imports": "\n".join([*IMPORTS[form].splitlines(), *functions]),
+            "body": "\n".join(f"    {line}" for line in lines),
+        }
+        return HEADER.format(**filled) + FORMS[form].format(**filled)
+
+    def compiled(self, form: str) -> Any:
+        """The kernel of a form."""
+        self.form = self.form or form
+        return getattr(module_of(self.text(form)), self.kernel.name)
+
+
+def _step_text(node: Node) -> str:
+    """A step without its sizes, so that the text is that of any."""
+    return f"%{node.name} = {node.format_node().partition(' = ')[2]}"
+
+
+def _reach(node: Node) -> int:
+    spec = node.val
+    return 1 + sum((size - 1) * abs(stride) for size, stride in zip(spec.sizes, spec.strides, strict=True))
+
+
+def _offset(index: str, terms: Terms, count: int, names: dict[int, str]) -> str:
+    """An offset as source, by an index below `count`; strides that the program has names for are called by these."""
+    texts = []
+    for divisor, size, stride in terms:
+        text = index if divisor == 1 else f"{index} // {divisor}"
+        if divisor * size < count:
+            text = f"{text} % {size}"
+        by = names.get(stride, str(stride))
+        texts.append(f"({text}) * {by}" if text != index else index if stride == 1 else f"{index} * {by}")
+    return " + ".join(texts)
+
+
+def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None], tuple[str, ...]]:
+    """A kernel's source, its launch, and the product's operands in the order in which that takes them.
+
+    Raises CannotFuse where the product's kernel takes no epilogue.
+    """
+    written = WrittenEpilogue(kernel)
+    product = kernel.product
+    specs = {node: node.val for node in product.node.all_input_nodes}
+    call, _ = product.planned(specs)
+    given = dict(zip(call.args, product.values, strict=True))
+    numbers = {name: given[name] for name in NUMBERS if name in given}
+    if any(isinstance(number, Node) for number in numbers.values()):
+        raise CannotFuse("it is scaled by a number that is computed")
+    fused = FusedEpilogue(written.compiled, written.pointers, written.elements)
+    launch, names = plan_fused(call, numbers, fused)
+    return written, launch, names
+
+
+def is_served(kernel: ProductKernel) -> bool:
+    """Whether the product's kernel takes an epilogue."""
+    try:
+        planned(kernel)
+    except CannotFuse:
+        return False
+    return True
+
+
+def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...]]:
+    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    written, launch, names = planned(kernel)
+    call, _ = kernel.product.planned({node: node.val for node in kernel.product.node.all_input_nodes})
+    values = dict(zip(call.args, kernel.product.values, strict=True))
+    product = kernel.product.node
+    places = {node: i for i, node in enumerate(kernel.inputs)}
+    buffers = [*([product] if written.stores_product else []), *written.results]
+    allocators = [allocator_of(node.val) for node in buffers]
+    count = len(kernel.inputs)
+    order = [places[values[name]] for name in names]
+    order += [count, *(places[node] for node in written.operands)]
+    order += [count + buffers.index(node) for node in written.results]
+    results = [buffers.index(kernel.root(node)) for node in kernel.outputs]
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outs = [new() for new in allocators]
+        addresses = [x.address for x in (*inputs, *outs)]
+        launch(*[addresses[i] for i in order])
+        return tuple([outs[i] for i in results])
+
+    return run
+
+
+def write_product_kernel(kernel: ProductKernel) -> str:
+    """The source of a kernel, in the form that it is launched in."""
+    written, _, _ = planned(kernel)
+    return written.text(written.form)
