@@ -43,8 +43,7 @@ def {name}_elements(
     mask = is_row[:, None] & is_column[None, :]
     value = None
     if addend is not None:
-        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
-        value = value.to(total.dtype)
+        value = {addend}.to(total.dtype)
     total = finish(total, value, alpha, beta, ACTIVATION)
 {body}
 '''
@@ -101,6 +100,11 @@ def {name}(
         )
 """
 
+ADDENDS = {
+    "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
+    "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
+}
+"""How a product's own addend is loaded: one row for all, or an element each."""
 FORMS = {"tiled": TILED, "persistent": PERSISTENT}
 IMPORTS = {
     "tiled": "from triten.triton_kernels.products.matmul import tile_sums\n"
@@ -201,6 +205,11 @@ class WrittenEpilogue:
             lines.append(f"{name} = tl.broadcast_to({name}, mask.shape)")
         return name
 
+    def _has_addend_of_rows(self) -> bool:
+        """Whether the product adds the same numbers to each of its rows."""
+        given = self.kernel.product.values[0]
+        return isinstance(given, Node) and given.val.sizes[:-1] in ((), (1,))
+
     def text(self, form: str) -> str:
         """The source of a form of products with this epilogue."""
         lines, imports = self._body
@@ -209,6 +218,7 @@ class WrittenEpilogue:
         filled = {
             "name": self.kernel.name,
             "pointers": ", ".join(self.pointers),
+            "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
             "what": f"{', '.join(names)}.",
             "imports": "\n".join([*IMPORTS[form].splitlines(), *functions]),
             "body": "\n".join(f"    {line}" for line in lines),
