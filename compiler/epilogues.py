@@ -21,7 +21,9 @@ from .pointwise import PointwiseCall, bound_arguments, pointwise_call
 from .reductions import ResultOf
 from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each, fused_schedule, joined_name
 
-PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_addmm_activation"))
+PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "convolution")
+)
 """Operators that may have an epilogue."""
 VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze.dim"})
 """Those that give a contiguous tensor's elements other sizes."""
@@ -62,8 +64,11 @@ class ProductKernel:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Those of the product: batch, rows and columns."""
-        b, m, n = (1, *self.product.node.val.sizes)[-3:]
+        """Those of the product: batch, rows and columns; of a convolution images, channels and pixels."""
+        sizes = self.product.node.val.sizes
+        if self.product.node.target._entry.name == "aten::convolution":
+            return sizes[0], sizes[1], math.prod(sizes[2:])
+        b, m, n = (1, *sizes)[-3:]
         return b, m, n
 
     @property

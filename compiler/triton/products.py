@@ -8,16 +8,18 @@ step rounded to the dtype that it has in the program. So the bits are eager's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...triton_kernels.conversion import triton_type
+from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
 from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
 from ..epilogues import ProductKernel, Terms, grouped_terms
+from .convolutions import CONVOLUTIONS, convolution_text
+from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
 from .pointwise import import_of, operands_of, type_text
 from .source_files import module_of
 
@@ -31,9 +33,10 @@ Written by `tt.compile` for cuda; each step names the operator that it comes fro
 
 from triten.runtime.cuda.triton.lazy_triton import tl, triton
 from triten.triton_kernels.conversion import convert
-from triten.triton_kernels.products.epilogue import finish
 {imports}
+'''
 
+ELEMENTS = """
 
 @triton.jit
 def {name}_elements(
@@ -45,8 +48,10 @@ def {name}_elements(
     if addend is not None:
         value = {addend}.to(total.dtype)
     total = finish(total, value, alpha, beta, ACTIVATION)
+    # {product}
+    product = convert(total, {type})
 {body}
-'''
+"""
 
 TILED = """
 
@@ -107,11 +112,38 @@ ADDENDS = {
 """How a product's own addend is loaded: one row for all, or an element each."""
 FORMS = {"tiled": TILED, "persistent": PERSISTENT}
 IMPORTS = {
-    "tiled": "from triten.triton_kernels.products.matmul import tile_sums\n"
-    "from triten.triton_kernels.products.product import tile_of",
-    "persistent": "from triten.triton_kernels.products.persistent import operand_tile\n"
-    "from triten.triton_kernels.products.product import tile_of",
+    "tiled": (
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.matmul import tile_sums",
+        "from triten.triton_kernels.products.product import tile_of",
+    ),
+    "persistent": (
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.persistent import operand_tile",
+        "from triten.triton_kernels.products.product import tile_of",
+    ),
 }
+
+
+class Layout(NamedTuple):
+    """How a program calls the places of a tile's elements.
+
+    Attributes:
+        batch, rows, columns: the indices; one for each row, and one for each column, of the tile.
+        batch_by_column: whether columns are of several batches; else the batch is a number.
+        pitch, apart: how far a row and a batch lie apart in the results.
+    """
+
+    batch: str
+    rows: str
+    columns: str
+    batch_by_column: bool
+    pitch: str
+    apart: str
+
+
+OF_PRODUCTS = Layout("batch", "rows", "columns", False, "n", "m * n")
+OF_CONVOLUTIONS = Layout("images", "filters", "pixels", True, "yc", "yn")
 
 
 class WrittenEpilogue:
@@ -123,7 +155,7 @@ class WrittenEpilogue:
         elements: the names of those of one element.
         operands: the nodes that are read.
         results: the steps that are stored, without the product.
-        form: of the kernel that was asked for last.
+        form: of the kernel that was asked for first.
     """
 
     def __init__(self, kernel: ProductKernel) -> None:
@@ -139,28 +171,29 @@ class WrittenEpilogue:
         self.elements = tuple(name for name, node in nodes.items() if node.val.numel == 1)
         self.form = ""
 
-    @cached_property
-    def _body(self) -> tuple[list[str], dict[Any, str]]:
-        """The lines that compute the epilogue of `total`, and the functions that they call."""
+    def _body(self, layout: Layout) -> tuple[list[str], dict[Any, str]]:
+        """The lines that compute the epilogue of `product`, and the functions that they call."""
         kernel = self.kernel
         product = kernel.product.node
-        batch = kernel.sizes[0]
-        type_ = type_text(triton_type(product.val.dtype))
+        rows, columns = layout.rows, layout.columns
         is_wide = max(_reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
-        lines = ["rows, columns = rows.to(tl.int64), columns.to(tl.int64)"] if is_wide else []
-        lines += [f"# {_step_text(product)}", f"product = convert(total, {type_})"]
-        at = "batch * m * n + rows[:, None] * n + columns[None, :]" if batch > 1 else ""
-        at = at or "rows[:, None] * n + columns[None, :]"
+        lines = [f"{i} = {i}.to(tl.int64)" for i in layout[:3]] if is_wide else []
+        at = f"{rows}[:, None] * {layout.pitch} + {columns}[None, :]"
+        if layout.batch_by_column:
+            at = f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
+        elif kernel.sizes[0] > 1:
+            at = f"{layout.batch} * {layout.apart} + {at}"
         if self.stores_product:
             lines.append(f"tl.store(out + {at}, product, mask=mask)")
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
+        loaded: dict[Any, str] = {}
         imports: dict[Any, str] = {}
         for i, call in enumerate(kernel.epilogue):
             own = dict(values)
             for node in [o for o in call.operands if isinstance(o, Node)]:
                 if node in self.operands:
-                    own[node] = self._loaded(lines, node, call.node, values)
+                    own[node] = self._loaded(lines, loaded, node, call.node, layout)
                 else:
                     own[node] = values[kernel.root(node)]
             _, planned = call.planned(specs)
@@ -168,40 +201,45 @@ class WrittenEpilogue:
             assert element is not None
             name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
             given = operands_of(element, call.operands, own)
-            lines.append(f"# {_step_text(call.node)}")
+            lines.append(f"# {step_text(call.node)}")
             lines.append(f"v{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
             values[call.node] = f"v{i}"
             if call.node in self.results:
                 lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
         return lines, imports
 
-    def _loaded(self, lines: list[str], node: Node, reader: Node, values: dict[Node, str]) -> str:
+    def _loaded(
+        self, lines: list[str], loaded: dict[Any, str], node: Node, reader: Node, layout: Layout
+    ) -> str:
         """The name of an operand as a step sees it, loaded where it has not been."""
         terms = grouped_terms(node.val, reader.val.sizes, self.kernel.sizes)
         assert terms is not None
         key = node, terms
-        known: dict[Any, str] = self.__dict__.setdefault("_known", {})
-        if key in known:
-            return known[key]
-        name = known[key] = f"l{len(known)}"
-        batch, rows, columns = terms
+        if key in loaded:
+            return loaded[key]
+        name = loaded[key] = f"l{len(loaded)}"
         b, m, n = self.kernel.sizes
+        batch, rows, columns = terms
         pointer = f"x{self.operands.index(node)}"
-        if batch:
-            pointer += f" + {_offset('batch', batch, b, {m * n: 'm * n'})}"
-        is_tile = bool(rows and columns)
-        by_row = _offset("rows[:, None]" if is_tile else "rows", rows, m, {n: "n"})
-        by_column = _offset("columns[None, :]" if is_tile else "columns", columns, n, {})
+        by_batch = _offset(layout.batch, batch, b, {m * n: layout.apart})
+        by_row = _offset(layout.rows, rows, m, {n: layout.pitch})
+        by_column = _offset(layout.columns, columns, n, {})
+        if by_batch and layout.batch_by_column:
+            by_column = f"{by_batch} + {by_column}" if by_column else by_batch
+        elif by_batch:
+            pointer += f" + {by_batch}"
         lines.append(f"# %{node.name}")
-        if is_tile:
-            lines.append(f"{name} = tl.load({pointer} + {by_row} + {by_column}, mask=mask)")
-        elif rows:
+        if by_row and by_column:
+            lines.append(
+                f"{name} = tl.load({pointer} + ({by_row})[:, None] + ({by_column})[None, :], mask=mask)"
+            )
+        elif by_row:
             lines.append(f"{name} = tl.load({pointer} + {by_row}, mask=is_row)[:, None]")
-        elif columns:
+        elif by_column:
             lines.append(f"{name} = tl.load({pointer} + {by_column}, mask=is_column)[None, :]")
         else:
             lines.append(f"{name} = tl.load({pointer})")
-        if rows or columns:
+        if by_row or by_column:
             lines.append(f"{name} = tl.broadcast_to({name}, mask.shape)")
         return name
 
@@ -212,18 +250,24 @@ class WrittenEpilogue:
 
     def text(self, form: str) -> str:
         """The source of a form of products with this epilogue."""
-        lines, imports = self._body
+        convolves = form in CONVOLUTIONS
+        lines, imports = self._body(OF_CONVOLUTIONS if convolves else OF_PRODUCTS)
+        product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
         functions = [import_of(function, name) for function, name in imports.items()]
         filled = {
             "name": self.kernel.name,
             "pointers": ", ".join(self.pointers),
-            "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
             "what": f"{', '.join(names)}.",
-            "imports": "\n".join([*IMPORTS[form].splitlines(), *functions]),
+            "product": step_text(product),
+            "type": type_text(triton_type(product.val.dtype)),
+            "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
+            "imports": "\n".join([*(IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS[form]), *functions]),
             "body": "\n".join(f"    {line}" for line in lines),
         }
-        return HEADER.format(**filled) + FORMS[form].format(**filled)
+        if convolves:
+            return HEADER.format(**filled) + convolution_text(form, filled)
+        return (HEADER + ELEMENTS + FORMS[form]).format(**filled)
 
     def compiled(self, form: str) -> Any:
         """The kernel of a form."""
@@ -231,7 +275,7 @@ class WrittenEpilogue:
         return getattr(module_of(self.text(form)), self.kernel.name)
 
 
-def _step_text(node: Node) -> str:
+def step_text(node: Node) -> str:
     """A step without its sizes, so that the text is that of any."""
     return f"%{node.name} = {node.format_node().partition(' = ')[2]}"
 
@@ -267,7 +311,10 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     if any(isinstance(number, Node) for number in numbers.values()):
         raise CannotFuse("it is scaled by a number that is computed")
     fused = FusedEpilogue(written.compiled, written.pointers, written.elements)
-    launch, names = plan_fused(call, numbers, fused)
+    if call.name == "convolution":
+        launch, names = plan_fused_convolution(call, fused)
+    else:
+        launch, names = plan_fused(call, numbers, fused)
     return written, launch, names
 
 

@@ -17,6 +17,7 @@ if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failu
 
 from triten.compiler.triton.products import write_product_kernel
 from triten.runtime.cuda.driver import driver
+from triten.triton_kernels.convolution import convolution, layout_copies
 
 F = tt.nn.functional
 
@@ -117,6 +118,84 @@ def test_results_are_those_of_eager_calls(name: str, dtype: Any) -> None:
     made = operands(*shapes, dtype=dtype)
     compiled = agree(function, lambda: tuple(made), calls=1)
     assert launches(lambda: compiled(*made)) == count < launches(lambda: function(*made))
+
+
+CONVOLUTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "bias and relu": (
+        lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)),
+        ((2, 8, 6, 5), (12, 8, 3, 3), (12,)),
+    ),
+    "a scale and a shift of channels, and a residual": (
+        lambda x, w, s, b, r: F.relu(F.conv2d(x, w, stride=2) * s + b + r),
+        ((2, 8, 7, 7), (12, 8, 3, 3), (12, 1, 1), (12, 1, 1), (2, 12, 3, 3)),
+    ),
+    "numbers of images and of places": (
+        lambda x, w, i, p: F.conv1d(x, w) * i + p,
+        ((3, 4, 9), (6, 4, 3), (3, 1, 1), (7,)),
+    ),
+    "a volume, in groups": (
+        lambda x, w, b: F.gelu(F.conv3d(x, w, b, groups=2)),
+        ((2, 8, 3, 4, 5), (6, 4, 2, 2, 2), (6,)),
+    ),
+    "a transposed one": (
+        lambda x, w, b: F.silu(F.conv_transpose2d(x, w, b, stride=2, padding=1)),
+        ((2, 6, 4, 4), (6, 8, 3, 3), (8,)),
+    ),
+    "one tap": (
+        lambda x, w, b, r: F.relu(F.conv2d(x, w, b) + r),
+        ((2, 8, 6, 5), (12, 8, 1, 1), (12,), (2, 12, 6, 5)),
+    ),
+    "the result, too": (
+        lambda x, w: ((y := F.conv2d(x, w)), y.sigmoid() * 2),
+        ((2, 8, 6, 5), (12, 8, 3, 3)),
+    ),
+}
+"""Functions of one launch, and the shapes of their arguments."""
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+def test_convolutions_have_epilogues(name: str, dtype: Any) -> None:
+    function, shapes = CONVOLUTIONS[name]
+    made = operands(*shapes, dtype=dtype)
+    compiled = agree(function, lambda: tuple(made), calls=1)
+    assert launches(lambda: compiled(*made)) == 1 < launches(lambda: function(*made))
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+def test_convolutions_by_descriptors(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels that lie innermost are read by descriptors; here, too, for a result of planes."""
+    monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
+
+    def f(x: tt.Tensor, w: tt.Tensor, b: tt.Tensor, r: tt.Tensor) -> tt.Tensor:
+        return F.relu(F.conv2d(x, w, b, padding=1) * 0.5 + r)
+
+    made = operands((2, 16, 8, 12), (40, 16, 3, 3), (40,), (2, 40, 8, 12), dtype=dtype)
+    compiled = agree(f, lambda: tuple(made), calls=1)
+    assert launches(lambda: compiled(*made)) == launches(lambda: f(*made)) - 3
+    (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
+    assert ("store(" in write_product_kernel(kernel)) and kernel.name == "convolution_mul_add_relu"
+    assert ("_store(" in write_product_kernel(kernel)) == (dtype is tt.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        (lambda x, w: F.relu(F.conv2d(x, w, groups=8)), ((2, 8, 6, 5), (8, 1, 3, 3))),
+        (
+            lambda x, w: F.relu(F.conv2d(x.contiguous(memory_format=tt.channels_last), w)),
+            ((2, 8, 6, 5), (8, 8, 3, 3)),
+        ),
+    ],
+    ids=["depthwise", "channels innermost"],
+)
+def test_convolutions_that_stay_apart(
+    function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    made = operands(*shapes)
+    agree(function, lambda: tuple(made), calls=1)
+    assert "convolution" in steps_of(function, *made)
 
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.float64], ids=str)
