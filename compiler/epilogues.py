@@ -7,7 +7,7 @@ sizes, and reads its other operands by the product's rows and columns. Steps of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dispatch.core.op_overload import OpOverload
@@ -181,22 +181,37 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
         is_served: whether there is such a kernel for these steps.
     """
     steps = list(schedule.steps)
-    if not any(isinstance(s, OperatorCall) and product_call(s.node) is not None for s in steps):
+    nodes = [step.node for step in steps if isinstance(step, OperatorCall)]
+    products = {node: call for node in nodes if (call := product_call(node)) is not None}
+    if not products:
         return schedule
+    views = {node for node in nodes if is_view(node)}
+    made_by: dict[Node, ProductKernel] = {}
     order = _Dependencies(schedule.graph)
     results = set(schedule.graph.output_node.all_input_nodes)
     place = 0
     while place < len(steps):
         calls = _pointwise_calls(steps[place])
-        for at, views in _products_before(steps, place, calls):
-            moved = order.after(steps, at, place, set(views))
+        found: list[tuple[int, list[Node]]] = []
+        for root, passed in _read_through(calls, views).items():
+            if root in products or root in made_by:
+                at = _place_of(steps, place, made_by.get(root), root)
+                found = [*found, (at, passed)]
+        # The last product of several has the others' elements as operands.
+        for at, passed in sorted(_by_place(found).items(), reverse=True):
+            moved = order.after(steps, at, place, set(passed))
             if moved is None:
                 continue
-            made = _joined(steps[at], views, calls, results)
+            made = _joined(steps[at], products, passed, calls, results)
             if made is not None and is_served(made):
-                between = [s for s in steps[at + 1 : place] if s not in moved and not _is_one_of(s, views)]
+                late = {id(step) for step in moved}
+                between = [
+                    s for s in steps[at + 1 : place] if id(s) not in late and not _is_one_of(s, passed)
+                ]
                 steps[at : place + 1] = [*between, made, *moved]
                 place = at + len(between)
+                made_by.update(dict.fromkeys((call.node for call in made.calls), made))
+                views -= set(passed)
                 break
         place += 1
     return Schedule(schedule.graph, tuple(steps))
@@ -229,45 +244,51 @@ def _pointwise_calls(step: Step) -> tuple[PointwiseCall, ...]:
     return ()
 
 
-def _products_before(
-    steps: Sequence[Step], place: int, calls: Sequence[PointwiseCall]
-) -> list[tuple[int, list[Node]]]:
-    """The places of products whose elements pointwise steps read, the last one first, and the views through which."""
-    views = {s.node for s in steps[:place] if isinstance(s, OperatorCall) and is_view(s.node)}
-    makers = {
-        node: i
-        for i, step in enumerate(steps[:place])
-        for node in (
-            step.outputs
-            if isinstance(step, ProductKernel)
-            else (step.node,)
-            if isinstance(step, OperatorCall) and product_call(step.node) is not None
-            else ()
-        )
-    }
-    found: dict[int, list[Node]] = {}
+def _read_through(calls: Sequence[PointwiseCall], views: set[Node]) -> dict[Node, list[Node]]:
+    """What pointwise steps read, each behind the views through which they do."""
+    found: dict[Node, list[Node]] = {}
     for operand in dict.fromkeys(o for call in calls for o in call.operands if isinstance(o, Node)):
         passed, node = [], operand
         while node in views:
             passed.append(node)
-            node = node.args[0]
-        if node in makers:
-            known = found.setdefault(makers[node], [])
-            known += [view for view in passed if view not in known]
-    return sorted(found.items(), reverse=True)
+            node = node.args[0]  # type: ignore[assignment]
+        known = found.setdefault(node, [])
+        known += [view for view in passed if view not in known]
+    return found
+
+
+def _place_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, node: Node) -> int:
+    """The place of a product's step before `end`: of the kernel that has it, or of its own call."""
+    for i in range(end - 1, -1, -1):
+        step = steps[i]
+        if step is kernel or (isinstance(step, OperatorCall) and step.node is node):
+            return i
+    raise RuntimeError(f"schedule: %{node.name} is read before it is computed")
+
+
+def _by_place(found: Sequence[tuple[int, list[Node]]]) -> dict[int, list[Node]]:
+    """The views of each place, each once."""
+    joined: dict[int, list[Node]] = {}
+    for at, passed in found:
+        known = joined.setdefault(at, [])
+        known += [view for view in passed if view not in known]
+    return joined
 
 
 def _joined(
-    step: Step, views: Sequence[Node], calls: Sequence[PointwiseCall], results: set[Node]
+    step: Step,
+    products: Mapping[Node, PointwiseCall],
+    views: Sequence[Node],
+    calls: Sequence[PointwiseCall],
+    results: set[Node],
 ) -> ProductKernel | None:
     """A product, or one with an epilogue already, with pointwise steps; None where they do not fit."""
     if isinstance(step, ProductKernel):
         product, before = step.product, step.calls
     else:
         assert isinstance(step, OperatorCall)
-        found = product_call(step.node)
-        assert found is not None
-        product, before = found, (found,)
+        product = products[step.node]
+        before = (product,)
     every = (*before, *map(ResultOf, _in_order(views)), *calls)
     nodes = [call.node for call in every]
     inside = set(nodes)

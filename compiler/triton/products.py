@@ -7,7 +7,8 @@ step rounded to the dtype that it has in the program. So the bits are eager's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
@@ -201,7 +202,7 @@ class WrittenEpilogue:
             assert element is not None
             name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
             given = operands_of(element, call.operands, own)
-            lines.append(f"# {step_text(call.node)}")
+            lines.append(f"# {step_text(call.node, own)}")
             lines.append(f"v{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
             values[call.node] = f"v{i}"
             if call.node in self.results:
@@ -228,7 +229,6 @@ class WrittenEpilogue:
             by_column = f"{by_batch} + {by_column}" if by_column else by_batch
         elif by_batch:
             pointer += f" + {by_batch}"
-        lines.append(f"# %{node.name}")
         if by_row and by_column:
             lines.append(
                 f"{name} = tl.load({pointer} + ({by_row})[:, None] + ({by_column})[None, :], mask=mask)"
@@ -259,7 +259,7 @@ class WrittenEpilogue:
             "name": self.kernel.name,
             "pointers": ", ".join(self.pointers),
             "what": f"{', '.join(names)}.",
-            "product": step_text(product),
+            "product": product.target.name().replace("::", "."),
             "type": type_text(triton_type(product.val.dtype)),
             "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
             "imports": "\n".join([*(IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS[form]), *functions]),
@@ -275,9 +275,11 @@ class WrittenEpilogue:
         return getattr(module_of(self.text(form)), self.kernel.name)
 
 
-def step_text(node: Node) -> str:
-    """A step without its sizes, so that the text is that of any."""
-    return f"%{node.name} = {node.format_node().partition(' = ')[2]}"
+def step_text(node: Node, values: Mapping[Node, str]) -> str:
+    """A step without sizes, in the program's own names, so that alike steps of a graph have one text."""
+    names = {given.name: name for given, name in values.items()}
+    text = node.format_node().partition(" = ")[2]
+    return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)
 
 
 def _reach(node: Node) -> int:

@@ -290,17 +290,20 @@ def test_writes_to_a_result_do_not_reach_another() -> None:
     same(found[2], f(*made)[2])
 
 
-def test_the_source_names_operators_and_fits_all_sizes() -> None:
+def test_the_source_names_operators_and_is_that_of_all_sizes_and_layers() -> None:
     def f(x: tt.Tensor, w: tt.Tensor, r: tt.Tensor) -> tt.Tensor:
         return F.gelu(x @ w) + r
 
     texts = set()
     for m in (32, 48):
-        x, w, r = operands((m, 20), (20, 24), (m, 24))
-        (kernel,) = tt.compiler.explain(f, x, w, r).schedules[0].kernels
-        texts.add(write_product_kernel(kernel))
+        x, w, r = operands((m, 24), (24, 24), (m, 24))
+        kernels = tt.compiler.explain(lambda x, w, r: f(f(x, w, r), w, r), x, w, r).schedules[0].kernels
+        assert len(kernels) == 2
+        texts.update(map(write_product_kernel, kernels))
     (text,) = texts
-    assert "# %gelu = aten.gelu(%mm)" in text and "def mm_gelu_add(" in text
+    assert (
+        "# aten.gelu(product)" in text and "# aten.add.Tensor(v0, l0)" in text and "def mm_gelu_add(" in text
+    )
 
 
 @pytest.mark.parametrize(
