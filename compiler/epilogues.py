@@ -7,7 +7,7 @@ sizes, and reads its other operands by the product's rows and columns. Steps of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dispatch.core.op_overload import OpOverload
@@ -17,6 +17,7 @@ from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
 from ..triton_kernels.geometry import broadcast_strides
+from .channel_norms import ChannelNormCall, channel_norm_call
 from .pointwise import PointwiseCall, bound_arguments, pointwise_call
 from .reductions import ResultOf
 from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each, fused_schedule, joined_name
@@ -32,6 +33,8 @@ MOST_STEPS = 24
 MOST_TILES = 4
 """Operands of an epilogue that have an element for each of the product's, and results beside it."""
 
+EpilogueCall = PointwiseCall | ChannelNormCall
+"""A step that may be in an epilogue: pointwise, or of a convolution's channels."""
 Terms = tuple[tuple[int, int, int], ...]
 """An offset along an index: the sum of ``index // divisor % size * stride``."""
 
@@ -42,24 +45,24 @@ class ProductKernel:
 
     Attributes:
         product: the product.
-        calls: all steps in order; a view is a `ResultOf`.
+        calls: all steps in order; a view is a `ResultOf`, as is what takes the result of a batch norm.
         inputs: the nodes outside that they read.
         outputs: the steps that are read outside, or are results; a product and its views are one.
     """
 
     product: PointwiseCall
-    calls: tuple[PointwiseCall | ResultOf, ...]
+    calls: tuple[EpilogueCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
     @property
-    def computed(self) -> list[PointwiseCall]:
+    def computed(self) -> list[EpilogueCall]:
         """The steps that are computed: the product, and its epilogue."""
-        return [call for call in self.calls if isinstance(call, PointwiseCall)]
+        return [call for call in self.calls if not isinstance(call, ResultOf)]
 
     @property
-    def epilogue(self) -> list[PointwiseCall]:
-        """The pointwise steps, in order."""
+    def epilogue(self) -> list[EpilogueCall]:
+        """The steps beside the product, in order."""
         return [call for call in self.computed if call is not self.product]
 
     @property
@@ -130,6 +133,18 @@ def is_view(node: Node) -> bool:
     return isinstance(given, Node) and given.val.is_contiguous and bool(node.val.is_contiguous)
 
 
+def result_spec(node: Node) -> TensorSpec:
+    """The spec of a step's result: of the first of several."""
+    spec: TensorSpec = node.val if isinstance(node.val, TensorSpec) else node.val[0]
+    return spec
+
+
+def operand_spec(call: EpilogueCall, node: Node) -> TensorSpec:
+    """The spec of an operand as a step broadcasts it."""
+    spec: TensorSpec = call.operand_spec(node) if isinstance(call, ChannelNormCall) else node.val
+    return spec
+
+
 def grouped_terms(
     spec: TensorSpec, domain: Sequence[int], sizes: tuple[int, int, int]
 ) -> tuple[Terms, Terms, Terms] | None:
@@ -191,7 +206,7 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
     results = set(schedule.graph.output_node.all_input_nodes)
     place = 0
     while place < len(steps):
-        calls = _pointwise_calls(steps[place])
+        calls = _calls_of(steps[place])
         found: list[tuple[int, list[Node]]] = []
         for root, passed in _read_through(calls, views).items():
             if root in products or root in made_by:
@@ -199,14 +214,15 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
                 found = [*found, (at, passed)]
         # The last product of several has the others' elements as operands.
         for at, passed in sorted(_by_place(found).items(), reverse=True):
-            moved = order.after(steps, at, place, set(passed))
+            absorbed = {*passed, *(call.node for call in calls if isinstance(call, ChannelNormCall))}
+            moved = order.after(steps, at, place, absorbed)
             if moved is None:
                 continue
             made = _joined(steps[at], products, passed, calls, results)
             if made is not None and is_served(made):
                 late = {id(step) for step in moved}
                 between = [
-                    s for s in steps[at + 1 : place] if id(s) not in late and not _is_one_of(s, passed)
+                    s for s in steps[at + 1 : place] if id(s) not in late and not _is_one_of(s, absorbed)
                 ]
                 steps[at : place + 1] = [*between, made, *moved]
                 place = at + len(between)
@@ -231,23 +247,28 @@ def _operators(graph: Graph) -> list[Node]:
     return [n for n in graph.find_nodes(op="call_function") if isinstance(n.target, OpOverload)]
 
 
-def _is_one_of(step: Step, nodes: Sequence[Node]) -> bool:
+def _is_one_of(step: Step, nodes: Collection[Node]) -> bool:
     return isinstance(step, OperatorCall) and step.node in nodes
 
 
-def _pointwise_calls(step: Step) -> tuple[PointwiseCall, ...]:
+def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
+    """The steps of an epilogue that a step may be; that which takes a batch norm's result stands for both."""
     if isinstance(step, FusedKernel):
         return step.calls
-    if isinstance(step, OperatorCall):
-        call = pointwise_call(step.node)
-        return () if call is None else (call,)
-    return ()
+    if not isinstance(step, OperatorCall):
+        return ()
+    norm = channel_norm_call(step.node)
+    if norm is not None:
+        return norm, ResultOf(step.node)
+    call = pointwise_call(step.node)
+    return () if call is None else (call,)
 
 
-def _read_through(calls: Sequence[PointwiseCall], views: set[Node]) -> dict[Node, list[Node]]:
-    """What pointwise steps read, each behind the views through which they do."""
+def _read_through(calls: Sequence[EpilogueCall | ResultOf], views: set[Node]) -> dict[Node, list[Node]]:
+    """What steps read, each behind the views through which they do."""
     found: dict[Node, list[Node]] = {}
-    for operand in dict.fromkeys(o for call in calls for o in call.operands if isinstance(o, Node)):
+    computed = [call for call in calls if not isinstance(call, ResultOf)]
+    for operand in dict.fromkeys(o for call in computed for o in call.operands if isinstance(o, Node)):
         passed, node = [], operand
         while node in views:
             passed.append(node)
@@ -279,7 +300,7 @@ def _joined(
     step: Step,
     products: Mapping[Node, PointwiseCall],
     views: Sequence[Node],
-    calls: Sequence[PointwiseCall],
+    calls: Sequence[EpilogueCall | ResultOf],
     results: set[Node],
 ) -> ProductKernel | None:
     """A product, or one with an epilogue already, with pointwise steps; None where they do not fit."""
@@ -320,12 +341,14 @@ def _fits(kernel: ProductKernel) -> bool:
     operands = kernel.operands
     inputs = set(kernel.inputs)
     for call in epilogue:
-        spec = call.node.val
+        spec = result_spec(call.node)
+        if isinstance(call, ChannelNormCall) and spec.sizes != kernel.product.node.val.sizes:
+            return False
         if spec.numel != math.prod(sizes) or spec.device is not kernel.device:
             return False
         for operand in call.operands:
             if isinstance(operand, Node):
-                terms = grouped_terms(operand.val, spec.sizes, sizes)
+                terms = grouped_terms(operand_spec(call, operand), spec.sizes, sizes)
                 if terms is None or (operand not in inputs and operand.val.numel != spec.numel):
                     return False
     for operand in operands:
@@ -345,7 +368,7 @@ class _Dependencies:
         late = set(_nodes_of(steps[at]))
         moved: list[Step] = []
         for step in steps[at + 1 : place]:
-            if _is_one_of(step, tuple(views)):
+            if _is_one_of(step, views):
                 late.add(step.node)  # type: ignore[union-attr]
                 continue
             nodes = _nodes_of(step)

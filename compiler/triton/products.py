@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
-from ...triton_kernels.conversion import triton_type
+from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
+from ...triton_kernels.elementwise.pointwise_functions import rsqrt
 from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
-from ..epilogues import ProductKernel, Terms, grouped_terms
+from ..channel_norms import ChannelNormCall
+from ..epilogues import EpilogueCall, ProductKernel, Terms, grouped_terms, operand_spec, result_spec
+from ..pointwise import PointwiseCall
 from .convolutions import CONVOLUTIONS, convolution_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
 from .pointwise import import_of, operands_of, type_text
@@ -168,8 +171,9 @@ class WrittenEpilogue:
         self.results = [node for node in roots if node is not product]
         nodes = {f"x{i}": node for i, node in enumerate(self.operands)}
         nodes |= {f"y{i}": node for i, node in enumerate(self.results)}
-        self.pointers = {name: f"*{node.val.dtype.triton_name}" for name, node in nodes.items()}
-        self.elements = tuple(name for name, node in nodes.items() if node.val.numel == 1)
+        found = {name: result_spec(node) for name, node in nodes.items()}
+        self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in found.items()}
+        self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
         self.form = ""
 
     def _body(self, layout: Layout) -> tuple[list[str], dict[Any, str]]:
@@ -194,9 +198,16 @@ class WrittenEpilogue:
             own = dict(values)
             for node in [o for o in call.operands if isinstance(o, Node)]:
                 if node in self.operands:
-                    own[node] = self._loaded(lines, loaded, node, call.node, layout)
+                    own[node] = self._loaded(lines, loaded, node, call, layout)
                 else:
                     own[node] = values[kernel.root(node)]
+            if isinstance(call, ChannelNormCall):
+                lines += _normalised(call, own, f"v{i}")
+                imports.setdefault(rsqrt, "rsqrt")
+                values[call.node] = f"v{i}"
+                if call.node in self.results:
+                    lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
+                continue
             _, planned = call.planned(specs)
             element = planned.element
             assert element is not None
@@ -210,12 +221,13 @@ class WrittenEpilogue:
         return lines, imports
 
     def _loaded(
-        self, lines: list[str], loaded: dict[Any, str], node: Node, reader: Node, layout: Layout
+        self, lines: list[str], loaded: dict[Any, str], node: Node, reader: EpilogueCall, layout: Layout
     ) -> str:
         """The name of an operand as a step sees it, loaded where it has not been."""
-        terms = grouped_terms(node.val, reader.val.sizes, self.kernel.sizes)
+        terms = grouped_terms(operand_spec(reader, node), result_spec(reader.node).sizes, self.kernel.sizes)
         assert terms is not None
-        key = node, terms
+        is_broadcast = isinstance(reader, PointwiseCall) or node is reader.input
+        key = node, terms, is_broadcast
         if key in loaded:
             return loaded[key]
         name = loaded[key] = f"l{len(loaded)}"
@@ -239,7 +251,7 @@ class WrittenEpilogue:
             lines.append(f"{name} = tl.load({pointer} + {by_column}, mask=is_column)[None, :]")
         else:
             lines.append(f"{name} = tl.load({pointer})")
-        if by_row or by_column:
+        if is_broadcast and (by_row or by_column):
             lines.append(f"{name} = tl.broadcast_to({name}, mask.shape)")
         return name
 
@@ -273,6 +285,25 @@ class WrittenEpilogue:
         """The kernel of a form."""
         self.form = self.form or form
         return getattr(module_of(self.text(form)), self.kernel.name)
+
+
+def _normalised(call: ChannelNormCall, values: Mapping[Node, str], name: str) -> list[str]:
+    """The lines that define a batch norm's result, as `normalise_channels` computes it."""
+    compute = type_text(compute_type(call.input.val.dtype))
+
+    def of(node: Node) -> str:
+        return f"convert({values[node]}, {compute})"
+
+    factor = f"rsqrt({of(call.variance)} + tl.full([], {call.eps!r}, {compute}))"
+    if call.weight is not None:
+        factor += f" * {of(call.weight)}"
+    lines = [
+        f"# {step_text(call.node, values)}",
+        f"{name} = ({of(call.input)} - {of(call.mean)}) * ({factor})",
+    ]
+    if call.bias is not None:
+        lines.append(f"{name} = {name} + {of(call.bias)}")
+    return [*lines, f"{name} = convert({name}, {type_text(triton_type(call.input.val.dtype))})"]
 
 
 def step_text(node: Node, values: Mapping[Node, str]) -> str:
@@ -337,7 +368,7 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
     product = kernel.product.node
     places = {node: i for i, node in enumerate(kernel.inputs)}
     buffers = [*([product] if written.stores_product else []), *written.results]
-    allocators = [allocator_of(node.val) for node in buffers]
+    allocators = [allocator_of(result_spec(node)) for node in buffers]
     count = len(kernel.inputs)
     order = [places[values[name]] for name in names]
     order += [count, *(places[node] for node in written.operands)]

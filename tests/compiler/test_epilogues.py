@@ -141,6 +141,14 @@ CONVOLUTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] 
         lambda x, w, b: F.silu(F.conv_transpose2d(x, w, b, stride=2, padding=1)),
         ((2, 6, 4, 4), (6, 8, 3, 3), (8,)),
     ),
+    "a batch norm and a residual": (
+        lambda x, w, m, v, s, b, r: F.relu(F.batch_norm(F.conv2d(x, w, padding=1), m, v.abs(), s, b) + r),
+        ((2, 8, 6, 5), (12, 8, 3, 3), (12,), (12,), (12,), (12,), (2, 12, 6, 5)),
+    ),
+    "a batch norm of one tap": (
+        lambda x, w, m, v: F.batch_norm(F.conv2d(x, w), m, v.abs(), eps=0.25),
+        ((2, 8, 6, 5), (12, 8, 1, 1), (12,), (12,)),
+    ),
     "one tap": (
         lambda x, w, b, r: F.relu(F.conv2d(x, w, b) + r),
         ((2, 8, 6, 5), (12, 8, 1, 1), (12,), (2, 12, 6, 5)),
@@ -159,7 +167,8 @@ def test_convolutions_have_epilogues(name: str, dtype: Any) -> None:
     function, shapes = CONVOLUTIONS[name]
     made = operands(*shapes, dtype=dtype)
     compiled = agree(function, lambda: tuple(made), calls=1)
-    assert launches(lambda: compiled(*made)) == 1 < launches(lambda: function(*made))
+    count = 2 if "batch norm" in name else 1  # of which one makes variances
+    assert launches(lambda: compiled(*made)) == count < launches(lambda: function(*made))
 
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
@@ -176,7 +185,8 @@ def test_convolutions_by_descriptors(dtype: Any, monkeypatch: pytest.MonkeyPatch
     assert launches(lambda: compiled(*made)) == launches(lambda: f(*made)) - 3
     (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
     assert ("store(" in write_product_kernel(kernel)) and kernel.name == "convolution_mul_add_relu"
-    assert ("_store(" in write_product_kernel(kernel)) == (dtype is tt.bfloat16)
+    if driver().properties(0).design >= 90:
+        assert ("_store(" in write_product_kernel(kernel)) == (dtype is tt.bfloat16)
 
 
 @pytest.mark.parametrize(
