@@ -14,11 +14,12 @@ from typing import Any
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
 from .cuda_graphs.eligibility import device_of
-from .epilogues import ProductKernel, schedule_of
+from .epilogues import schedule_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
 from .passes import run_passes
+from .product_kernel import ProductKernel
 from .schedule import FusedKernel, RowsKernel, Schedule, plain_schedule
 
 Compiled = Callable[..., tuple[Any, ...]]

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..dispatch.plans.structured_kernel import StructuredKernel
-from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
 from ..triton_kernels.geometry import broadcast_strides
 from .channel_norms import ChannelNormCall, channel_norm_call
 from .pointwise import PointwiseCall, bound_arguments, pointwise_call
+from .product_kernel import EpilogueCall, ProductKernel
 from .reductions import ResultOf
-from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each, fused_schedule, joined_name
+from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each, fused_schedule
 
 PRODUCTS = frozenset(
     f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "convolution")
@@ -30,79 +29,11 @@ VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten:
 """Those that give a contiguous tensor's elements other sizes."""
 MOST_STEPS = 24
 """Of an epilogue: each element of a tile of sums is in registers meanwhile."""
-MOST_TILES = 4
-"""Operands of an epilogue that have an element for each of the product's, and results beside it."""
+MOST_TILES = 5
+"""Operands of an epilogue that have an element for each of the product's, and results."""
 
-EpilogueCall = PointwiseCall | ChannelNormCall
-"""A step that may be in an epilogue: pointwise, or of a convolution's channels."""
 Terms = tuple[tuple[int, int, int], ...]
 """An offset along an index: the sum of ``index // divisor % size * stride``."""
-
-
-@dataclass(frozen=True)
-class ProductKernel:
-    """A product, and the pointwise steps that are computed of its elements before they are stored.
-
-    Attributes:
-        product: the product.
-        calls: all steps in order; a view is a `ResultOf`, as is what takes the result of a batch norm.
-        inputs: the nodes outside that they read.
-        outputs: the steps that are read outside, or are results; a product and its views are one.
-    """
-
-    product: PointwiseCall
-    calls: tuple[EpilogueCall | ResultOf, ...]
-    inputs: tuple[Node, ...]
-    outputs: tuple[Node, ...]
-
-    @property
-    def computed(self) -> list[EpilogueCall]:
-        """The steps that are computed: the product, and its epilogue."""
-        return [call for call in self.calls if not isinstance(call, ResultOf)]
-
-    @property
-    def epilogue(self) -> list[EpilogueCall]:
-        """The steps beside the product, in order."""
-        return [call for call in self.computed if call is not self.product]
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Those of the product: batch, rows and columns; of a convolution images, channels and pixels."""
-        sizes = self.product.node.val.sizes
-        if self.product.node.target._entry.name == "aten::convolution":
-            return sizes[0], sizes[1], math.prod(sizes[2:])
-        b, m, n = (1, *sizes)[-3:]
-        return b, m, n
-
-    @property
-    def operands(self) -> list[Node]:
-        """The inputs that the epilogue reads."""
-        read = dict.fromkeys(o for call in self.epilogue for o in call.operands if isinstance(o, Node))
-        return [node for node in self.inputs if node in read]
-
-    @property
-    def device(self) -> Device:
-        """Where it runs."""
-        spec: TensorSpec = self.product.node.val
-        return spec.device
-
-    @property
-    def name(self) -> str:
-        """The names of its operators, joined."""
-        return joined_name(self.computed)
-
-    def root(self, node: Node) -> Node:
-        """The step whose elements a step of the kernel has: itself, or what it is a view of."""
-        views = {call.node for call in self.calls if isinstance(call, ResultOf)}
-        while node in views:
-            node = node.args[0]  # type: ignore[assignment]
-        return node
-
-    def __str__(self) -> str:
-        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
-        spec = self.product.node.val
-        head = f"kernel {self.name}({given}) -> {made} over {list(spec.sizes)} on {spec.device}:"
-        return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
 def product_call(node: Node) -> PointwiseCall | None:
@@ -272,7 +203,7 @@ def _read_through(calls: Sequence[EpilogueCall | ResultOf], views: set[Node]) ->
         passed, node = [], operand
         while node in views:
             passed.append(node)
-            node = node.args[0]  # type: ignore[assignment]
+            node = node.args[0]
         known = found.setdefault(node, [])
         known += [view for view in passed if view not in known]
     return found
@@ -336,8 +267,7 @@ def _fits(kernel: ProductKernel) -> bool:
     epilogue, sizes = kernel.epilogue, kernel.sizes
     if len(epilogue) > MOST_STEPS:
         return False
-    roots = {kernel.root(node) for node in kernel.outputs} - {kernel.product.node}
-    tiles = 0
+    tiles = len({kernel.root(node) for node in kernel.outputs})
     operands = kernel.operands
     inputs = set(kernel.inputs)
     for call in epilogue:
@@ -353,7 +283,7 @@ def _fits(kernel: ProductKernel) -> bool:
                     return False
     for operand in operands:
         tiles += operand.val.numel == math.prod(sizes)
-    return tiles <= MOST_TILES and len(roots) <= MOST_TILES
+    return tiles <= MOST_TILES
 
 
 class _Dependencies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .epilogues import ProductKernel
+from .product_kernel import ProductKernel
 from .schedule import FusedKernel, RowsKernel, Schedule
 
 

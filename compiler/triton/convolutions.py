@@ -61,7 +61,8 @@ def convolution_text(form: str, filled: Mapping[str, str]) -> str:
             and the ``body`` that computes the epilogue of `product`.
     """
     name, pointers = filled["name"], filled["pointers"]
-    text = CONVOLUTIONS[form].source.replace(f"def {form}(", f"def {name}(", 1)
+    source: str = CONVOLUTIONS[form].source
+    text = source.replace(f"def {form}(", f"def {name}(", 1)
     text = text.replace("    out,\n", f"    out,\n    {pointers},\n", 1)
     if form == "convolve":
         head, found, _ = text.partition(END)

@@ -13,15 +13,18 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
+from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.elementwise.pointwise_functions import rsqrt
 from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
 from ..channel_norms import ChannelNormCall
-from ..epilogues import EpilogueCall, ProductKernel, Terms, grouped_terms, operand_spec, result_spec
+from ..epilogues import Terms, grouped_terms, operand_spec, result_spec
 from ..pointwise import PointwiseCall
+from ..product_kernel import EpilogueCall, ProductKernel
 from .convolutions import CONVOLUTIONS, convolution_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
 from .pointwise import import_of, operands_of, type_text
@@ -103,10 +106,22 @@ def {name}(
             x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
             y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
             total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
-        {name}_elements(
-            total, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-            column + tl.arange(0, BLOCK_N), m, n, sz, sm, sn, alpha, beta, ACTIVATION
-        )
+        if HALVES:
+            half: tl.constexpr = BLOCK_N // 2
+            left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
+            {name}_elements(
+                left, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                column + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+            )
+            {name}_elements(
+                right, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                column + half + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+            )
+        else:
+            {name}_elements(
+                total, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                column + tl.arange(0, BLOCK_N), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+            )
 """
 
 ADDENDS = {
@@ -314,7 +329,7 @@ def step_text(node: Node, values: Mapping[Node, str]) -> str:
 
 
 def _reach(node: Node) -> int:
-    spec = node.val
+    spec: TensorSpec = node.val
     return 1 + sum((size - 1) * abs(stride) for size, stride in zip(spec.sizes, spec.strides, strict=True))
 
 
@@ -335,6 +350,8 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
 
     Raises CannotFuse where the product's kernel takes no epilogue.
     """
+    if any(isinstance(call, PointwiseCall) and _is_heavy(call) for call in kernel.epilogue):
+        raise CannotFuse("a step of its epilogue takes the registers of a kernel of its own")
     written = WrittenEpilogue(kernel)
     product = kernel.product
     specs = {node: node.val for node in product.node.all_input_nodes}
@@ -349,6 +366,12 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     else:
         launch, names = plan_fused(call, numbers, fused)
     return written, launch, names
+
+
+def _is_heavy(call: PointwiseCall) -> bool:
+    """Whether a step holds much in registers."""
+    element = call.planned({o: o.val for o in call.operands if isinstance(o, Node)})[1].element
+    return element is None or element.function in HEAVY
 
 
 def is_served(kernel: ProductKernel) -> bool:
