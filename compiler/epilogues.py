@@ -267,8 +267,6 @@ def _fits(kernel: ProductKernel) -> bool:
     epilogue, sizes = kernel.epilogue, kernel.sizes
     if len(epilogue) > MOST_STEPS:
         return False
-    tiles = len({kernel.root(node) for node in kernel.outputs})
-    operands = kernel.operands
     inputs = set(kernel.inputs)
     for call in epilogue:
         spec = result_spec(call.node)
@@ -281,9 +279,7 @@ def _fits(kernel: ProductKernel) -> bool:
                 terms = grouped_terms(operand_spec(call, operand), spec.sizes, sizes)
                 if terms is None or (operand not in inputs and operand.val.numel != spec.numel):
                     return False
-    for operand in operands:
-        tiles += operand.val.numel == math.prod(sizes)
-    return tiles <= MOST_TILES
+    return kernel.tiles <= MOST_TILES
 
 
 class _Dependencies:

@@ -59,6 +59,13 @@ class ProductKernel:
         return [node for node in self.inputs if node in read]
 
     @property
+    def tiles(self) -> int:
+        """How many operands of the epilogue, and results, have an element for each of the product's."""
+        numel = math.prod(self.sizes)
+        results = {self.root(node) for node in self.outputs}
+        return len(results) + sum(node.val.numel == numel for node in self.operands)
+
+    @property
     def device(self) -> Device:
         """Where it runs."""
         spec: TensorSpec = self.product.node.val

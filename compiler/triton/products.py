@@ -360,7 +360,7 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     numbers = {name: given[name] for name in NUMBERS if name in given}
     if any(isinstance(number, Node) for number in numbers.values()):
         raise CannotFuse("it is scaled by a number that is computed")
-    fused = FusedEpilogue(written.compiled, written.pointers, written.elements)
+    fused = FusedEpilogue(written.compiled, written.pointers, written.elements, kernel.tiles)
     if call.name == "convolution":
         launch, names = plan_fused_convolution(call, fused)
     else:

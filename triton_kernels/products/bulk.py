@@ -32,8 +32,6 @@ FIRST_DESIGN = 90
 """The first design of devices whose matrix instructions take what a tensor map loads (`DeviceProperties.design`)."""
 IN_GLUON = {form.DESIGN: form for form in (warp_specialized, tensor_memory)}
 """By the design of a device, the module of the kernel that is for its matrix instructions alone."""
-MOST_POINTERS = 3
-"""Operands and results of a fused epilogue that large tiles have registers for."""
 MAX_PITCH = 1 << 40
 """Bytes from one line to the next that a tensor map can hold."""
 
@@ -208,10 +206,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         launch = plan_launch(sums, small, left, right, described, None, parts, steps, batch)
         return in_parts(problem, parts, launch)
     if fused is not None:
-        # Its operands and results come and go by pointers. Without whole vectors of them registers hold half of a large
-        # tile's addresses; with many there is no place for so many of their elements.
-        is_small = n % DIVISOR == 0 and len(fused.pointers) <= MOST_POINTERS
-        if not is_small and not interpreted():
+        # Operands and results come and go by pointers: a large tile has registers for those of one, in whole vectors.
+        if not interpreted() and (fused.tiles > 1 or n % DIVISOR):
             chosen = min(crowded, key=lambda one: cost(one, tiles_in(one, problem) * batch, k, places))
         return plan_launch(problem, chosen, left, right, None, None, 1, None, batch)
     return plan_launch(problem, chosen, left, right, out, beside, 1, None, batch)

@@ -104,11 +104,13 @@ class FusedEpilogue:
         kernel: from the name of a form, ``tiled`` or ``persistent``, to the kernel: that form's with another end.
         pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
         elements: those of one element.
+        tiles: how many operands and results have an element for each of the product's.
     """
 
     kernel: Callable[[str], Any]
     pointers: Mapping[str, str]
-    elements: tuple[str, ...] = ()
+    elements: tuple[str, ...]
+    tiles: int
 
 
 @dataclass(frozen=True)
