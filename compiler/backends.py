@@ -18,9 +18,10 @@ from .cuda_graphs.eligibility import device_of, specs_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
-from .host.single_steps import with_single_steps
 from .passes import run_passes
-from .schedule import FusedKernel, RowsKernel, Schedule, fused_schedule, plain_schedule
+from .product_kernel import ProductKernel
+from .schedule import FusedKernel, RowsKernel, Schedule, plain_schedule
+from .scheduling import schedule_of
 
 Compiled = Callable[..., tuple[Any, ...]]
 Backend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]
@@ -101,8 +102,14 @@ def interpreted(graph: Graph) -> Compiled:
     return lambda *inputs: forward(None, *inputs)
 
 
-def kernel_for(kernel: FusedKernel | RowsKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
+def kernel_for(
+    kernel: FusedKernel | RowsKernel | ProductKernel, tunes: bool = False
+) -> Callable[..., tuple[Any, ...]]:
     """A fused kernel as a function of bytes, on the device that it is for; of measured shape if it `tunes`."""
+    if isinstance(kernel, ProductKernel):
+        from .triton.products import device_product_kernel
+
+        return device_product_kernel(kernel)
     if kernel.device.type == "cpu":
         return host_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else host_kernel(kernel)
     from .triton.pointwise import device_kernel
@@ -129,7 +136,7 @@ def compile_graph(
     run_passes(graph)
     if backend == "graph":
         return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
-    schedule = with_single_steps(fused_schedule(graph))
+    schedule = schedule_of(graph)
     schedule.check()
     with compiling_kernels(graph):
         return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule

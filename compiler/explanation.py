@@ -14,12 +14,12 @@ from .capture.guards import shown
 from .capture.recording import Recording, record
 from .capture.unsupported import Unsupported
 from .cuda_graphs.eligibility import device_of, why_not
-from .host.single_steps import with_single_steps
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
 from .passes import run_passes
-from .schedule import OperatorCall, Schedule, fused_schedule, plain_schedule
+from .schedule import OperatorCall, Schedule, plain_schedule
+from .scheduling import schedule_of
 from .sources import execution_of, sources_of
 from .training import split
 
@@ -157,7 +157,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return _explained_in_parts(function, args, kwargs, error)
     eager = peak_bytes(plain_schedule(recording.graph))
     graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
-    schedules = tuple([with_single_steps(fused_schedule(run_passes(graph))) for graph in graphs])
+    schedules = tuple([schedule_of(run_passes(graph)) for graph in graphs])
     peak = peak_bytes(schedules[0])
     for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
         given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]

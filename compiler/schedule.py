@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
+from .kernel_names import joined_name
 from .pointwise import PointwiseCall, pointwise_call
+from .product_kernel import ProductKernel
 from .reductions import ResultOf, RowCall, RowSpace, row_call
 
-LONGEST_NAME = 60
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
@@ -122,14 +123,7 @@ class RowsKernel:
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
-def joined_name(calls: Sequence[PointwiseCall | RowCall]) -> str:
-    """The names of operators as that of a kernel."""
-    names = [call.node.target._opname.strip("_") for call in calls]
-    text = "_".join(names)
-    return text if len(text) <= LONGEST_NAME else f"{names[0]}_{len(names) - 2}_more_{names[-1]}"
-
-
-Step = OperatorCall | FusedKernel | RowsKernel
+Step = OperatorCall | FusedKernel | RowsKernel | ProductKernel
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,7 @@ class Schedule:
     steps: tuple[Step, ...]
 
     @property
-    def kernels(self) -> list[FusedKernel | RowsKernel]:
+    def kernels(self) -> list[FusedKernel | RowsKernel | ProductKernel]:
         """The fused kernels, in order."""
         return [step for step in self.steps if not isinstance(step, OperatorCall)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .product_kernel import ProductKernel
 from .schedule import FusedKernel, RowsKernel, Schedule
 
 
@@ -16,6 +17,11 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
                 from .triton.pointwise import write_kernel
                 from .triton.rows import write_rows_kernel
 
+                if isinstance(kernel, ProductKernel):
+                    from .triton.products import write_product_kernel
+
+                    found[kernel.name] = write_product_kernel(kernel)
+                    continue
                 written = (
                     write_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else write_kernel(kernel)
                 )
@@ -23,9 +29,9 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
     return found
 
 
-def execution_of(kernel: FusedKernel | RowsKernel) -> str:
+def execution_of(kernel: FusedKernel | RowsKernel | ProductKernel) -> str:
     """How a fused kernel runs, in words."""
-    if kernel.device.type == "cuda":
+    if isinstance(kernel, ProductKernel) or kernel.device.type == "cuda":
         return "one Triton kernel"
     if isinstance(kernel, RowsKernel):
         from .host.rows import execution_of_rows

@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..products.bulk import FIRST_DESIGN, MAX_PITCH, in_halves
-from ..products.problem import multiprocessors
+from ..products.problem import CannotFuse, multiprocessors
 from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
 from .bulk_kernels import NARROW, TF32, convolve_bulk
@@ -121,9 +121,7 @@ def refused(why: str) -> None:
     choices.chosen("no tensor descriptors", why)
 
 
-def plan_bulk(
-    call: StructuredCall, problem: Problem, sums: Sums
-) -> Callable[[Any, Any, Any, Any], None] | None:
+def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None] | None:
     """``run(out, source, weight, bias or None)`` over data at multiples of 16; None where there is none.
 
     Planes whose strides are one, of one group, with channels innermost in source and weight; of float32 those that
@@ -168,19 +166,23 @@ def plan_bulk(
         strides = {"yn": yn // y_unit, "yc": yc // y_unit, "yh": yh // y_unit}
         numbers |= strides
         kinds |= {name: integer_type(stride) for name, stride in strides.items()}
-    bias = problem.bias
+    bias, fused = problem.bias, problem.fused
+    if fused is not None and not planes:
+        raise CannotFuse("its result's channels lie innermost")
+    kernel = convolve_bulk if fused is None else fused.kernel("convolve_bulk")
     signature = {
         "x": f"tensordesc<{element}[{sides}, {block_k}]>",
         "w": f"tensordesc<{element}[{taps}]>",
         **({} if bias is None else {"bias": f"*{bias.dtype.triton_name}"}),
         "out": f"*{out_element}" if planes else f"tensordesc<{out_element}[{sides}, {width}]>",
+        **({} if fused is None else fused.pointers),
         **kinds,
     }
     (_, up, left), (_, down, right) = window.padding, window.dilation
     sign = -1 if problem.transposed else 1
     launch = Launch(
         call.device,
-        convolve_bulk,
+        kernel,
         signature,
         {
             **({"bias": None} if bias is None else {}),
@@ -201,6 +203,7 @@ def plan_bulk(
             "WIDTH_UNIT": width_unit,
             **({} if planes else dict.fromkeys(("yn", "yc", "yh"))),
         },
+        elements=() if fused is None else fused.elements,
         tensors=(pixels, weights) if results is None else (pixels, weights, results),
         num_warps=chosen.warps,
         num_stages=chosen.stages,
@@ -209,10 +212,10 @@ def plan_bulk(
     grid = (min(tiles, multiprocessors(out.device) * resident(chosen)), 1, 1)
     values = tuple(numbers.values())
 
-    def run(to: Any, data: Any, weight: Any, offset: Any) -> None:
+    def run(to: Any, data: Any, weight: Any, offset: Any, *rest: int) -> None:
         if offset is None:
-            launch(grid, data.address, weight.address, to.address, *values)
+            launch(grid, data.address, weight.address, to.address, *rest, *values)
         else:
-            launch(grid, data.address, weight.address, offset.address, to.address, *values)
+            launch(grid, data.address, weight.address, offset.address, to.address, *rest, *values)
 
     return run

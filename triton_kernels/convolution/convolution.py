@@ -16,6 +16,8 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
 from ..budget import Configuration
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing
+from ..products.problem import CannotFuse, FusedEpilogue
+from ..products.repacked import Bytes
 from ..tuning.choice import configuration
 from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
@@ -87,7 +89,10 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
 
 
 def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, which are laid out anew where that is worth it."""
+    """``run(out, source, weight, bias or None)`` over data, which are laid out anew where that is worth it.
+
+    What `run` of this and of the plans below is given besides are addresses, of a fused epilogue's pointers.
+    """
     sums = sums_of(call, given.source)
     problem, source, weight = laid(given, sums)
     copied = plan_copies((source, weight))
@@ -95,8 +100,8 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     if copied is None:
         return multiply
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
-        multiply(to, *copied(data, filters), offset)
+    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+        multiply(to, *copied(data, filters), offset, *rest)
 
     return run
 
@@ -116,13 +121,13 @@ def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     )
     made: list[Callable[..., None]] = []
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         if (to.address | data.address | filters.address) % ALIGNMENT == 0:
-            bulk(to, data, filters, offset)
+            bulk(to, data, filters, offset, *rest)
             return
         if not made:
             made.append(plan_pointers(call, problem, sums))
-        made[0](to, data, filters, offset)
+        made[0](to, data, filters, offset, *rest)
 
     return run
 
@@ -183,10 +188,13 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
         {} if problem.bias is None else {"bias": problem.bias}
     )
     every = {name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()} | arguments.signature
+    fused = problem.fused
+    kernel = convolve if fused is None else fused.kernel("convolve")
+    every |= dict({} if fused is None else fused.pointers)
     launch = Launch(
         call.device,
-        convolve,
-        {name: every[name] for name in convolve.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **({"bias": None} if problem.bias is None else {}),
             **arguments.constants,
@@ -207,17 +215,18 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
             "INDEX": tl.int32 if kind == "i32" else tl.int64,
             **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True)),
         },
+        elements=() if fused is None else fused.elements,
         num_warps=chosen.warps,
         num_stages=chosen.stages,
     )
     tiles = cdiv(problem.positions_of_phase, tile[0]) * cdiv(columns, tile[1]) * groups
     grid, numbers = (tiles, problem.phases, 1), arguments.in_order(convolve.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         if offset is None:
-            launch(grid, data.address, filters.address, to.address, *numbers)
+            launch(grid, data.address, filters.address, to.address, *rest, *numbers)
         else:
-            launch(grid, data.address, filters.address, offset.address, to.address, *numbers)
+            launch(grid, data.address, filters.address, offset.address, to.address, *rest, *numbers)
 
     return run
 
@@ -228,6 +237,8 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     if problem.out.numel == 0:
         return launch_nothing
     if is_depthwise(problem):
+        if problem.fused is not None:
+            raise CannotFuse("each of its groups has a channel of its own")
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", problem.groups)
         return plan_depthwise(call, problem)
     if is_product(problem):
@@ -236,11 +247,11 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     return plan_convolution(call, problem)
 
 
-def convolution(call: StructuredCall) -> PlannedKernel:
-    """(N, C, *spatial) by (O, C / groups, *kernel), or transposed by (C, O / groups, *kernel), with a bias of (O)."""
+def problem_of(call: StructuredCall, fused: FusedEpilogue | None = None) -> Problem:
+    """A call of `convolution` as its kernels see it."""
     args = call.args
     weight = args["weight"]
-    problem = Problem(
+    return Problem(
         as_volume(args["input"]),
         as_volume(weight),
         args["bias"],
@@ -248,8 +259,33 @@ def convolution(call: StructuredCall) -> PlannedKernel:
         args["groups"],
         window_of(call, weight.sizes[2:]),
         args["transposed"],
+        fused,
     )
-    return PlannedKernel(plan_of(call, problem))
+
+
+def convolution(call: StructuredCall) -> PlannedKernel:
+    """(N, C, *spatial) by (O, C / groups, *kernel), or transposed by (C, O / groups, *kernel), with a bias of (O)."""
+    return PlannedKernel(plan_of(call, problem_of(call)))
+
+
+def plan_fused(call: StructuredCall, fused: FusedEpilogue) -> tuple[Callable[..., None], tuple[str, ...]]:
+    """A convolution's launch with a fused epilogue, and the names of the arguments whose addresses it is given first.
+
+    It is called as `products.fused.plan_fused` says. Raises CannotFuse where the kernel that serves the convolution
+    takes no such epilogue.
+    """
+    out = call.outputs[0]
+    if out.numel == 0 or not out.is_contiguous or out.ndim != call.args["weight"].ndim:
+        raise CannotFuse("its result is not contiguous")
+    run = plan_of(call, problem_of(call, fused))
+    has_bias = call.args["bias"] is not None
+
+    def launch(data: int, filters: int, *rest: int) -> None:
+        offset = Bytes(rest[0]) if has_bias else None
+        to, *others = rest[1:] if has_bias else rest
+        run(Bytes(to), Bytes(data), Bytes(filters), offset, *others)
+
+    return launch, ("input", "weight", "bias") if has_bias else ("input", "weight")
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:

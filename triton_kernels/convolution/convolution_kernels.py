@@ -220,6 +220,7 @@ def convolve(
         total += tl.load(bias + filters * bs, mask=is_filter, other=0).to(ACCUMULATOR)[None, :]
     if TRANSPOSED:
         plane, line, column = plane * SD + phase_d, line * SH + phase_h, column * SW + phase_w
+    # The epilogue of a compiled graph takes the place of what follows (`compiler/triton/convolutions.py`).
     target = out + (image * yn + plane * yd + line * yh + column * yw)
     made = convert(total, out.dtype.element_ty)
     if PIXELS_INNER:

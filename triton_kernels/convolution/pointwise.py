@@ -8,6 +8,8 @@ from typing import Any
 from ...dispatch.structured.stub import StructuredCall, find_kernel
 from ...runtime.float32_precision import matmul_allows_tf32
 from ...runtime.tensor_spec import TensorSpec
+from ..products.fused import plan_fused
+from ..products.problem import CannotFuse, FusedEpilogue
 from .problem import Problem
 from .volume import rounds_to_tf32
 
@@ -83,6 +85,10 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     inner = call._replace(
         name=names[0], args=args, runtime=runtime, outputs=(result,), iterator=None, extra={}
     )
+    if problem.fused is not None:
+        if data_first:
+            raise CannotFuse("its result's channels lie innermost")
+        return _plan_fused(inner, problem.fused)
     multiply = find_kernel(f"{names[0]}_stub", "cuda", names[0])(inner).into
 
     def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
@@ -91,5 +97,16 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
             multiply(to, *operands)
         else:
             multiply(to, offset, *operands)
+
+    return run
+
+
+def _plan_fused(inner: StructuredCall, fused: FusedEpilogue) -> Callable[..., None]:
+    """The product with a fused epilogue, over images of planes; called as `plan_product`'s are."""
+    multiply, _ = plan_fused(inner, {}, fused)
+
+    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+        given = [each.address for each in (filters, data, *(() if offset is None else (offset,)), to)]
+        multiply(*given, *rest)
 
     return run

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...runtime.tensor_spec import TensorSpec
 from ..launch import cdiv
+from ..products.problem import FusedEpilogue
 from .volume import Triple, Window
 
 
@@ -21,6 +22,7 @@ class Problem:
         groups: of channels.
         window: of the convolution, or of the one that is transposed.
         transposed: whether it is.
+        fused: what a compiled graph computes of the output before it is stored, or instead.
     """
 
     source: TensorSpec
@@ -30,6 +32,7 @@ class Problem:
     groups: int
     window: Window
     transposed: bool
+    fused: FusedEpilogue | None = None
 
     @property
     def channels(self) -> int:

@@ -23,7 +23,7 @@ from .persistent import (
     TILES,
     matmul_persistent,
 )
-from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
+from .problem import DIVISOR, CannotFuse, Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import bounded, stride_arguments
 from .split_k import in_parts
 from .tile_cost import cost, resident
@@ -144,6 +144,7 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         if beside is None or out is None:
             return refused("the addend or the result lies as they cannot describe it")
     places = multiprocessors(problem.device)
+    fused = problem.epilogue.fused
     plain = out is not None and beside is None
     large, crowded = (
         tuple(one for one in table if one.is_for(properties.design)) for table in tables_for(problem)
@@ -171,13 +172,18 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             elif asked in large:
                 chosen = asked
     factors = problem.epilogue.factors
+    halved = None
     if cuts and out is not None and (factors is None or not factors.row_wise):
         cut = best_cut(problem.out.sizes, problem.k, places, cut_tiles(problem, candidates), resident, cost)
-        halved = None if cut is None else in_two(problem, cut, partial(plan_bulk, cuts=False))
-        if halved is not None and cut is not None:
+        unfused = replace(problem, epilogue=replace(problem.epilogue, fused=None))
+        halved = None if cut is None else in_two(unfused, cut, partial(plan_bulk, cuts=False))
+        if halved is not None and cut is not None and fused is None:
             which, count = ("rows", "columns")[cut.side - 1], problem.out.sizes[cut.side] - cut.start
             choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
             return halved
+    if fused is not None and (specialized is not None or (halved is not None and interpreted())):
+        # In the interpreter the last bits of sums depend on how many rows a tile has.
+        raise CannotFuse("it is warp-specialised" if halved is None else "its last wave has tiles of its own")
     if specialized is not None and form is not None and out is not None:
         return form.plan(problem, specialized, left, right, out)
     m, n, k, batch = problem.shape
@@ -187,6 +193,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
     if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
+        if fused is not None:
+            raise CannotFuse("the inner side is cut into parts")
         choices.chosen(
             "split-K", "{} tiles are few for {} multiprocessors, and {} elements are summed", tiles, places, k
         )
@@ -197,6 +205,11 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         described = describe(workspace, rows_only=True)
         launch = plan_launch(sums, small, left, right, described, None, parts, steps, batch)
         return in_parts(problem, parts, launch)
+    if fused is not None:
+        # Operands and results come and go by pointers: a large tile has registers for those of one, in whole vectors.
+        if not interpreted() and (fused.tiles > 1 or n % DIVISOR):
+            chosen = min(crowded, key=lambda one: cost(one, tiles_in(one, problem) * batch, k, places))
+        return plan_launch(problem, chosen, left, right, None, None, 1, None, batch)
     return plan_launch(problem, chosen, left, right, out, beside, 1, None, batch)
 
 
@@ -214,18 +227,24 @@ def plan_launch(
     """The launch of the persistent kernel with a configuration."""
     block_m, block_n, block_k = chosen.tile
     # A descriptor of the output has half of a tile; without one, or in the interpreter for some tiles, it is whole.
-    halves = out is not None and (block_n >= 32 if interpreted() else in_halves(chosen))
+    has_halves = out is not None or problem.epilogue.fused is not None
+    halves = has_halves and (block_n >= 32 if interpreted() else in_halves(chosen))
     width = block_n // 2 if halves else block_n
     element = problem.left.dtype.triton_name
     right_element, out_element = problem.right.dtype.triton_name, problem.out.dtype.triton_name
     assert element is not None and right_element is not None and out_element is not None
     addend = problem.epilogue.addend
+    fused = problem.epilogue.fused
+    kernel = matmul_persistent if fused is None else fused.kernel("persistent")
     strides: dict[str, int] = dict.fromkeys(("oz", "om", "on", "sz", "sn"), 0)
     if out is None:
         strides |= dict(zip(("oz", "om", "on"), problem.out.strides, strict=True))
     if addend is not None and beside is None:
         strides |= {"sz": addend.strides[0], "sn": addend.strides[2]}
-    reach = (problem.m + block_m) * strides["om"] + (problem.n + block_n) * max(strides["on"], strides["sn"])
+    if fused is not None:
+        strides["sm"] = 0 if addend is None else addend.strides[1]
+    reach = (problem.m + block_m) * max(strides["om"], strides.get("sm", 0))
+    reach += (problem.n + block_n) * max(strides["on"], strides["sn"])
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
     every = {
         "a": left.type_name(element, block_m, block_k),
@@ -253,12 +272,12 @@ def plan_launch(
         every["steps"] = "i32"
     passed, fixed = problem.epilogue.signature()
     scales, kinds = problem.epilogue.scale_arguments(problem.saturates)
-    every |= passed | scales
+    every |= passed | scales | dict({} if fused is None else fused.pointers)
     sizes = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": batches, "parts": parts}
     launch = Launch(
         problem.device,
-        matmul_persistent,
-        {name: every[name] for name in matmul_persistent.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **constants,
             **fixed,
@@ -278,8 +297,8 @@ def plan_launch(
             "BLOCK_K": block_k,
             "HALVES": halves,
         },
-        divisible=divisible,
-        elements=tuple(scales),
+        divisible=divisible if fused is None else [*divisible, *(s for s in "mn" if sizes[s] % DIVISOR == 0)],
+        elements=tuple(scales) if fused is None else fused.elements,
         tensors=tensors,
         num_warps=chosen.warps,
         num_stages=chosen.stages,
@@ -288,9 +307,7 @@ def plan_launch(
     grid = (min(tiles, multiprocessors(problem.device) * resident(chosen)), 1, 1)
     if steps is not None:
         sizes["steps"] = steps
-    numbers = tuple(
-        {**sizes, **values}[name] for name in matmul_persistent.arg_names if name in sizes or name in values
-    )
+    numbers = tuple({**sizes, **values}[name] for name in kernel.arg_names if name in sizes or name in values)
     pointers = 3 + problem.epilogue.pointers
 
     def run(*given: int | float) -> None:

@@ -16,9 +16,53 @@ from ..budget import CARDS, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
 from .epilogue import activated, finish
-from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
+from .problem import CannotFuse, Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
 from .split_k import in_parts
+
+
+@triton.jit
+def tile_sums(
+    a,
+    b,
+    batch,
+    rows,
+    columns,
+    first,
+    m,
+    n,
+    k,
+    az,
+    am,
+    ak,
+    bz,
+    bk,
+    bn,
+    ACCUMULATOR: tl.constexpr,
+    DOT: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """The sums of a tile over k places of the inner side, from `first` on; None is its beginning."""
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a + batch * az + rows[:, None] * am + inner[None, :] * ak
+    b_tile = b + batch * bz + inner[:, None] * bk + columns[None, :] * bn
+    if first is not None:
+        a_tile += first * ak
+        b_tile += first * bk
+    total = tl.zeros((BLOCK_M, BLOCK_N), ACCUMULATOR)
+    # No integer becomes an 8-bit float.
+    nothing: tl.constexpr = 0.0 if DOT else 0
+    for done in range(0, k, BLOCK_K):
+        left = k - done
+        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=nothing)
+        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=nothing)
+        total = multiply_add(total, x, y, DOT, PRECISION)
+        a_tile += BLOCK_K * ak
+        b_tile += BLOCK_K * bk
+    return total
 
 
 @triton.jit
@@ -59,25 +103,15 @@ def matmul(
     tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    inner = tl.arange(0, BLOCK_K)
-    a_tile = a + batch * az + rows[:, None] * am + inner[None, :] * ak
-    b_tile = b + batch * bz + inner[:, None] * bk + columns[None, :] * bn
+    first = None
     if part is not None:
         first = tl.program_id(1).to(tl.int64) * part
-        a_tile += first * ak
-        b_tile += first * bk
         k = tl.minimum(k - tl.program_id(1) * part, part)
         out += tl.program_id(1).to(tl.int64) * apart
-    total = tl.zeros((BLOCK_M, BLOCK_N), ACCUMULATOR)
-    # No integer becomes an 8-bit float.
-    nothing: tl.constexpr = 0.0 if DOT else 0
-    for done in range(0, k, BLOCK_K):
-        left = k - done
-        x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=nothing)
-        y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=nothing)
-        total = multiply_add(total, x, y, DOT, PRECISION)
-        a_tile += BLOCK_K * ak
-        b_tile += BLOCK_K * bk
+    total = tile_sums(
+        a, b, batch, rows, columns, first, m, n, k, az, am, ak, bz, bk, bn,
+        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
+    )  # fmt: skip
     mask = (rows < m)[:, None] & (columns < n)[None, :]
     value = None
     if addend is not None:
@@ -166,6 +200,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     elif how.dot and itemsize <= 4:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
+    if parts > 1 and problem.epilogue.fused is not None:
+        raise CannotFuse("the inner side is cut into parts")
     if parts > 1:
         chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
     if parts == 1 and problem.epilogue.factors is None:
@@ -228,11 +264,13 @@ def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1
     else:
         every["addend"] = f"*{addend.dtype.triton_name}"
     passed, fixed = problem.epilogue.signature()
-    every |= passed
+    fused = problem.epilogue.fused
+    kernel = matmul if fused is None else fused.kernel("tiled")
+    every |= passed if fused is None else passed | dict(fused.pointers)
     launch = Launch(
         problem.device,
-        matmul,
-        {name: every[name] for name in matmul.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **constants,
             **fixed,
@@ -243,12 +281,13 @@ def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1
             "ACTIVATION": problem.epilogue.activation,
         },
         divisible=[*divisible, *(name for name, size in sizes.items() if size % 16 == 0)],
+        elements=() if fused is None else fused.elements,
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
     grid = (cdiv(m, tile.m) * cdiv(n, tile.n) * batch, parts, 1)
     numbers = tuple({**sizes, **values}[name] for name in matmul.arg_names if name in sizes or name in values)
-    pointers = 3 if addend is None else 4
+    pointers = 3 + problem.epilogue.pointers
 
     def run(*given: int | float) -> None:
         launch(grid, *given[:pointers], *numbers, *given[pointers:])

@@ -16,7 +16,7 @@ from .bulk import plan_bulk
 from .complex_matmul import complex_product
 from .matmul import plan_tiled
 from .matvec import Lines, plan_product
-from .problem import Epilogue, Matrices, Problem, Scales, expanded
+from .problem import CannotFuse, Epilogue, FusedEpilogue, Matrices, Problem, Scales, expanded
 from .product import accumulation
 from .repacked import plan_repacked, turned
 
@@ -33,8 +33,13 @@ def plan_matmul(
     addend: TensorSpec | None,
     scales: Scales | None,
     activation: str | None = None,
+    fused: FusedEpilogue | None = None,
 ) -> Callable[..., None]:
-    """``launch(a address, b address, [addend address,] out address, *scales)``."""
+    """``launch(a address, b address, [addend address,] out address, *scales)``.
+
+    With a fused epilogue the addresses of its operands and results come before the scales. Raises CannotFuse where the
+    kernel that serves the product takes none.
+    """
     out = call.outputs[0]
     problem = Problem(
         call.device,
@@ -42,11 +47,13 @@ def plan_matmul(
         Matrices.of(left),
         Matrices.of(right),
         Matrices.of(out),
-        Epilogue(None if addend is None else expanded(addend, out), scales, activation),
+        Epilogue(None if addend is None else expanded(addend, out), scales, activation, fused=fused),
         precision_of(call, left),
     )
     vectors = plan_vectors(problem)
     if vectors is not None:
+        if fused is not None:
+            raise CannotFuse("one of its sides is 1")
         chosen(
             "lines by a vector",
             "the result has {} x {} elements, one side of which is 1",
@@ -59,6 +66,8 @@ def plan_matmul(
     if bulk is None:
         repacked = plan_repacked(problem)
         if repacked is not None:
+            if fused is not None:
+                raise CannotFuse("its operands are repacked")
             chosen(
                 "persistent, over repacked operands",
                 "an operand's lines are no multiples of 16 bytes apart, or lie across the inner side of a product in "
@@ -78,7 +87,11 @@ def plan_matmul(
         "{} goes to tensor cores, lines are multiples of 16 bytes apart, and the device has a bulk copy",
         problem.left.dtype.name,
     )
-    return with_other_way(bulk, problem, 3 if addend is None else 4)
+    pointers = 3 if addend is None else 4
+    if fused is not None:
+        tiled = plan_tiled(problem)
+        return where_aligned(bulk, pointers, lambda: tiled)
+    return with_other_way(bulk, problem, pointers)
 
 
 def plan_vectors(problem: Problem) -> Callable[..., None] | None:
@@ -159,6 +172,14 @@ def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]
     return factory
 
 
+OPERANDS = {
+    "mm": ("self", "mat2"),
+    "bmm": ("self", "mat2"),
+    "addmm": ("mat1", "mat2"),
+    "_addmm_activation": ("mat1", "mat2"),
+    "baddbmm": ("batch1", "batch2"),
+}
+"""The matrices of each operator."""
 ACTIVATIONS = {None: None, False: "relu", True: "gelu"}
 """By `_addmm_activation`'s ``use_gelu``, which the others do not have."""
 
@@ -250,9 +271,9 @@ def addbmm(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-register_stub("mm_stub", "cuda", product(("self", "mat2")))
-register_stub("bmm_stub", "cuda", product(("self", "mat2")))
-register_stub("addmm_stub", "cuda", product_sum(("mat1", "mat2")))
-register_stub("_addmm_activation_stub", "cuda", product_sum(("mat1", "mat2")))
-register_stub("baddbmm_stub", "cuda", product_sum(("batch1", "batch2")))
+register_stub("mm_stub", "cuda", product(OPERANDS["mm"]))
+register_stub("bmm_stub", "cuda", product(OPERANDS["bmm"]))
+register_stub("addmm_stub", "cuda", product_sum(OPERANDS["addmm"]))
+register_stub("_addmm_activation_stub", "cuda", product_sum(OPERANDS["_addmm_activation"]))
+register_stub("baddbmm_stub", "cuda", product_sum(OPERANDS["baddbmm"]))
 register_stub("addbmm_stub", "cuda", addbmm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,27 @@ class Factors:
         return dict.fromkeys(names, "*fp32")
 
 
+class CannotFuse(Exception):
+    """A product has a form whose kernel takes no fused epilogue; says which."""
+
+
+@dataclass(frozen=True)
+class FusedEpilogue:
+    """What a compiled graph computes of a product's elements, in the kernel that adds them up.
+
+    Args:
+        kernel: from the name of a form, ``tiled`` or ``persistent``, to the kernel: that form's with another end.
+        pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
+        elements: those of one element.
+        tiles: how many operands and results have an element for each of the product's.
+    """
+
+    kernel: Callable[[str], Any]
+    pointers: Mapping[str, str]
+    elements: tuple[str, ...]
+    tiles: int
+
+
 @dataclass(frozen=True)
 class Epilogue:
     """What is done to sums: activation(alpha * sums + beta * addend).
@@ -101,18 +122,20 @@ class Epilogue:
         scales: those of the call; None where there are none.
         activation: "relu", "gelu" or None.
         factors: those of 8-bit operands, applied before the addend.
+        fused: what is computed of the result before it is stored, or instead.
     """
 
     addend: Matrices | None = None
     scales: Scales | None = None
     activation: str | None = None
     factors: Factors | None = None
+    fused: FusedEpilogue | None = None
 
     @property
     def pointers(self) -> int:
         """How many addresses a launch is given beside those of the operands and the output."""
         count = 0 if self.factors is None else len(self.factors.signature())
-        return count + (self.addend is not None)
+        return count + (self.addend is not None) + (0 if self.fused is None else len(self.fused.pointers))
 
     def scale_arguments(self, saturates: bool) -> tuple[dict[str, str], dict[str, object]]:
         """Types of the scales' addresses, and constants of the kernel that has them."""

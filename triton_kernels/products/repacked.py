@@ -30,7 +30,7 @@ LEAST_USES = 128
 """How many elements of the result each element of an operand goes into, for its copy to be worthwhile."""
 
 
-class _Bytes(NamedTuple):
+class Bytes(NamedTuple):
     """Bytes at an address, as a copy takes them."""
 
     address: int
@@ -73,7 +73,7 @@ class Repacking:
     def __call__(self, address: int) -> Any:
         """The copy's memory."""
         memory = get_allocator("cuda").allocate(self.nbytes, self.device)
-        self.copy(memory, _Bytes(address))
+        self.copy(memory, Bytes(address))
         return memory
 
 
@@ -111,8 +111,8 @@ def plan_repacked(problem: Problem) -> Callable[..., None] | None:
                 tiled.append(plan_tiled(problem))
             tiled[0](a, b, *rest)
             return
-        x = _Bytes(a) if first is None else first(a)
-        y = _Bytes(b) if second is None else second(b)
+        x = Bytes(a) if first is None else first(a)
+        y = Bytes(b) if second is None else second(b)
         bulk(x.address, y.address, *rest)
 
     return run

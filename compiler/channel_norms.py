@@ -1,0 +1,75 @@
+"""Batch norms by statistics that are known: a scale and a shift of each channel, which an epilogue may apply.
+
+The step has three results, of which the first alone has elements: it is what a step after it takes.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Node
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import bound_arguments
+
+OPERATOR = "aten::_native_batch_norm_legit_no_training"
+
+
+class ChannelNormCall(NamedTuple):
+    """A batch norm by running statistics.
+
+    Attributes:
+        node: the step, which has three results.
+        input, mean, variance: the nodes of what is normalised, and of the statistics.
+        weight, bias: those of the scale and the shift after that, or None.
+        eps: what is added to the variance.
+    """
+
+    node: Node
+    input: Node
+    weight: Node | None
+    bias: Node | None
+    mean: Node
+    variance: Node
+    eps: float
+
+    @property
+    def of_channels(self) -> list[Node]:
+        """The operands that have a number for each channel."""
+        return [node for node in (self.mean, self.variance, self.weight, self.bias) if node is not None]
+
+    @property
+    def operands(self) -> list[Any]:
+        """All operands."""
+        return [self.input, *self.of_channels]
+
+    def operand_spec(self, node: Node) -> TensorSpec:
+        """An operand's spec as it is broadcast: what has a number for each channel lies along the second dimension."""
+        spec: TensorSpec = node.val
+        if node is self.input:
+            return spec
+        behind = self.input.val.ndim - 2
+        return spec.replace(sizes=(*spec.sizes, *[1] * behind), strides=(*spec.strides, *[0] * behind))
+
+
+def channel_norm_call(node: Node) -> ChannelNormCall | None:
+    """The batch norm whose first result a step takes, if that is all that is read of it; None for any other step."""
+    made = node.args[0] if node.target is operator.getitem and node.args[1] == 0 else None
+    if not isinstance(made, Node) or not isinstance(made.target, OpOverload):
+        return None
+    if made.target._entry.name != OPERATOR or list(made.users) != [node]:
+        return None
+    given, weight, bias, mean, variance, _, eps = bound_arguments(made)
+    tensors = [each for each in (given, weight, bias, mean, variance) if each is not None]
+    if not all(isinstance(each, Node) and isinstance(each.val, TensorSpec) for each in tensors):
+        return None
+    if isinstance(eps, Node) or not given.val.is_contiguous or not node.val.is_contiguous:
+        return None
+    if (
+        any(each.val.device is not given.val.device for each in tensors)
+        or node.val.dtype is not given.val.dtype
+    ):
+        return None
+    floats = all(each.val.dtype.is_floating_point and each.val.itemsize > 1 for each in tensors)
+    return ChannelNormCall(made, given, weight, bias, mean, variance, float(eps)) if floats else None

@@ -1,0 +1,298 @@
+"""Products and the pointwise steps that read them as one kernel: such steps are the product's epilogue.
+
+A step joins a product if it has an element for each of the product's, in the same order, be it through views of other
+sizes, and reads its other operands by the product's rows and columns. Steps of a row's kernel stay there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Graph, Node
+from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..runtime.dispatch_key import BY_NAME
+from ..runtime.tensor_spec import TensorSpec
+from ..triton_kernels.geometry import broadcast_strides
+from .channel_norms import ChannelNormCall, channel_norm_call
+from .pointwise import PointwiseCall, bound_arguments, pointwise_call
+from .product_kernel import EpilogueCall, ProductKernel
+from .reductions import ResultOf
+from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each
+
+PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "convolution")
+)
+"""Operators that may have an epilogue."""
+VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze.dim"})
+"""Those that give a contiguous tensor's elements other sizes."""
+MOST_STEPS = 24
+"""Of an epilogue: each element of a tile of sums is in registers meanwhile."""
+MOST_TILES = 5
+"""Operands of an epilogue that have an element for each of the product's, and results."""
+
+Terms = tuple[tuple[int, int, int], ...]
+"""An offset along an index: the sum of ``index // divisor % size * stride``."""
+
+
+def product_call(node: Node) -> PointwiseCall | None:
+    """A step as a product that may have an epilogue, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return None
+    entry = node.target._entry
+    if entry.name not in PRODUCTS or not isinstance(node.val, TensorSpec) or node.val.device.type != "cuda":
+        return None
+    if not node.val.dtype.is_floating_point or not node.val.is_contiguous or node.val.numel < 2:
+        return None
+    kernel = entry.kernel_for(BY_NAME["CUDA"])
+    planner = None if kernel is None else kernel.planner
+    if not isinstance(planner, StructuredKernel) or planner.form != "functional":
+        return None
+    values = tuple(bound_arguments(node))
+    if any(isinstance(v, Node) and not isinstance(v.val, TensorSpec) for v in values):
+        return None
+    runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
+    return PointwiseCall(node, values, tuple(runtime), planner)
+
+
+def is_view(node: Node) -> bool:
+    """Whether a step gives a contiguous tensor other sizes."""
+    if not isinstance(node.target, OpOverload) or node.target._entry.name not in VIEWS:
+        return False
+    given = node.args[0]
+    return isinstance(given, Node) and given.val.is_contiguous and bool(node.val.is_contiguous)
+
+
+def result_spec(node: Node) -> TensorSpec:
+    """The spec of a step's result: of the first of several."""
+    spec: TensorSpec = node.val if isinstance(node.val, TensorSpec) else node.val[0]
+    return spec
+
+
+def operand_spec(call: EpilogueCall, node: Node) -> TensorSpec:
+    """The spec of an operand as a step broadcasts it."""
+    spec: TensorSpec = call.operand_spec(node) if isinstance(call, ChannelNormCall) else node.val
+    return spec
+
+
+def grouped_terms(
+    spec: TensorSpec, domain: Sequence[int], sizes: tuple[int, int, int]
+) -> tuple[Terms, Terms, Terms] | None:
+    """Where the element of an operand lies by a product's batch, row and column; None where these do not say it.
+
+    Args:
+        spec: the operand.
+        domain: the sizes to which it is broadcast, with as many elements as the product.
+        sizes: the product's batch, rows and columns.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.compiler.epilogues import grouped_terms
+        >>> grouped_terms(tt.ones(4, 1, 16)._spec, (4, 2, 16), (1, 8, 16))
+        ((), ((2, 4, 16),), ((1, 16, 1),))
+        >>> grouped_terms(tt.ones(64)._spec, (2, 64), (1, 8, 16)) is None
+        True
+    """
+    strides = broadcast_strides(spec, domain)
+    found: list[Terms] = []
+    place = len(domain)
+    for size in reversed(sizes):
+        covered = 1
+        terms: list[tuple[int, int, int]] = []
+        while covered < size:
+            place -= 1
+            if place < 0:
+                return None
+            length, stride = domain[place], strides[place]
+            if length > 1:
+                if terms and stride == terms[-1][1] * terms[-1][2]:
+                    divisor, inner, step = terms[-1]
+                    terms[-1] = divisor, inner * length, step
+                else:
+                    terms.append((covered, length, stride))
+            covered *= length
+        if covered != size:
+            return None
+        found.append(tuple(term for term in terms if term[2]))
+    columns, rows, batch = found
+    return batch, rows, columns
+
+
+def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool]) -> Schedule:
+    """A schedule in which products are together with the pointwise kernels that read them.
+
+    Args:
+        schedule: of single products, and of pointwise kernels.
+        is_served: whether there is such a kernel for these steps.
+    """
+    steps = list(schedule.steps)
+    nodes = [step.node for step in steps if isinstance(step, OperatorCall)]
+    products = {node: call for node in nodes if (call := product_call(node)) is not None}
+    if not products:
+        return schedule
+    views = {node for node in nodes if is_view(node)}
+    made_by: dict[Node, ProductKernel] = {}
+    order = _Dependencies(schedule.graph)
+    results = set(schedule.graph.output_node.all_input_nodes)
+    place = 0
+    while place < len(steps):
+        calls = _calls_of(steps[place])
+        found: list[tuple[int, list[Node]]] = []
+        for root, passed in _read_through(calls, views).items():
+            if root in products or root in made_by:
+                at = _place_of(steps, place, made_by.get(root), root)
+                found = [*found, (at, passed)]
+        # The last product of several has the others' elements as operands.
+        for at, passed in sorted(_by_place(found).items(), reverse=True):
+            absorbed = {*passed, *(call.node for call in calls if isinstance(call, ChannelNormCall))}
+            moved = order.after(steps, at, place, absorbed)
+            if moved is None:
+                continue
+            made = _joined(steps[at], products, passed, calls, results)
+            if made is not None and is_served(made):
+                late = {id(step) for step in moved}
+                between = [
+                    s for s in steps[at + 1 : place] if id(s) not in late and not _is_one_of(s, absorbed)
+                ]
+                steps[at : place + 1] = [*between, made, *moved]
+                place = at + len(between)
+                made_by.update(dict.fromkeys((call.node for call in made.calls), made))
+                views -= set(passed)
+                break
+        place += 1
+    return Schedule(schedule.graph, tuple(steps))
+
+
+def _is_one_of(step: Step, nodes: Collection[Node]) -> bool:
+    return isinstance(step, OperatorCall) and step.node in nodes
+
+
+def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
+    """The steps of an epilogue that a step may be; that which takes a batch norm's result stands for both."""
+    if isinstance(step, FusedKernel):
+        return step.calls
+    if not isinstance(step, OperatorCall):
+        return ()
+    norm = channel_norm_call(step.node)
+    if norm is not None:
+        return norm, ResultOf(step.node)
+    call = pointwise_call(step.node)
+    return () if call is None else (call,)
+
+
+def _read_through(calls: Sequence[EpilogueCall | ResultOf], views: set[Node]) -> dict[Node, list[Node]]:
+    """What steps read, each behind the views through which they do."""
+    found: dict[Node, list[Node]] = {}
+    computed = [call for call in calls if not isinstance(call, ResultOf)]
+    for operand in dict.fromkeys(o for call in computed for o in call.operands if isinstance(o, Node)):
+        passed, node = [], operand
+        while node in views:
+            passed.append(node)
+            node = node.args[0]
+        known = found.setdefault(node, [])
+        known += [view for view in passed if view not in known]
+    return found
+
+
+def _place_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, node: Node) -> int:
+    """The place of a product's step before `end`: of the kernel that has it, or of its own call."""
+    for i in range(end - 1, -1, -1):
+        step = steps[i]
+        if step is kernel or (isinstance(step, OperatorCall) and step.node is node):
+            return i
+    raise RuntimeError(f"schedule: %{node.name} is read before it is computed")
+
+
+def _by_place(found: Sequence[tuple[int, list[Node]]]) -> dict[int, list[Node]]:
+    """The views of each place, each once."""
+    joined: dict[int, list[Node]] = {}
+    for at, passed in found:
+        known = joined.setdefault(at, [])
+        known += [view for view in passed if view not in known]
+    return joined
+
+
+def _joined(
+    step: Step,
+    products: Mapping[Node, PointwiseCall],
+    views: Sequence[Node],
+    calls: Sequence[EpilogueCall | ResultOf],
+    results: set[Node],
+) -> ProductKernel | None:
+    """A product, or one with an epilogue already, with pointwise steps; None where they do not fit."""
+    if isinstance(step, ProductKernel):
+        product, before = step.product, step.calls
+    else:
+        assert isinstance(step, OperatorCall)
+        product = products[step.node]
+        before = (product,)
+    every = (*before, *map(ResultOf, _in_order(views)), *calls)
+    nodes = [call.node for call in every]
+    inside = set(nodes)
+    inputs = tuple(dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside))
+    outputs = tuple(n for n in nodes if n in results or any(user not in inside for user in n.users))
+    made = ProductKernel(product, every, inputs, outputs)
+    given_out = [made.root(node) for node in outputs if node in results]
+    # Two results over one memory would not know of each other's writes.
+    return made if len(given_out) == len(set(given_out)) and _fits(made) else None
+
+
+def _in_order(views: Sequence[Node]) -> list[Node]:
+    """Views, each after what it views."""
+    found: list[Node] = []
+    for view in views:
+        chain = [view]
+        while chain[-1].args[0] in views:
+            chain.append(chain[-1].args[0])
+        found += [node for node in reversed(chain) if node not in found]
+    return found
+
+
+def _fits(kernel: ProductKernel) -> bool:
+    epilogue, sizes = kernel.epilogue, kernel.sizes
+    if len(epilogue) > MOST_STEPS:
+        return False
+    inputs = set(kernel.inputs)
+    for call in epilogue:
+        spec = result_spec(call.node)
+        if isinstance(call, ChannelNormCall) and spec.sizes != kernel.product.node.val.sizes:
+            return False
+        if spec.numel != math.prod(sizes) or spec.device is not kernel.device:
+            return False
+        for operand in call.operands:
+            if isinstance(operand, Node):
+                terms = grouped_terms(operand_spec(call, operand), spec.sizes, sizes)
+                if terms is None or (operand not in inputs and operand.val.numel != spec.numel):
+                    return False
+    return kernel.tiles <= MOST_TILES
+
+
+class _Dependencies:
+    """Which steps have to run before which."""
+
+    def __init__(self, graph: Graph) -> None:
+        nodes = graph.find_nodes(op="call_function")
+        self.before = {node: before_each(node, nodes, i) for i, node in enumerate(nodes)}
+
+    def after(self, steps: Sequence[Step], at: int, place: int, views: set[Node]) -> list[Step] | None:
+        """The steps between two that come after both once these are one; None where one has to come between."""
+        late = set(_nodes_of(steps[at]))
+        moved: list[Step] = []
+        for step in steps[at + 1 : place]:
+            if _is_one_of(step, views):
+                late.add(step.node)  # type: ignore[union-attr]
+                continue
+            nodes = _nodes_of(step)
+            if any(given in late for node in nodes for given in self.before[node]):
+                moved.append(step)
+                late.update(nodes)
+        here = set(_nodes_of(steps[at])) | views | set(_nodes_of(steps[place]))
+        outside = late - here
+        if any(given in outside for node in here for given in self.before[node]):
+            return None
+        return moved
+
+
+def _nodes_of(step: Step) -> list[Node]:
+    return [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]

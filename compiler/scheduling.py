@@ -1,0 +1,28 @@
+"""The schedule of a graph that is compiled: steps that are one kernel, then epilogues of products, then single loops."""
+
+from __future__ import annotations
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Graph
+from .epilogues import PRODUCTS, with_epilogues
+from .host.single_steps import with_single_steps
+from .schedule import Schedule, fused_schedule
+
+
+def schedule_of(graph: Graph) -> Schedule:
+    """The schedule that is compiled.
+
+    Args:
+        graph: the graph, after the passes.
+    """
+    schedule = fused_schedule(graph)
+    if _has_products(graph):
+        from .triton.products import is_served
+
+        schedule = with_epilogues(schedule, is_served)
+    return with_single_steps(schedule)
+
+
+def _has_products(graph: Graph) -> bool:
+    operators = (n.target for n in graph.find_nodes(op="call_function"))
+    return any(isinstance(each, OpOverload) and each._entry.name in PRODUCTS for each in operators)

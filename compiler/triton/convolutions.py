@@ -1,0 +1,72 @@
+"""A convolution's program with an epilogue: the text of the kernel that serves it, with another end.
+
+A tile's sums are turned over, so that pixels lie along its columns, as they lie in memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ...triton_kernels.convolution.bulk_kernels import convolve_bulk
+from ...triton_kernels.convolution.convolution_kernels import convolve
+
+CONVOLUTIONS = {"convolve": convolve, "convolve_bulk": convolve_bulk}
+"""The kernels by the names of their forms."""
+IMPORTS = (
+    "from triten.triton_kernels.convolution.convolution_kernels import phase_taps",
+    "from triten.triton_kernels.products.product import tile_of",
+)
+END = "    # The epilogue of a compiled graph takes the place of what follows"
+"""Where the text of `convolve` is cut off."""
+
+ELEMENTS = """
+
+@triton.jit
+def {name}_elements(total, out, {pointers}, images, filters, pixels, is_row, is_column, yn, yc):
+    mask = is_row[:, None] & is_column[None, :]
+    # {product}
+    product = tl.trans(convert(total, {type}))
+{body}
+"""
+
+BY_POINTERS = """    pixels = (plane * oh + line) * ow + column
+    {name}_elements(total, out, {pointers}, image, filters, pixels, is_filter, is_row, yn, yc)
+"""
+
+STORE = """
+
+@triton.jit
+def {name}_store(total, bias, out, {pointers}, image, line, pixel, column, columns, bs, images, lines, pixels,
+                 yn, yc, yh, BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+                 COLUMNS: tl.constexpr, PLANES: tl.constexpr, Y_UNIT: tl.constexpr):
+    c = column + tl.arange(0, COLUMNS)
+    if bias is not None:
+        total += tl.load(bias + c * bs, mask=c < columns, other=0).to(tl.float32)[None, :]
+    rows = tl.arange(0, BLOCK_I * BLOCK_H * BLOCK_W)
+    i, h, w = image + rows // (BLOCK_H * BLOCK_W), line + rows // BLOCK_W % BLOCK_H, pixel + rows % BLOCK_W
+    inside = (i < images) & (h < lines) & (w < pixels)
+    {name}_elements(
+        total, out, {pointers}, i, c, h * (yh * Y_UNIT) + w, c < columns, inside, yn * Y_UNIT, yc * Y_UNIT
+    )
+"""
+
+
+def convolution_text(form: str, filled: Mapping[str, str]) -> str:
+    """The functions of a form with an epilogue.
+
+    Args:
+        form: a name in `CONVOLUTIONS`.
+        filled: ``name`` of the kernel, its further ``pointers``, ``product`` and ``type`` for people and the compiler,
+            and the ``body`` that computes the epilogue of `product`.
+    """
+    name, pointers = filled["name"], filled["pointers"]
+    source: str = CONVOLUTIONS[form].source
+    text = source.replace(f"def {form}(", f"def {name}(", 1)
+    text = text.replace("    out,\n", f"    out,\n    {pointers},\n", 1)
+    if form == "convolve":
+        head, found, _ = text.partition(END)
+        assert found
+        return ELEMENTS.format(**filled) + "\n\n" + head + BY_POINTERS.format(**filled)
+    text = re.sub(r"store_pixels\((\w+), bias, out, ", rf"{name}_store(\1, bias, out, {pointers}, ", text)
+    return (ELEMENTS + STORE).format(**filled) + "\n\n" + text

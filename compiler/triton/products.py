@@ -1,0 +1,413 @@
+"""A product with an epilogue on CUDA: one Triton program, and its launch.
+
+The program is that of the product as an eager call launches it, over the same tiles of the inner side, with another
+end: sums are rounded to the product's dtype, and what is computed of them is written as in a pointwise kernel, each
+step rounded to the dtype that it has in the program. So the bits are eager's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.tensor_spec import TensorSpec
+from ...triton_kernels.conversion import compute_type, triton_type
+from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
+from ...triton_kernels.elementwise.elementwise import HEAVY
+from ...triton_kernels.elementwise.pointwise_functions import rsqrt
+from ...triton_kernels.launch import INT32_MAX
+from ...triton_kernels.products.fused import NUMBERS, plan_fused
+from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
+from ..channel_norms import ChannelNormCall
+from ..epilogues import Terms, grouped_terms, operand_spec, result_spec
+from ..pointwise import PointwiseCall
+from ..product_kernel import EpilogueCall, ProductKernel
+from .convolutions import CONVOLUTIONS, convolution_text
+from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
+from .pointwise import import_of, operands_of, type_text
+from .source_files import module_of
+
+MARGIN = 1 << 20
+"""Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
+
+HEADER = '''"""{what}
+
+Written by `tt.compile` for cuda; each step names the operator that it comes from.
+"""
+
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
+from triten.triton_kernels.conversion import convert
+{imports}
+'''
+
+ELEMENTS = """
+
+@triton.jit
+def {name}_elements(
+    total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
+):
+    is_row, is_column = rows < m, columns < n
+    mask = is_row[:, None] & is_column[None, :]
+    value = None
+    if addend is not None:
+        value = {addend}.to(total.dtype)
+    total = finish(total, value, alpha, beta, ACTIVATION)
+    # {product}
+    product = convert(total, {type})
+{body}
+"""
+
+TILED = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out, {pointers},
+    m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
+    ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
+    tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tile_sums(
+        a, b, batch, rows, columns, None, m, n, k, az, am, ak, bz, bk, bn,
+        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
+    )
+    {name}_elements(
+        total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+    )
+"""
+
+PERSISTENT = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out, {pointers},
+    scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn, alpha, beta,
+    ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
+    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    each = tiles_m * tiles_n
+    for tile in tl.range(tl.program_id(0), each * batches, tl.num_programs(0), flatten=True):
+        batch = tile // each
+        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
+        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in range(tl.cdiv(k, BLOCK_K)):
+            inner = step * BLOCK_K
+            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
+            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+        if HALVES:
+            half: tl.constexpr = BLOCK_N // 2
+            left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
+            {name}_elements(
+                left, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                column + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+            )
+            {name}_elements(
+                right, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                column + half + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+            )
+        else:
+            {name}_elements(
+                total, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                column + tl.arange(0, BLOCK_N), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+            )
+"""
+
+ADDENDS = {
+    "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
+    "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
+}
+"""How a product's own addend is loaded: one row for all, or an element each."""
+FORMS = {"tiled": TILED, "persistent": PERSISTENT}
+IMPORTS = {
+    "tiled": (
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.matmul import tile_sums",
+        "from triten.triton_kernels.products.product import tile_of",
+    ),
+    "persistent": (
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.persistent import operand_tile",
+        "from triten.triton_kernels.products.product import tile_of",
+    ),
+}
+
+
+class Layout(NamedTuple):
+    """How a program calls the places of a tile's elements.
+
+    Attributes:
+        batch, rows, columns: the indices; one for each row, and one for each column, of the tile.
+        batch_by_column: whether columns are of several batches; else the batch is a number.
+        pitch, apart: how far a row and a batch lie apart in the results.
+    """
+
+    batch: str
+    rows: str
+    columns: str
+    batch_by_column: bool
+    pitch: str
+    apart: str
+
+
+OF_PRODUCTS = Layout("batch", "rows", "columns", False, "n", "m * n")
+OF_CONVOLUTIONS = Layout("images", "filters", "pixels", True, "yc", "yn")
+
+
+class WrittenEpilogue:
+    """The source of a product's epilogue.
+
+    Attributes:
+        stores_product: whether the product is a result, too.
+        pointers: the types of the addresses beside the product's own, by name: operands, then results.
+        elements: the names of those of one element.
+        operands: the nodes that are read.
+        results: the steps that are stored, without the product.
+        form: of the kernel that was asked for first.
+    """
+
+    def __init__(self, kernel: ProductKernel) -> None:
+        self.kernel = kernel
+        product = kernel.product.node
+        roots = dict.fromkeys(kernel.root(node) for node in kernel.outputs)
+        self.stores_product = product in roots
+        self.operands = kernel.operands
+        self.results = [node for node in roots if node is not product]
+        nodes = {f"x{i}": node for i, node in enumerate(self.operands)}
+        nodes |= {f"y{i}": node for i, node in enumerate(self.results)}
+        found = {name: result_spec(node) for name, node in nodes.items()}
+        self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in found.items()}
+        self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
+        self.form = ""
+
+    def _body(self, layout: Layout) -> tuple[list[str], dict[Any, str]]:
+        """The lines that compute the epilogue of `product`, and the functions that they call."""
+        kernel = self.kernel
+        product = kernel.product.node
+        rows, columns = layout.rows, layout.columns
+        is_wide = max(_reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
+        lines = [f"{i} = {i}.to(tl.int64)" for i in layout[:3]] if is_wide else []
+        at = f"{rows}[:, None] * {layout.pitch} + {columns}[None, :]"
+        if layout.batch_by_column:
+            at = f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
+        elif kernel.sizes[0] > 1:
+            at = f"{layout.batch} * {layout.apart} + {at}"
+        if self.stores_product:
+            lines.append(f"tl.store(out + {at}, product, mask=mask)")
+        specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
+        values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
+        loaded: dict[Any, str] = {}
+        imports: dict[Any, str] = {}
+        for i, call in enumerate(kernel.epilogue):
+            own = dict(values)
+            for node in [o for o in call.operands if isinstance(o, Node)]:
+                if node in self.operands:
+                    own[node] = self._loaded(lines, loaded, node, call, layout)
+                else:
+                    own[node] = values[kernel.root(node)]
+            if isinstance(call, ChannelNormCall):
+                lines += _normalised(call, own, f"v{i}")
+                imports.setdefault(rsqrt, "rsqrt")
+                values[call.node] = f"v{i}"
+                if call.node in self.results:
+                    lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
+                continue
+            _, planned = call.planned(specs)
+            element = planned.element
+            assert element is not None
+            name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
+            given = operands_of(element, call.operands, own)
+            lines.append(f"# {step_text(call.node, own)}")
+            lines.append(f"v{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
+            values[call.node] = f"v{i}"
+            if call.node in self.results:
+                lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
+        return lines, imports
+
+    def _loaded(
+        self, lines: list[str], loaded: dict[Any, str], node: Node, reader: EpilogueCall, layout: Layout
+    ) -> str:
+        """The name of an operand as a step sees it, loaded where it has not been."""
+        terms = grouped_terms(operand_spec(reader, node), result_spec(reader.node).sizes, self.kernel.sizes)
+        assert terms is not None
+        is_broadcast = isinstance(reader, PointwiseCall) or node is reader.input
+        key = node, terms, is_broadcast
+        if key in loaded:
+            return loaded[key]
+        name = loaded[key] = f"l{len(loaded)}"
+        b, m, n = self.kernel.sizes
+        batch, rows, columns = terms
+        pointer = f"x{self.operands.index(node)}"
+        by_batch = _offset(layout.batch, batch, b, {m * n: layout.apart})
+        by_row = _offset(layout.rows, rows, m, {n: layout.pitch})
+        by_column = _offset(layout.columns, columns, n, {})
+        if by_batch and layout.batch_by_column:
+            by_column = f"{by_batch} + {by_column}" if by_column else by_batch
+        elif by_batch:
+            pointer += f" + {by_batch}"
+        if by_row and by_column:
+            lines.append(
+                f"{name} = tl.load({pointer} + ({by_row})[:, None] + ({by_column})[None, :], mask=mask)"
+            )
+        elif by_row:
+            lines.append(f"{name} = tl.load({pointer} + {by_row}, mask=is_row)[:, None]")
+        elif by_column:
+            lines.append(f"{name} = tl.load({pointer} + {by_column}, mask=is_column)[None, :]")
+        else:
+            lines.append(f"{name} = tl.load({pointer})")
+        if is_broadcast and (by_row or by_column):
+            lines.append(f"{name} = tl.broadcast_to({name}, mask.shape)")
+        return name
+
+    def _has_addend_of_rows(self) -> bool:
+        """Whether the product adds the same numbers to each of its rows."""
+        given = self.kernel.product.values[0]
+        return isinstance(given, Node) and given.val.sizes[:-1] in ((), (1,))
+
+    def text(self, form: str) -> str:
+        """The source of a form of products with this epilogue."""
+        convolves = form in CONVOLUTIONS
+        lines, imports = self._body(OF_CONVOLUTIONS if convolves else OF_PRODUCTS)
+        product = self.kernel.product.node
+        names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
+        functions = [import_of(function, name) for function, name in imports.items()]
+        filled = {
+            "name": self.kernel.name,
+            "pointers": ", ".join(self.pointers),
+            "what": f"{', '.join(names)}.",
+            "product": product.target.name().replace("::", "."),
+            "type": type_text(triton_type(product.val.dtype)),
+            "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
+            "imports": "\n".join([*(IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS[form]), *functions]),
+            "body": "\n".join(f"    {line}" for line in lines),
+        }
+        if convolves:
+            return HEADER.format(**filled) + convolution_text(form, filled)
+        return (HEADER + ELEMENTS + FORMS[form]).format(**filled)
+
+    def compiled(self, form: str) -> Any:
+        """The kernel of a form."""
+        self.form = self.form or form
+        return getattr(module_of(self.text(form)), self.kernel.name)
+
+
+def _normalised(call: ChannelNormCall, values: Mapping[Node, str], name: str) -> list[str]:
+    """The lines that define a batch norm's result, as `normalise_channels` computes it."""
+    compute = type_text(compute_type(call.input.val.dtype))
+
+    def of(node: Node) -> str:
+        return f"convert({values[node]}, {compute})"
+
+    factor = f"rsqrt({of(call.variance)} + tl.full([], {call.eps!r}, {compute}))"
+    if call.weight is not None:
+        factor += f" * {of(call.weight)}"
+    lines = [
+        f"# {step_text(call.node, values)}",
+        f"{name} = ({of(call.input)} - {of(call.mean)}) * ({factor})",
+    ]
+    if call.bias is not None:
+        lines.append(f"{name} = {name} + {of(call.bias)}")
+    return [*lines, f"{name} = convert({name}, {type_text(triton_type(call.input.val.dtype))})"]
+
+
+def step_text(node: Node, values: Mapping[Node, str]) -> str:
+    """A step without sizes, in the program's own names, so that alike steps of a graph have one text."""
+    names = {given.name: name for given, name in values.items()}
+    text = node.format_node().partition(" = ")[2]
+    return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)
+
+
+def _reach(node: Node) -> int:
+    spec: TensorSpec = node.val
+    return 1 + sum((size - 1) * abs(stride) for size, stride in zip(spec.sizes, spec.strides, strict=True))
+
+
+def _offset(index: str, terms: Terms, count: int, names: dict[int, str]) -> str:
+    """An offset as source, by an index below `count`; strides that the program has names for are called by these."""
+    texts = []
+    for divisor, size, stride in terms:
+        text = index if divisor == 1 else f"{index} // {divisor}"
+        if divisor * size < count:
+            text = f"{text} % {size}"
+        by = names.get(stride, str(stride))
+        texts.append(f"({text}) * {by}" if text != index else index if stride == 1 else f"{index} * {by}")
+    return " + ".join(texts)
+
+
+def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None], tuple[str, ...]]:
+    """A kernel's source, its launch, and the product's operands in the order in which that takes them.
+
+    Raises CannotFuse where the product's kernel takes no epilogue.
+    """
+    if any(isinstance(call, PointwiseCall) and _is_heavy(call) for call in kernel.epilogue):
+        raise CannotFuse("a step of its epilogue takes the registers of a kernel of its own")
+    written = WrittenEpilogue(kernel)
+    product = kernel.product
+    specs = {node: node.val for node in product.node.all_input_nodes}
+    call, _ = product.planned(specs)
+    given = dict(zip(call.args, product.values, strict=True))
+    numbers = {name: given[name] for name in NUMBERS if name in given}
+    if any(isinstance(number, Node) for number in numbers.values()):
+        raise CannotFuse("it is scaled by a number that is computed")
+    fused = FusedEpilogue(written.compiled, written.pointers, written.elements, kernel.tiles)
+    if call.name == "convolution":
+        launch, names = plan_fused_convolution(call, fused)
+    else:
+        launch, names = plan_fused(call, numbers, fused)
+    return written, launch, names
+
+
+def _is_heavy(call: PointwiseCall) -> bool:
+    """Whether a step holds much in registers."""
+    element = call.planned({o: o.val for o in call.operands if isinstance(o, Node)})[1].element
+    return element is None or element.function in HEAVY
+
+
+def is_served(kernel: ProductKernel) -> bool:
+    """Whether the product's kernel takes an epilogue."""
+    try:
+        planned(kernel)
+    except CannotFuse:
+        return False
+    return True
+
+
+def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...]]:
+    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    written, launch, names = planned(kernel)
+    call, _ = kernel.product.planned({node: node.val for node in kernel.product.node.all_input_nodes})
+    values = dict(zip(call.args, kernel.product.values, strict=True))
+    product = kernel.product.node
+    places = {node: i for i, node in enumerate(kernel.inputs)}
+    buffers = [*([product] if written.stores_product else []), *written.results]
+    allocators = [allocator_of(result_spec(node)) for node in buffers]
+    count = len(kernel.inputs)
+    order = [places[values[name]] for name in names]
+    order += [count, *(places[node] for node in written.operands)]
+    order += [count + buffers.index(node) for node in written.results]
+    results = [buffers.index(kernel.root(node)) for node in kernel.outputs]
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outs = [new() for new in allocators]
+        addresses = [x.address for x in (*inputs, *outs)]
+        launch(*[addresses[i] for i in order])
+        return tuple([outs[i] for i in results])
+
+    return run
+
+
+def write_product_kernel(kernel: ProductKernel) -> str:
+    """The source of a kernel, in the form that it is launched in."""
+    written, _, _ = planned(kernel)
+    return written.text(written.form)

@@ -1,0 +1,94 @@
+"""Products with epilogues as Triton compiles them for real targets: nothing spills, and rows are stored in vectors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+
+PROGRAM = """
+import json
+import os
+from pathlib import Path
+
+import triton
+import triten as tt
+from triten.perf.ahead_of_time.disassembly import count_instructions, disassemble
+from triten.runtime.cuda import driver as cuda
+from triten.runtime.cuda.occupancy import KNOWN
+from triten.runtime.cuda.recording_driver import RecordingDriver
+from triten.runtime.cuda.triton.compile import chosen_options, compile_kernel
+
+F = tt.nn.functional
+
+
+def layer(x, w, b, r):
+    return r + F.gelu(F.linear(x, w, b))
+
+
+def block(x, w, s, r):
+    return F.relu(F.batch_norm(F.conv2d(x, w, padding=1), s, s, s, s) + r)
+
+
+def empty(*shape):
+    return tt.empty(*shape, device="cuda", dtype=tt.bfloat16)
+
+
+tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+found = {}
+for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90")]:
+    driver = cuda._driver = RecordingDriver(target)
+    tt.compiler.reset()
+    calls = {
+        layer: (empty(2048, 256), empty(2048, 256), empty(2048), empty(2048, 2048)),
+        block: (empty(8, 64, 16, 16), empty(64, 64, 3, 3), empty(64), empty(8, 64, 16, 16)),
+    }
+    for function, operands in calls.items():
+        if function is block and target.name == "sm_80":
+            continue
+        driver.launched.clear()
+        tt.compile(function, fullgraph=True)(*operands)
+        request = driver.launched[-1]
+        binary = compile_kernel(
+            request["kernel"], request["signature"], request["constants"], request["divisible"],
+            target.capability, chosen_options(request["options"]),
+        )
+        instructions = count_instructions(disassemble(binary.cubin, tools)[0])
+        key = f"{function.__name__} {target.name}"
+        widest = max(instructions.widths["STG"])
+        found[key] = [cuda.kernel_name(request["kernel"]), instructions.spills, widest]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    folder = tmp_path_factory.mktemp("compiled")
+    clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+    program = Path(folder) / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-P", str(program)],
+        capture_output=True,
+        text=True,
+        env={**clean, "TRITEN_CACHE_DIR": str(folder), "TRITEN_TUNING_STORE": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "name, kernel",
+    [
+        ("layer sm_80", "addmm_gelu_add"),
+        ("layer sm_90", "addmm_gelu_add"),
+        ("block sm_90", "convolution_native_batch_norm_legit_no_training_add_relu"),
+    ],
+)
+def test_nothing_spills(found: dict, name: str, kernel: str) -> None:
+    assert found[name] == [kernel, 0, 128]
