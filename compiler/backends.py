@@ -14,11 +14,12 @@ from typing import Any
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
 from .cuda_graphs.eligibility import device_of
+from .host.block_reductions import host_reduction_kernel
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
 from .passes import run_passes
-from .schedule import FusedKernel, RowsKernel, Schedule, fused_schedule, plain_schedule
+from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule, fused_schedule, plain_schedule
 
 Compiled = Callable[..., tuple[Any, ...]]
 Backend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]
@@ -99,10 +100,16 @@ def interpreted(graph: Graph) -> Compiled:
     return lambda *inputs: forward(None, *inputs)
 
 
-def kernel_for(kernel: FusedKernel | RowsKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
+def kernel_for(kernel: Kernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
     """A fused kernel as a function of bytes, on the device that it is for; of measured shape if it `tunes`."""
     if kernel.device.type == "cpu":
+        if isinstance(kernel, ReductionKernel):
+            return host_reduction_kernel(kernel)
         return host_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else host_kernel(kernel)
+    if isinstance(kernel, ReductionKernel):
+        from .triton.block_reductions import device_reduction_kernel
+
+        return device_reduction_kernel(kernel)
     from .triton.pointwise import device_kernel
     from .triton.rows import device_rows_kernel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .schedule import FusedKernel, RowsKernel, Schedule
+from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule
 
 
 def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
@@ -13,22 +13,39 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
     for schedule in schedules:
         for kernel in schedule.kernels:
             if kernel.device.type == "cuda":
-                from .triton.pointwise import write_kernel
-                from .triton.rows import write_rows_kernel
-
-                written = (
-                    write_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else write_kernel(kernel)
-                )
-                found[written.name] = written.text
+                name, text = _written(kernel)
+                found[name] = text
     return found
 
 
-def execution_of(kernel: FusedKernel | RowsKernel) -> str:
+def _written(kernel: Kernel) -> tuple[str, str]:
+    """The name and the source of a kernel for CUDA."""
+    if isinstance(kernel, ReductionKernel):
+        from .triton.block_reductions import write_reduction_kernel
+
+        reduced = write_reduction_kernel(kernel)
+        return reduced.name, reduced.text
+    if isinstance(kernel, RowsKernel):
+        from .triton.rows import write_rows_kernel
+
+        rows = write_rows_kernel(kernel)
+        return rows.name, rows.text
+    from .triton.pointwise import write_kernel
+
+    written = write_kernel(kernel)
+    return written.name, written.text
+
+
+def execution_of(kernel: Kernel) -> str:
     """How a fused kernel runs, in words."""
     if kernel.device.type == "cuda":
         return "one Triton kernel"
     if isinstance(kernel, RowsKernel):
         return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
+    if isinstance(kernel, ReductionKernel):
+        from .host.block_reductions import execution_of_reductions
+
+        return execution_of_reductions(kernel)
     from .host.pointwise import execution_on_host
 
     return execution_on_host(kernel)

@@ -1,8 +1,9 @@
 """LLVM's text of a loop: values of an element program, over arrays of any strides.
 
 The text has a function of Python's fast calling convention, `call`. Its arguments are a *geometry* and arrays, outputs
-first. A geometry is an array of int64: the sizes of the loop nest, outermost first, and for each array an offset and
-strides, in bytes. So one function serves all sizes, and parts of an index space, without a view being made.
+first; an accumulator is an output that is read before it is written. A geometry is an array of int64: the sizes of the
+loop nest, outermost first, and for each array an offset and strides, in bytes. So one function serves all sizes, and
+parts of an index space, without a view being made.
 
 Arithmetic is IEEE's: LLVM is not allowed to contract, to reorder or to assume that there are no NaNs.
 """
@@ -49,6 +50,7 @@ class _Writer:
     def __init__(self, loop: Loop, steps: Sequence[str], rank: int) -> None:
         self.inputs, self.outputs = loop.reads, [value for value, _ in loop.writes]
         self.instructions, self.steps, self.rank = loop.instructions, steps, rank
+        self.accumulators = loop.accumulators
         self.arrays = [*self.outputs, *self.inputs]
         self.names: dict[int, str] = {}
 
@@ -116,6 +118,10 @@ class _Writer:
             if value.dtype == "bool":
                 lines.append(f"  %y{i} = icmp ne i8 %x{i}, 0")
                 self.names[id(value)] = f"%y{i}"
+        for value in self.accumulators:
+            j = value.detail
+            lines.append(f"  %w{j} = load {storage(value.dtype)}, ptr %q{j}, align 1")
+            self.names[id(value)] = f"%w{j}"
         for i, value in enumerate(self.instructions):
             names = [self._name(operand) for operand in value.operands]
             lines.append(f"  %v{i} = {value.text.format(*names)}")
