@@ -34,7 +34,9 @@ LONGEST_NAME = 60
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
-FusedStep = PointwiseCall | RowCall | ReductionCall | ResultOf
+RowStep = PointwiseCall | RowCall | ResultOf
+"""A step that may be in a kernel over rows."""
+FusedStep = RowStep | ReductionCall
 """A step that may be in a kernel."""
 
 
@@ -96,7 +98,7 @@ class RowsKernel:
         space: the rows.
     """
 
-    calls: tuple[FusedStep, ...]
+    calls: tuple[RowStep, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     space: RowSpace
@@ -425,7 +427,8 @@ def _steps(
         blocks = [call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall)]
         return [ReductionKernel(tuple(blocks), inputs, outputs, space)]
     if space is not None:
-        return [RowsKernel(tuple([calls[n] for n in members]), inputs, outputs, space)]
+        rows = [call for n in members if isinstance(call := calls[n], RowStep)]
+        return [RowsKernel(tuple(rows), inputs, outputs, space)]
     pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
 

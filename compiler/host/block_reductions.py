@@ -87,12 +87,12 @@ class Block(NamedTuple):
     """A block of an index space.
 
     Attributes:
-        index: its slices of each dimension.
+        slices: its part of each dimension.
         shape: its sizes.
         place: the place of its partial results among those of the same kept elements.
     """
 
-    index: tuple[slice, ...]
+    slices: tuple[slice, ...]
     shape: tuple[int, ...]
     place: int
 
@@ -258,11 +258,11 @@ def _in_blocks(kernel: ReductionKernel) -> Kernel:
     work = [
         (
             programs[block.shape],
-            (block.place, *dimensions.kept(block.index), ...),
-            block.index,
+            (block.place, *dimensions.kept(block.slices), ...),
+            block.slices,
             [
                 tuple(
-                    [s if moves else whole for s, moves in zip(block.index, writer.moves[node], strict=True)]
+                    [s if moves else whole for s, moves in zip(block.slices, writer.moves[node], strict=True)]
                 )
                 for node in writer.inputs
             ],

@@ -76,7 +76,7 @@ class Nest(NamedTuple):
     Attributes:
         dimensions: the index space.
         place: the dimension that is cut into runs, whose sums have an accumulator each.
-        count: how many runs there are, a shorter one included.
+        runs: how many runs there are, a shorter one included.
         run: how often an accumulator is added to.
         inner: the sizes of the dimensions within.
         lanes: how many elements of the dimension a run has side by side.
@@ -84,7 +84,7 @@ class Nest(NamedTuple):
 
     dimensions: Dimensions
     place: int
-    count: int
+    runs: int
     run: int
     inner: tuple[int, ...]
     lanes: int
@@ -97,7 +97,7 @@ class Nest(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the loop nest."""
-        return (*self.outer, self.count, self.run, *self.inner)
+        return (*self.outer, self.runs, self.run, *self.inner)
 
     @property
     def partial_shape(self) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ class Nest(NamedTuple):
     def slots(self) -> int:
         """How many accumulators, or lanes of them, each result has."""
         reduced = [n for n, is_reduced in self._outer_kinds() if is_reduced]
-        return math.prod(reduced) * self.count
+        return math.prod(reduced) * self.runs
 
     def _outer_kinds(self) -> list[tuple[int, bool]]:
         return list(zip(self.outer, self.dimensions.is_reduced, strict=False))
@@ -128,7 +128,7 @@ class Nest(NamedTuple):
     def accumulator_strides(self) -> tuple[int, ...]:
         """The strides of the accumulators over the loop nest: none along a run."""
         strides = list(contiguous_strides(self.partial_shape))
-        slot, rest = strides[0] * self.count, strides[1:]
+        slot, rest = strides[0] * self.runs, strides[1:]
         found: list[int] = []
         for size, is_reduced in reversed(self._outer_kinds()):
             found.append(slot if is_reduced else 0)

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...dispatch.structured.stub import ElementFunction
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
 from ...triton_kernels.conversion import type_name
+from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.geometry import broadcast_strides, coalesced
-from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted
+from ...triton_kernels.launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
 from ...triton_kernels.reduction.reduction import REDUCTIONS, Reduction, itemsize_of
 from ...triton_kernels.reduction.reduction_kernels import reduce
 from ...triton_kernels.reduction.sides import (
@@ -30,6 +32,7 @@ from ...triton_kernels.reduction.sides import (
 )
 from ...triton_kernels.reduction.stream_counters import counters_of
 from ..block_reductions import ReductionCall, reduction_call_of
+from ..pointwise import PointwiseCall
 from ..schedule import ReductionKernel
 from .pointwise import import_of, number_text, operands_of, type_text
 from .row_statements import rounded, words_of
@@ -74,6 +77,7 @@ class WrittenReductions(NamedTuple):
         tile: the tile for which it was written.
         accumulators: the types of partial results.
         n_out: how many results each reduction has.
+        is_wide: whether offsets take 64 bits.
     """
 
     name: str
@@ -81,6 +85,7 @@ class WrittenReductions(NamedTuple):
     tile: Tile
     accumulators: list[Any]
     n_out: int
+    is_wide: bool
 
 
 def device_reduction_kernel(kernel: ReductionKernel) -> Callable[..., tuple[Any, ...]]:
@@ -114,6 +119,7 @@ def device_reduction_kernel(kernel: ReductionKernel) -> Callable[..., tuple[Any,
             *[out.address for out in outs],
             *[each.address for each in parts],
             counted.address,
+            tile.chunk,
         )
         return tuple([outs[i] for i in order])
 
@@ -136,12 +142,14 @@ def plan_launch(kernel: ReductionKernel, written: WrittenReductions) -> Launch:
     tile = written.tile
     if tile.splits > 1:
         signature |= {f"parts{i}": f"*{type_name(t)}" for i, t in enumerate(written.accumulators)}
-        signature["counters"] = "*i32"
+        # As a constant it has ptxas unroll short loops, and spill registers for it.
+        signature |= {"counters": "*i32", "chunk": "i64" if written.is_wide else "i32"}
     return Launch(
         kernel.device,
         getattr(module_of(written.text), written.name),
         signature,
         {"BLOCK_O": tile.outputs, "BLOCK_R": tile.reduced, "BLOCK_P": tile.parts},
+        divisible=["chunk"] if tile.splits > 1 and tile.chunk % ALIGNMENT == 0 else [],
         elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
         num_warps=tile.warps,
     )
@@ -159,7 +167,7 @@ def write_reduction_kernel(kernel: ReductionKernel) -> WrittenReductions:
     tile = writer.tile
     results = [f"c{i}" for i in range(len(kernel.reductions))]
     if tile.splits > 1:
-        results += [*(f"parts{i}" for i in range(len(kernel.reductions))), "counters"]
+        results += [*(f"parts{i}" for i in range(len(kernel.reductions))), "counters", "chunk"]
     operators = ", ".join(call.node.target.name().removeprefix("aten::") for call in kernel.calls)
     space = kernel.space
     text = HEADER.format(
@@ -174,7 +182,7 @@ def write_reduction_kernel(kernel: ReductionKernel) -> WrittenReductions:
         n_out=writer.n_out,
         index_type="tl.int64" if writer.is_wide else "tl.int32",
     )
-    return WrittenReductions(kernel.name, text, tile, writer.accumulators, writer.n_out)
+    return WrittenReductions(kernel.name, text, tile, writer.accumulators, writer.n_out, writer.is_wide)
 
 
 class _Writer:
@@ -206,10 +214,23 @@ class _Writer:
         self.pointer = dict(zip(every, names, strict=True))
         self.n, self.n_out = space.n, math.prod(space.kept)
         self.imports: dict[Any, str] = {}
+        self.functions = self._functions()
         self.tile = self._tile()
         extent = self.over_results.extent() + self.over_line.extent()
         room = 2 * INTERPRETED_TILE + self.tile.chunk + self.tile.splits * self.n_out
         self.is_wide = max(extent, self.n * self.n_out) + room > INT32_MAX
+
+    def _functions(self) -> dict[Node, ElementFunction]:
+        """The scalar functions of the pointwise steps. Raises RuntimeError for one that has none."""
+        calls = [call for call in self.kernel.calls if isinstance(call, PointwiseCall)]
+        specs = {node: node.val for node in self.kernel.inputs} | {call.node: call.node.val for call in calls}
+        found = {}
+        for call in calls:
+            element = call.planned(specs)[1].element
+            if element is None:
+                raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+            found[call.node] = element
+        return found
 
     def _tile(self) -> Tile:
         """The tile of the first reduction's own kernel, or a smaller one where a lane would hold too much."""
@@ -227,6 +248,8 @@ class _Writer:
         if interpreted():
             return tile
         words = sum(max(t.primitive_bitwidth // 32, 1) for t in self.accumulators) + self._most_alive()
+        if any(element.function in HEAVY for element in self.functions.values()):
+            words *= 2
         outputs, reduced = tile.outputs, tile.reduced
         while (
             cdiv(outputs * reduced, LANES * tile.warps) * words > MOST_WORDS
@@ -278,16 +301,13 @@ class _Writer:
         """The function that computes a tile: what the reductions combine."""
         lines = [*offset_lines(self.over_results, "o", "o"), *offset_lines(self.over_line, "r", "r")]
         values: dict[Node, str] = {}
-        calls = [call for call in self.kernel.calls if not isinstance(call, ReductionCall)]
-        specs = {node: node.val for node in self.kernel.inputs} | {call.node: call.node.val for call in calls}
+        calls = [call for call in self.kernel.calls if isinstance(call, PointwiseCall)]
         for i, node in enumerate(self.kernel.inputs):
             values[node] = f"x{i}"
             at, mask = self.at(node)
             lines.append(f"x{i} = tl.load({at}{f', mask={mask}' if mask else ''})  # %{node.name}")
         for i, call in enumerate(calls):
-            element = call.planned(specs)[1].element
-            if element is None:
-                raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+            element = self.functions[call.node]
             values[call.node] = f"y{i}"
             given = operands_of(element, call.operands, values)
             lines.append(f"# {call.node.format_node()}")
@@ -295,15 +315,14 @@ class _Writer:
             if call.node in self.whole:
                 at, mask = self.at(call.node)
                 lines.append(f"tl.store({at}, tl.broadcast_to(y{i}, (BLOCK_O, BLOCK_R)), mask={mask})")
-        given_back = []
-        for call, row, type_ in zip(self.kernel.reductions, self.rows, self.accumulators, strict=True):
-            name = f"z{len(given_back)}"
-            lines.append(f"# {call.node.format_node()}")
+        for i, (reduction, row, type_) in enumerate(
+            zip(self.kernel.reductions, self.rows, self.accumulators, strict=True)
+        ):
             to = type_text(type_)
-            value = f"{self.function(row.load)}(convert({values[call.source]}, {to}))"
-            lines.append(f"{name} = tl.broadcast_to(convert({value}, {to}), (BLOCK_O, BLOCK_R))")
-            given_back.append(name)
-        return [*lines, f"return {', '.join(given_back)}"]
+            value = f"{self.function(row.load)}(convert({values[reduction.source]}, {to}))"
+            lines.append(f"# {reduction.node.format_node()}")
+            lines.append(f"z{i} = tl.broadcast_to(convert({value}, {to}), (BLOCK_O, BLOCK_R))")
+        return [*lines, f"return {', '.join(f'z{i}' for i in range(len(self.rows)))}"]
 
     def body(self) -> list[str]:
         """The program, from the outputs that it is for."""
@@ -319,8 +338,8 @@ class _Writer:
         if is_split:
             lines += [
                 f"part = tl.program_id(1).to({index})",
-                f"first = part * {tile.chunk}",
-                f"last = tl.minimum(first + {tile.chunk}, {n})",
+                "first = part * chunk",
+                f"last = tl.minimum(first + chunk, {n})",
                 "whole = first + (last - first) // BLOCK_R * BLOCK_R",
             ]
         first, last, whole = (

@@ -174,6 +174,28 @@ def test_rows_that_no_block_has_whole(device: str) -> None:
     nearly(tt.compile(f, fullgraph=True)(x), f(x), f(x.double()))
 
 
+VIEWED: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "dimensions that are merged": (lambda x: (x * 2).view(12, 5).sum(0), [["mul", "sum"]]),
+    "a dimension that is split": (
+        lambda x: (x * 2).view(12, 5).view(3, 4, 5).mean((0, 1)),
+        [["mul", "mean"]],
+    ),
+    "everything": (lambda x: (x * 2).flatten().mean(), [["mul", "mean"]]),
+    "the last dimension": (lambda x: (x * 2).view(12, 5).sum(1), ["mul", "view", "sum"]),
+    "a part of a dimension": (lambda x: (x * 2).view(6, 10).sum(0), ["mul", "view", "sum"]),
+    "kept dimensions": (lambda x: (x * 2).view(12, 5).sum(0, keepdim=True), ["mul", "view", "sum"]),
+    "an argument": (lambda x: x.view(12, 5).sum(0), ["view", "sum"]),
+}
+"""Reductions of views, and their schedules."""
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_reductions_of_views(name: str, device: str) -> None:
+    function, wanted = VIEWED[name]
+    assert steps_of(function, drawn(3, 4, 5, device=device)) == wanted
+    agree(function, lambda: (drawn(3, 4, 5, device=device),), calls=1)
+
+
 APART: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "what reads the sums": (lambda x: x * 2 - (x * 2).mean(0), [["mul", "mean"], "sub"]),
     "a root of a sum": (lambda x: x.square().sum().sqrt(), [["pow", "sum"], "sqrt"]),
