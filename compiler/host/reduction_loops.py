@@ -18,6 +18,7 @@ import numpy as np
 
 from ...cpu_fallback.blocks import block_indices
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import float64
@@ -36,8 +37,16 @@ LANES = 1 << 10
 """Accumulators side by side of a sum along the innermost dimension, at most; fewer of shorter ones."""
 FEWEST_LANES = 1 << 5
 """The same, at least: a loop takes elements in vectors."""
-MOST_ACCUMULATORS = 1 << 12
+MOST_ACCUMULATORS = 1 << 11
 """Accumulators that a part of the loop goes through again and again: they stay in the first-level cache."""
+TOGETHER = 4
+"""Elements that the loop adds to an accumulator between a load and a store of it, where a run has as many."""
+MOST_INSTRUCTIONS = 8
+"""Of an element, for which that is worth the registers."""
+LONG_LINE = 1 << 9
+"""Elements side by side from which it is: shorter lines are read more quickly one by one."""
+FEWEST_PARTS = 8
+"""Parts that threads have at least where runs share an accumulator."""
 SHARE = 8
 """Elements for each accumulator on the whole, at least: otherwise the reduction is worth less than its accumulators."""
 
@@ -70,6 +79,10 @@ def start_of(how: Partial) -> Any:
     return how.dtype.np.type(limits.min if sign < 0 else limits.max)
 
 
+Index = tuple[slice, ...]
+"""A part of a loop nest."""
+
+
 class Nest(NamedTuple):
     """How a loop goes through an index space: dimensions outside, accumulators' runs, and what lies side by side.
 
@@ -80,6 +93,7 @@ class Nest(NamedTuple):
         run: how often an accumulator is added to.
         inner: the sizes of the dimensions within.
         lanes: how many elements of the dimension a run has side by side.
+        is_shared: whether runs that differ in reduced dimensions outside have the same accumulator.
     """
 
     dimensions: Dimensions
@@ -88,6 +102,7 @@ class Nest(NamedTuple):
     run: int
     inner: tuple[int, ...]
     lanes: int
+    is_shared: bool
 
     @property
     def outer(self) -> tuple[int, ...]:
@@ -113,8 +128,12 @@ class Nest(NamedTuple):
     @property
     def slots(self) -> int:
         """How many accumulators, or lanes of them, each result has."""
-        reduced = [n for n, is_reduced in self._outer_kinds() if is_reduced]
-        return math.prod(reduced) * self.runs
+        return math.prod(self._apart) * self.runs
+
+    @property
+    def _apart(self) -> list[int]:
+        """The sizes of the reduced dimensions outside that tell accumulators apart."""
+        return [n for n, is_reduced in self._outer_kinds() if is_reduced and not self.is_shared]
 
     def _outer_kinds(self) -> list[tuple[int, bool]]:
         return list(zip(self.outer, self.dimensions.is_reduced, strict=False))
@@ -131,42 +150,46 @@ class Nest(NamedTuple):
         slot, rest = strides[0] * self.runs, strides[1:]
         found: list[int] = []
         for size, is_reduced in reversed(self._outer_kinds()):
-            found.append(slot if is_reduced else 0)
-            slot *= size if is_reduced else 1
+            tells = is_reduced and not self.is_shared
+            found.append(slot if tells else 0)
+            slot *= size if tells else 1
         outer = found[::-1]
         for d, (_, is_reduced) in enumerate(self._outer_kinds()):
             if not is_reduced:
                 outer[d] = rest.pop(0)
         return (*outer, strides[0], 0, *rest)
 
-    def indices(self) -> list[list[tuple[slice, ...]]]:
+    def indices(self) -> list[list[Index]]:
         """Parts of the loop nest, each of which has accumulators of its own; some are taken in two steps."""
         n = self.dimensions.sizes[self.place]
         whole, rest = divmod(n, self.run * self.lanes)
         rows, lanes = divmod(rest, self.lanes)
         limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
+        shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
+        limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
         if math.prod(self.inner) > MOST_ACCUMULATORS:
             limit = min(limit, MOST_ACCUMULATORS)
-        split = len(self.outer) + 1
-        found = [
-            [
-                (
-                    *index[: split - 1],
-                    slice(first.start, min(first.stop, whole)),
-                    slice(0, self.run),
-                    *index[split:],
-                )
+        outer = [1 if one else size for size, one in zip(self.outer, shared, strict=True)]
+        split = len(outer)
+
+        def of(index: tuple[slice, ...], runs: slice, run: slice, inner: tuple[slice, ...]) -> Index:
+            head = [
+                slice(0, size) if one else own
+                for own, size, one in zip(index[:split], self.outer, shared, strict=True)
             ]
-            for index in block_indices((*self.outer, whole, *self.inner), None, max(limit, 1))
-            for first in index[split - 1 : split]
-        ]
+            return (*head, runs, run, *inner)
+
+        found = []
+        for index in block_indices((*outer, whole, *self.inner), None, max(limit, 1)):
+            runs = slice(index[split].start, min(index[split].stop, whole))
+            found.append([of(index, runs, slice(0, self.run), index[split + 1 :])])
         if not rest:
             return found
-        for index in block_indices((*self.outer, 1, *self.inner), None, max(limit, 1)):
-            head, inner = (*index[: split - 1], slice(whole, whole + 1)), index[split:]
-            steps = [(*head, slice(0, rows), *inner)] if rows else []
+        for index in block_indices((*outer, 1, *self.inner), None, max(limit, 1)):
+            runs, inner = slice(whole, whole + 1), index[split + 1 :]
+            steps = [of(index, runs, slice(0, rows), inner)] if rows else []
             if lanes:  # of a run along the innermost dimension, whose lanes no block cuts
-                steps.append((*head, slice(rows, rows + 1), slice(0, lanes)))
+                steps.append(of(index, runs, slice(rows, rows + 1), (slice(0, lanes),)))
             found.append(steps)
         return found
 
@@ -176,48 +199,66 @@ def nest_of(dimensions: Dimensions) -> Nest | None:
     sizes, last = dimensions.sizes, len(dimensions.sizes) - 1
     place = max(d for d, reduced in enumerate(dimensions.is_reduced) if reduced)
     n = sizes[place]
+    kept = [size for size, reduced in zip(sizes[:place], dimensions.is_reduced, strict=False) if not reduced]
+    is_shared = math.prod(kept) >= FEWEST_PARTS
     if place == last:
         lanes = FEWEST_LANES
-        while lanes < LANES and n >= 2 * lanes * RUN:
+        while lanes < LANES and n >= lanes * RUN:
             lanes *= 2
         if n < lanes:
             return None
-        made = Nest(dimensions, place, -(-n // (RUN * lanes)), RUN, (lanes,), lanes)
+        run = min(RUN, max(n // lanes // TOGETHER * TOGETHER, TOGETHER))
+        made = Nest(dimensions, place, -(-n // (run * lanes)), run, (lanes,), lanes, is_shared)
     else:
         run = min(RUN, n)
-        made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1)
+        made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1, is_shared)
         if sizes[-1] < FEWEST_LANES:
             return None
     return made if math.prod(made.partial_shape) * SHARE <= math.prod(sizes) else None
 
 
-def accumulating_loop(kernel: ReductionKernel) -> tuple[Loop, list[Partial]] | None:
-    """The loop of a kernel, which writes its outputs and accumulators; None where NumPy computes some of it."""
+class Accumulating(NamedTuple):
+    """A loop that adds to accumulators, and how its arrays are seen.
+
+    Attributes:
+        loop: writes outputs, for each of the elements that it takes together, and then accumulators.
+        hows: what the accumulators are.
+        stored: the outputs that have all elements.
+        together: how many elements of a run it takes at once.
+    """
+
+    loop: Loop
+    hows: list[Partial]
+    stored: list[Node]
+    together: int
+
+
+def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulating | None:
+    """The loop of a kernel; None where NumPy computes some of it."""
     found = target()
     chain = kernel.chain
-    if (
-        found is None
-        or chain is None
-        or any(c.stub not in ("sum_stub", "mean_stub") for c in kernel.reductions)
-    ):
+    if found is None or chain is None or any(call.stub not in COMBINED for call in kernel.reductions):
         return None
     stored = [node for node in kernel.outputs if node in {call.node for call in chain.calls}]
     program = ElementProgram(found.converts_half, found.truncates)
-    lowered = Lowered(FusedKernel(chain.calls, kernel.inputs, tuple(stored)), program)
-    writes: list[tuple[Value, str]] = [(lowered.values[node], f"o{i}") for i, node in enumerate(stored)]
-    partials = [accumulator_of(partial_of(call)) for call in kernel.reductions]
+    fused = FusedKernel(chain.calls, kernel.inputs, tuple(stored))
+    elements = [Lowered(fused, program, u * len(kernel.inputs)).values for u in range(together)]
+    writes = [(values[node], f"o{i}") for i, (values, node) in enumerate(itertools.product(elements, stored))]
+    hows = [accumulator_of(partial_of(call)) for call in kernel.reductions]
     try:
-        for call, how in zip(kernel.reductions, partials, strict=True):
-            accumulator = program.value("accumulator", how.dtype.name, detail=len(writes))
-            added = program.convert(lowered.values[call.source], how.dtype.name)
-            writes.append((COMBINED[call.stub](program, accumulator, added), f"o{len(writes)}"))
+        for call, how in zip(kernel.reductions, hows, strict=True):
+            total = program.value("accumulator", how.dtype.name, detail=len(writes))
+            for values in elements:
+                element = program.convert(values[call.source], how.dtype.name)
+                total = COMBINED[call.stub](program, total, element)
+            writes.append((total, f"o{len(writes)}"))
     except CannotLower:
         return None
     order = made_of([value for value, _ in writes])
     if any(value.by_numpy for value in order):
         return None
     reads = tuple([value for value in order if value.kind == "input"])
-    return Loop(reads, tuple(writes)), partials
+    return Accumulating(Loop(reads, tuple(writes)), hows, stored, together)
 
 
 def is_one_loop(kernel: ReductionKernel) -> bool:
@@ -226,56 +267,99 @@ def is_one_loop(kernel: ReductionKernel) -> bool:
 
 
 def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
-    nodes = [
-        node for node in (*kernel.inputs, *kernel.outputs) if node not in {c.node for c in kernel.reductions}
-    ]
+    reduced = {call.node for call in kernel.reductions}
+    nodes = [node for node in (*kernel.inputs, *kernel.outputs) if node not in reduced]
     return Dimensions(kernel.space, [node.val for node in nodes])
+
+
+class _Compiled:
+    """A loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs."""
+
+    def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating) -> None:
+        self.together = made.together
+        stored, count = len(made.stored), len(kernel.inputs)
+        axis = len(nest.outer) + 1
+        arrays: list[tuple[tuple[int, ...], int]] = []
+        self.places: list[int] = []
+        elements: list[int] = []
+
+        def add(place: int, strides: tuple[int, ...], itemsize: int, element: int = 0) -> None:
+            self.places.append(place)
+            elements.append(element)
+            arrays.append((strides, itemsize))
+
+        for element, (i, node) in itertools.product(range(made.together), enumerate(made.stored)):
+            add(i, nest.strides(nest.dimensions.strides(node.val)), node.val.itemsize, element)
+        for i, how in enumerate(made.hows):
+            add(stored + i, nest.accumulator_strides(), how.dtype.itemsize)
+        for value in made.loop.reads:
+            element, i = divmod(value.detail, count)
+            spec = kernel.inputs[i].val
+            strides = nest.strides(nest.dimensions.strides(spec))
+            add(stored + len(made.hows) + i, strides, spec.itemsize, element)
+        self._starts = [
+            element * own[axis] * size for element, (own, size) in zip(elements, arrays, strict=True)
+        ]
+        in_bytes = [
+            tuple([s * size * (made.together if d == axis else 1) for d, s in enumerate(own)])
+            for own, size in arrays
+        ]
+        sizes = list(nest.sizes)
+        sizes[axis] //= made.together
+        self._axis = axis
+        self._geometry = Geometry(sizes, in_bytes, [size for _, size in arrays])
+        self.run = loop_function(write_loop(made.loop, self._geometry.steps, len(sizes)))
+
+    def numbers(self, index: Sequence[slice]) -> Numbers:
+        """A part of the nest, of runs that this loop takes whole."""
+        along = index[self._axis]
+        own = slice(along.start, along.start + (along.stop - along.start) // self.together)
+        numbers = self._geometry.numbers([*index[: self._axis], own, *index[self._axis + 1 :]])
+        rank = len(self._geometry.sizes)
+        for j, start in enumerate(self._starts):
+            numbers[rank + j * (rank + 1)] += start
+        return numbers
 
 
 def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
     """A function from the arrays of a kernel's inputs to those of its outputs; None where no loop serves."""
     made = accumulating_loop(kernel)
-    if made is None:
+    nest = None if made is None else nest_of(_dimensions_of(kernel))
+    if made is None or nest is None:
         return None
-    loop, hows = made
-    reduced = [call.node for call in kernel.reductions]
-    stored = [node for node in kernel.outputs if node not in reduced]
-    dimensions = _dimensions_of(kernel)
-    nest = nest_of(dimensions)
-    if nest is None:
-        return None
-    inputs = [value.detail for value in loop.reads]
-    arrays = [node.val for node in stored], [kernel.inputs[place].val for place in inputs]
-    strides = [nest.strides(dimensions.strides(spec)) for spec in arrays[0]]
-    strides += [nest.accumulator_strides()] * len(hows)
-    strides += [nest.strides(dimensions.strides(spec)) for spec in arrays[1]]
-    itemsizes = [
-        *(s.itemsize for s in arrays[0]), *(how.dtype.itemsize for how in hows), *(s.itemsize for s in arrays[1])
-    ]  # fmt: skip
-    in_bytes = [tuple([s * size for s in own]) for own, size in zip(strides, itemsizes, strict=True)]
-    geometry = Geometry(nest.sizes, in_bytes, itemsizes)
-    parts: list[list[Numbers]] = [[geometry.numbers(index) for index in steps] for steps in nest.indices()]
-    run = loop_function(write_loop(loop, geometry.steps, len(geometry.sizes)))
-    numel = math.prod(dimensions.sizes)
-    work = max(sum(s.nbytes for s in itertools.chain(*arrays)), 2 * numel * len(loop.instructions))
+    indices = nest.indices()
+    loops = [_Compiled(kernel, nest, made)]
+    is_worth = nest.inner[-1] >= LONG_LINE and len(made.loop.instructions) <= MOST_INSTRUCTIONS
+    if is_worth and nest.run % TOGETHER == 0:
+        several = accumulating_loop(kernel, TOGETHER)
+        loops += [] if several is None else [_Compiled(kernel, nest, several)]
+    axis = len(nest.outer) + 1
+    parts: list[list[tuple[int, Numbers]]] = []
+    for steps in indices:
+        which = [-1 if (index[axis].start, index[axis].stop) == (0, nest.run) else 0 for index in steps]
+        parts.append([(k, loops[k].numbers(index)) for k, index in zip(which, steps, strict=True)])
+    specs = [node.val for node in (*kernel.inputs, *made.stored)]
+    numel = math.prod(nest.dimensions.sizes)
+    work = max(sum(spec.nbytes for spec in specs), 2 * numel * len(made.loop.instructions))
     grain = 1 if work >= SHARED_FROM else len(parts)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
-    at_stored = [kernel.outputs.index(node) for node in stored]
-    at_reduced = [kernel.outputs.index(node) for node in reduced]
-    shape, kept = nest.partial_shape, dimensions.kept(dimensions.sizes)
-    starts = [start_of(how) for how in hows]
-    device = kernel.device
-    combine = [combination(how, shape, kept, device, nest.is_inner) for how in hows]
+    at_stored = [kernel.outputs.index(node) for node in made.stored]
+    at_reduced = [kernel.outputs.index(call.node) for call in kernel.reductions]
+    shape, kept = nest.partial_shape, nest.dimensions.kept(nest.dimensions.sizes)
+    starts = [start_of(how) for how in made.hows]
+    combine = [combination(how, shape, kept, kernel.device, nest.is_inner) for how in made.hows]
 
-    def compute(*given: Any) -> tuple[Any, ...]:
+    def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         partials = [np.full(shape, start) for start in starts]
-        operands = [*[outs[i] for i in at_stored], *partials, *[given[i] for i in inputs]]
+        arrays = [*[outs[i] for i in at_stored], *partials, *inputs]
+        runs = [(loop.run, [arrays[place] for place in loop.places]) for loop in loops]
 
         def part(first: int, last: int) -> None:
             for steps in parts[first:last]:
-                for numbers in steps:
-                    run(numbers, *operands)
+                for k, numbers in steps:
+                    run, own = runs[k]
+                    run(numbers, *own)
 
         parallel_for(0, len(parts), grain, part)
         for into, i, each in zip(combine, at_reduced, partials, strict=True):
