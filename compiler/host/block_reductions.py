@@ -35,6 +35,9 @@ from .pointwise import Kernel, ProgramMaker, quietly, run_blocks
 
 BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block."""
+SHARED_FROM = 1 << 20
+"""Elements, times steps of the kernel, from which threads share blocks: each has several calls of NumPy, between which
+they wait for each other's Python."""
 LEAST_REDUCED = 128
 """Elements that make one of a partial result at least, where there are as many: a block of a tensor with very long
 rows has a part of each."""
@@ -277,7 +280,7 @@ def _in_blocks(kernel: ReductionKernel) -> Kernel:
     stored = [kernel.outputs.index(node) for node in writer.stored]
     reduced = [kernel.outputs.index(call.node) for call in kernel.reductions]
     sizes = dimensions.sizes
-    shares = math.prod(sizes) * len(kernel.calls) >= pointwise.SHARED_FROM
+    shares = math.prod(sizes) * len(kernel.calls) >= SHARED_FROM
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])

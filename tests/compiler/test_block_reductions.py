@@ -66,7 +66,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_reductions, "BLOCK_BYTES", 256)
     monkeypatch.setattr(block_reductions, "LEAST_REDUCED", 4)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
-    monkeypatch.setattr(pointwise, "SHARED_FROM", 256)
+    monkeypatch.setattr(block_reductions, "SHARED_FROM", 256)
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (130, 3)])
