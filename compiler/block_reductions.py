@@ -23,7 +23,8 @@ from ..runtime.tensor_spec import TensorSpec
 from .pointwise import bound_arguments
 from .reductions import DTYPES
 
-STUBS = frozenset(f"{name}_stub" for name in ("sum", "mean", "amax", "amin", "prod", "any", "all"))
+NORM = "_vector_norm_stub"
+STUBS = frozenset((NORM, *(f"{name}_stub" for name in ("sum", "mean", "amax", "amin", "prod", "any", "all"))))
 """The kernels of the operators that may reduce blocks."""
 TRUTHS = frozenset({"any_stub", "all_stub"})
 """The reductions of truth values; no others give them."""
@@ -70,12 +71,14 @@ class ReductionCall(NamedTuple):
         source: what is reduced.
         stub: the name of its kernel.
         space: its index space.
+        order: the order of a norm; empty for other reductions.
     """
 
     node: Node
     source: Node
     stub: str
     space: ReductionSpace
+    order: str
 
     @property
     def operands(self) -> list[Any]:
@@ -84,19 +87,24 @@ class ReductionCall(NamedTuple):
 
     def planned(self, spec: TensorSpec) -> PlannedKernel:
         """The kernel that an eager call of it has, for an operand like the whole one of this spec."""
-        return planned_reduction(self.stub, spec, self.node.val, self.space.dims)
+        return planned_reduction(self.stub, spec, self.node.val, self.space.dims, self.order)
 
 
-def planned_reduction(stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int]) -> PlannedKernel:
+def planned_reduction(
+    stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int], order: str = ""
+) -> PlannedKernel:
     """The eager kernel of a reduction."""
-    call = reduction_call_of(stub, spec, out, dims)
+    call = reduction_call_of(stub, spec, out, dims, order)
     return find_kernel(stub, spec.device.type, call.name)(call)
 
 
-def reduction_call_of(stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int]) -> StructuredCall:
+def reduction_call_of(
+    stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int], order: str = ""
+) -> StructuredCall:
     """What the factory of a reduction's kernel is asked."""
     name = stub.removesuffix("_stub")
-    return StructuredCall(name, {"self": spec}, ("self",), (out,), None, out.device, {"dims": tuple(dims)})
+    args = {"self": spec, "ord": order} if order else {"self": spec}
+    return StructuredCall(name, args, ("self",), (out,), None, out.device, {"dims": tuple(dims)})
 
 
 def block_reduction(node: Node) -> ReductionCall | None:
@@ -130,7 +138,7 @@ def block_reduction(node: Node) -> ReductionCall | None:
     space = ReductionSpace(tuple(spec.sizes), dims, spec.device)
     if not spec.numel or space.n < 2:
         return None
-    return ReductionCall(node, source, stub, space)
+    return ReductionCall(node, source, stub, space, arguments["ord"] if stub == NORM else "")
 
 
 def _as_tuple(dim: Any) -> tuple[Any, ...]:

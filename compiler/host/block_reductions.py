@@ -209,7 +209,7 @@ class _Writer:
             else:
                 spec = self.block_spec(source, shape)
             out = flat.replace(sizes=kept, strides=contiguous_strides(kept), dtype=how.dtype)
-            reducing.append(unwrapped(planned_reduction(how.stub, spec, out, reduced_dims).into))
+            reducing.append(unwrapped(planned_reduction(how.stub, spec, out, reduced_dims, how.order).into))
             sources.append(made.index(source) if source in made else len(made) + inputs.index(source))
         if chain is None or self.make_chain is None:
 

@@ -16,7 +16,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float32
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
-from ..block_reductions import ReductionCall, ReductionSpace, planned_reduction
+from ..block_reductions import NORM, ReductionCall, ReductionSpace, planned_reduction
 
 
 class Dimensions:
@@ -77,22 +77,29 @@ class Partial(NamedTuple):
         stub: the kernel of both.
         dtype: that of partial results.
         divisor: what the combined result is divided by; None for what is no mean.
+        order: the order of a norm, and of the norm of norms that it is; empty for other reductions.
     """
 
     stub: str
     dtype: ScalarType
     divisor: Any
+    order: str
+
+    @property
+    def order_of_parts(self) -> str:
+        """The order of the norm that combines norms: elements that are not zero are counted, and counts added."""
+        return "1" if self.order == "0" else self.order
 
 
 def partial_of(call: ReductionCall) -> Partial:
     """Means are sums that are divided at the end; what adds or multiplies narrow floats does so in float32."""
     stub, out = call.stub, call.node.val.dtype
-    if stub not in ("sum_stub", "mean_stub", "prod_stub"):
-        return Partial(stub, out, None)
+    if stub not in ("sum_stub", "mean_stub", "prod_stub", NORM):
+        return Partial(stub, out, None, "")
     np_dtype = compute_np(out)
     dtype = out if out.np == np_dtype else float32
     divisor = np_dtype.type(call.space.n) if stub == "mean_stub" else None
-    return Partial("sum_stub" if stub == "mean_stub" else stub, dtype, divisor)
+    return Partial("sum_stub" if stub == "mean_stub" else stub, dtype, divisor, call.order)
 
 
 def combination(
@@ -116,7 +123,9 @@ def combination(
         dims = (0, len(shape) - 1) if has_lanes else (0,)
     is_one = math.prod(shape) == math.prod(kept)
     spec = TensorSpec.contiguous(shape, how.dtype, device)
-    into = None if is_one else unwrapped(planned_reduction(how.stub, spec, out, dims).into)
+    into = (
+        None if is_one else unwrapped(planned_reduction(how.stub, spec, out, dims, how.order_of_parts).into)
+    )
 
     def combine(to: Any, partials: Any) -> None:
         if into is None:

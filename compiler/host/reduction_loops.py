@@ -65,7 +65,7 @@ def accumulator_of(how: Partial) -> Partial:
     if how.stub != "sum_stub" or not how.dtype.is_floating_point:
         return how
     divisor = None if how.divisor is None else np.float64(how.divisor)
-    return Partial(how.stub, float64, divisor)
+    return Partial(how.stub, float64, divisor, how.order)
 
 
 def start_of(how: Partial) -> Any:

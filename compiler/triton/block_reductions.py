@@ -20,7 +20,7 @@ from ...triton_kernels.conversion import type_name
 from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.geometry import broadcast_strides, coalesced
 from ...triton_kernels.launch import ALIGNMENT, INT32_MAX, Launch, cdiv, interpreted
-from ...triton_kernels.reduction.reduction import REDUCTIONS, Reduction, itemsize_of
+from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction, itemsize_of
 from ...triton_kernels.reduction.reduction_kernels import reduce
 from ...triton_kernels.reduction.sides import (
     INTERPRETED_TILE,
@@ -31,7 +31,7 @@ from ...triton_kernels.reduction.sides import (
     tile_for,
 )
 from ...triton_kernels.reduction.stream_counters import counters_of
-from ..block_reductions import ReductionCall, reduction_call_of
+from ..block_reductions import NORM, ReductionCall, reduction_call_of
 from ..pointwise import PointwiseCall
 from ..schedule import ReductionKernel
 from .pointwise import import_of, number_text, operands_of, type_text
@@ -157,7 +157,7 @@ def plan_launch(kernel: ReductionKernel, written: WrittenReductions) -> Launch:
 
 def reduction_of(call: ReductionCall) -> Reduction:
     """How a reduction combines: as its own kernel does."""
-    return REDUCTIONS[call.stub]
+    return NORMS[call.order] if call.stub == NORM else REDUCTIONS[call.stub]
 
 
 def write_reduction_kernel(kernel: ReductionKernel) -> WrittenReductions:
@@ -243,7 +243,11 @@ class _Writer:
             sides.reduced_is_inner,
             True,
             itemsize=itemsize_of(spec, self.accumulators[0]),
-            ask=asking(reduce, reduction_call_of(call.stub, spec, out, self.kernel.space.dims), spec.dtype),
+            ask=asking(
+                reduce,
+                reduction_call_of(call.stub, spec, out, self.kernel.space.dims, call.order),
+                spec.dtype,
+            ),
         )
         if interpreted():
             return tile

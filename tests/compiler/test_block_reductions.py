@@ -4,6 +4,7 @@ Results of few elements have the bits of eager calls on the CPU. Otherwise they 
 blocks have other sizes than the eager kernels', so that numbers are added in another order.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,7 @@ CHAINS: dict[str, Callable[[tt.Tensor, tt.Tensor], Any]] = {
     "the sum of everything": lambda a, b: (a * b).sum(),
     "the greatest": lambda a, b: (a - b).abs().max(),
     "a product": lambda a, b: (a * 0.1 + 1).prod(),
+    "norms": lambda a, b: tuple([tt.linalg.vector_norm(a - b, p, 0) for p in (0, 1, 2, math.inf, -math.inf)]),
     "a result and its sums": lambda a, b: ((y := a * b), y.sum(0), y.mean(0)),
 }
 """Functions of one kernel of two matrices."""
@@ -241,6 +243,13 @@ def test_what_is_apart(name: str, device: str) -> None:
     x = drawn(6, 8, device=device)
     assert sorted(map(str, steps_of(function, x))) == sorted(map(str, wanted))
     alike(function, lambda: [drawn(6, 8, device=device)])
+
+
+def test_norms_of_everything_keep_their_kernel_on_the_cpu(device: str) -> None:
+    f = lambda x: (x - 1).norm()  # noqa: E731
+    found = steps_of(f, drawn(4, 6, device=device))
+    assert found == ([["sub", "_vector_norm"]] if device == "cuda" else ["sub", "linalg_vector_norm"])
+    alike(f, lambda: [drawn(4, 6, device=device)])
 
 
 def test_sums_of_one_tensor_go_together_where_launches_cost() -> None:
