@@ -15,12 +15,13 @@ from typing import Any
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
 from .cuda_graphs.eligibility import device_of, specs_of
+from .host.block_reductions import host_reduction_kernel
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
 from .passes import run_passes
 from .product_kernel import ProductKernel
-from .schedule import FusedKernel, RowsKernel, Schedule, plain_schedule
+from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule, plain_schedule
 from .scheduling import schedule_of
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -102,16 +103,20 @@ def interpreted(graph: Graph) -> Compiled:
     return lambda *inputs: forward(None, *inputs)
 
 
-def kernel_for(
-    kernel: FusedKernel | RowsKernel | ProductKernel, tunes: bool = False
-) -> Callable[..., tuple[Any, ...]]:
+def kernel_for(kernel: Kernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
     """A fused kernel as a function of bytes, on the device that it is for; of measured shape if it `tunes`."""
     if isinstance(kernel, ProductKernel):
         from .triton.products import device_product_kernel
 
         return device_product_kernel(kernel)
     if kernel.device.type == "cpu":
+        if isinstance(kernel, ReductionKernel):
+            return host_reduction_kernel(kernel)
         return host_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else host_kernel(kernel)
+    if isinstance(kernel, ReductionKernel):
+        from .triton.block_reductions import device_reduction_kernel
+
+        return device_reduction_kernel(kernel)
     from .triton.pointwise import device_kernel
     from .triton.rows import device_rows_kernel
 

@@ -6,13 +6,13 @@ A schedule is what code is generated from: calls of operators as they are, and `
 Example:
     >>> import triten as tt
     >>> from triten.compiler.schedule import fused_schedule
-    >>> traced = tt.func.make_graph(lambda a, b, c: tt.relu((a + b) * c).sum())(*[tt.ones(4, 4)] * 3)
+    >>> traced = tt.func.make_graph(lambda a, b, c: tt.relu((a + b) * c) @ c)(*[tt.ones(4, 4)] * 3)
     >>> print(fused_schedule(traced.graph))
     kernel add_mul_relu(%a, %b, %c) -> %relu over [4, 4] on cpu:
         %add : float32[4, 4] = aten.add.Tensor(%a, %b)
         %mul : float32[4, 4] = aten.mul.Tensor(%add, %c)
         %relu : float32[4, 4] = aten.relu(%mul)
-    call %sum_1 : float32[] = aten.sum(%relu)
+    call %mm : float32[4, 4] = aten.mm(%relu, %c)
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
+from .block_reductions import ReductionCall, ReductionSpace, block_reduction
 from .kernel_names import joined_name
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
@@ -34,7 +35,9 @@ from .reductions import ResultOf, RowCall, RowSpace, row_call
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
-FusedStep = PointwiseCall | RowCall | ResultOf
+RowStep = PointwiseCall | RowCall | ResultOf
+"""A step that may be in a kernel over rows."""
+FusedStep = RowStep | ReductionCall
 """A step that may be in a kernel."""
 
 
@@ -96,7 +99,7 @@ class RowsKernel:
         space: the rows.
     """
 
-    calls: tuple[FusedStep, ...]
+    calls: tuple[RowStep, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     space: RowSpace
@@ -123,7 +126,63 @@ class RowsKernel:
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
-Step = OperatorCall | FusedKernel | RowsKernel | ProductKernel
+@dataclass(frozen=True)
+class ReductionKernel:
+    """Reductions of what many blocks share, and the pointwise steps before them, that are computed together.
+
+    Attributes:
+        calls: the steps in order.
+        inputs: the nodes outside that they read.
+        outputs: the steps that are read outside, or are results.
+        space: what is reduced.
+    """
+
+    calls: tuple[PointwiseCall | ReductionCall, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    space: ReductionSpace
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self.space.device
+
+    @property
+    def name(self) -> str:
+        """The names of its operators, joined."""
+        return joined_name(self.calls)
+
+    @property
+    def computed(self) -> tuple[PointwiseCall | ReductionCall, ...]:
+        """The steps that are computed: all of them."""
+        return self.calls
+
+    @property
+    def reductions(self) -> list[ReductionCall]:
+        """The reductions."""
+        return [call for call in self.calls if isinstance(call, ReductionCall)]
+
+    @property
+    def chain(self) -> FusedKernel | None:
+        """The pointwise steps as a kernel of their own, whose outputs are this one's and what is reduced."""
+        pointwise = [call for call in self.calls if isinstance(call, PointwiseCall)]
+        if not pointwise:
+            return None
+        inside = {call.node for call in pointwise}
+        inputs = tuple([n for n in self.inputs if any(n in call.node.all_input_nodes for call in pointwise)])
+        reduced = [call.source for call in self.reductions if call.source in inside]
+        made = [node for node in self.outputs if node in inside]
+        return FusedKernel(tuple(pointwise), inputs, tuple(dict.fromkeys((*made, *reduced))))
+
+    def __str__(self) -> str:
+        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        dims = f"dimensions {list(self.space.dims)} of {list(self.space.sizes)}"
+        head = f"kernel {self.name}({given}) -> {made} over {dims} on {self.device}:"
+        return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
+
+
+Kernel = FusedKernel | RowsKernel | ReductionKernel | ProductKernel
+Step = OperatorCall | Kernel
 
 
 @dataclass(frozen=True)
@@ -134,7 +193,7 @@ class Schedule:
     steps: tuple[Step, ...]
 
     @property
-    def kernels(self) -> list[FusedKernel | RowsKernel | ProductKernel]:
+    def kernels(self) -> list[Kernel]:
         """The fused kernels, in order."""
         return [step for step in self.steps if not isinstance(step, OperatorCall)]
 
@@ -167,14 +226,14 @@ def fused_schedule(graph: Graph) -> Schedule:
 
     A step joins the kernels of what it reads, unless something between would have to run both before and after the
     kernel. Pointwise steps go together, and reductions with those over the same rows, and with one another where they
-    read the same. Kernels of one step stay calls.
+    read the same. Reductions that blocks share come last: nothing can follow them in their kernel. Kernels of one step
+    stay calls.
     """
     nodes = graph.find_nodes(op="call_function")
     calls = fused_steps(nodes)
     grouping = _Grouping(nodes, calls)
-    for node in nodes:
-        if node in calls:
-            grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
+    for node in sorted(calls, key=lambda n: isinstance(calls[n], ReductionCall)):
+        grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
 
 
@@ -182,7 +241,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     """The steps that may be in a kernel."""
     found: dict[Node, FusedStep] = {}
     for node in nodes:
-        call = pointwise_call(node) or row_call(node)
+        call = pointwise_call(node) or row_call(node) or block_reduction(node)
         if call is not None:
             found[node] = call
         elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall):
@@ -192,7 +251,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
 
 def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
     """What a step may join: its operands, and for a reduction what reads them, too."""
-    if not isinstance(calls[node], RowCall):
+    if not isinstance(calls[node], RowCall | ReductionCall):
         return node.all_input_nodes
     return [n for given in node.all_input_nodes for n in (given, *given.users) if n is not node]
 
@@ -201,7 +260,7 @@ def _one_domain(a: Node, b: Node) -> bool:
     return a.val.sizes == b.val.sizes and a.val.device is b.val.device
 
 
-def _has_sizes(node: Node, space: RowSpace) -> bool:
+def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
     """Whether a step has a result of whole rows."""
     specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
     return any(spec.sizes == space.sizes for spec in specs)
@@ -217,7 +276,9 @@ class _Grouping:
         self.nodes, self.calls = nodes, calls
         self.place = {node: i for i, node in enumerate(nodes)}
         self.members = [1 << i for i in range(len(nodes))]
-        self.spaces = [call.space if isinstance(call := calls.get(n), RowCall) else None for n in nodes]
+        self.spaces: list[RowSpace | ReductionSpace | None] = [
+            call.space if isinstance(call := calls.get(n), RowCall | ReductionCall) else None for n in nodes
+        ]
         self.before = [0] * len(nodes)
         for i, node in enumerate(nodes):
             for given in before_each(node, nodes, i):
@@ -266,7 +327,7 @@ class _Grouping:
             found |= self.before[i]
         return found
 
-    def _unite(self, together: int, needed: int, space: RowSpace | None) -> None:
+    def _unite(self, together: int, needed: int, space: RowSpace | ReductionSpace | None) -> None:
         for i in bits_of(together):
             self.members[i] = together
             self.spaces[i] = space
@@ -339,7 +400,10 @@ def _ordered(
 
 
 def _steps(
-    members: list[Node], calls: dict[Node, FusedStep], results: set[Node], space: RowSpace | None
+    members: list[Node],
+    calls: dict[Node, FusedStep],
+    results: set[Node],
+    space: RowSpace | ReductionSpace | None,
 ) -> list[Step]:
     """A group as one kernel, or as calls where there is nothing to put together."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
@@ -353,8 +417,12 @@ def _steps(
     inside = set(members)
     inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
+    if isinstance(space, ReductionSpace):
+        blocks = [call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall)]
+        return [ReductionKernel(tuple(blocks), inputs, outputs, space)]
     if space is not None:
-        return [RowsKernel(tuple([calls[n] for n in members]), inputs, outputs, space)]
+        rows = [call for n in members if isinstance(call := calls[n], RowStep)]
+        return [RowsKernel(tuple(rows), inputs, outputs, space)]
     pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
 

@@ -1,4 +1,4 @@
-"""The schedule of a graph that is compiled: steps that are one kernel, then epilogues of products, then single loops."""
+"""The schedule that is compiled of a graph: steps that are one kernel, epilogues of products, single loops."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .product_kernel import ProductKernel
-from .schedule import FusedKernel, RowsKernel, Schedule
+from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule
 
 
 def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
@@ -14,22 +14,34 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
     for schedule in schedules:
         for kernel in schedule.kernels:
             if kernel.device.type == "cuda":
-                from .triton.pointwise import write_kernel
-                from .triton.rows import write_rows_kernel
-
-                if isinstance(kernel, ProductKernel):
-                    from .triton.products import write_product_kernel
-
-                    found[kernel.name] = write_product_kernel(kernel)
-                    continue
-                written = (
-                    write_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else write_kernel(kernel)
-                )
-                found[written.name] = written.text
+                name, text = _written(kernel)
+                found[name] = text
     return found
 
 
-def execution_of(kernel: FusedKernel | RowsKernel | ProductKernel) -> str:
+def _written(kernel: Kernel) -> tuple[str, str]:
+    """The name and the source of a kernel for CUDA."""
+    if isinstance(kernel, ProductKernel):
+        from .triton.products import write_product_kernel
+
+        return kernel.name, write_product_kernel(kernel)
+    if isinstance(kernel, ReductionKernel):
+        from .triton.block_reductions import write_reduction_kernel
+
+        reduced = write_reduction_kernel(kernel)
+        return reduced.name, reduced.text
+    if isinstance(kernel, RowsKernel):
+        from .triton.rows import write_rows_kernel
+
+        rows = write_rows_kernel(kernel)
+        return rows.name, rows.text
+    from .triton.pointwise import write_kernel
+
+    written = write_kernel(kernel)
+    return written.name, written.text
+
+
+def execution_of(kernel: Kernel) -> str:
     """How a fused kernel runs, in words."""
     if isinstance(kernel, ProductKernel) or kernel.device.type == "cuda":
         return "one Triton kernel"
@@ -37,6 +49,10 @@ def execution_of(kernel: FusedKernel | RowsKernel | ProductKernel) -> str:
         from .host.rows import execution_of_rows
 
         return execution_of_rows(kernel)
+    if isinstance(kernel, ReductionKernel):
+        from .host.block_reductions import execution_of_reductions
+
+        return execution_of_reductions(kernel)
     from .host.pointwise import execution_on_host
 
     return execution_on_host(kernel)

@@ -1,10 +1,12 @@
 """Code for the CPU: fused kernels as compiled loops, or as NumPy's passes over blocks, and the replay of a schedule.
 
 `pointwise` makes a fused kernel a function of arrays, as passes of NumPy over blocks that stay in the cache, and `rows`
-one that reduces rows; `numpy_calls` writes each call. Where llvmlite is installed `loops` does so: `lowering` turns
-operators into an `element_program` by `arithmetic_rows` and `activation_rows`, which see a call as an `operator_step`.
+one that reduces rows; `block_reductions` has reductions that blocks share, whose `partial_results` are combined in the
+end. `numpy_calls` writes each call. Where llvmlite is installed `loops` does so: `lowering` turns operators into an
+`element_program` by `arithmetic_rows` and `activation_rows`, which see a call as an `operator_step`.
 `elementary_functions` writes functions as instructions. `stages` cuts a program into loops and what NumPy computes
-between them, `llvm_source` writes a loop as LLVM's text, and `object_code` compiles it, keeps it on disk and loads it.
+between them, `llvm_source` writes a loop as LLVM's text, and `object_code` compiles it, keeps it on disk and loads it;
+`reduction_loops` are loops that reduce what they compute.
 
 A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`reduction_rows` says which), for which
 `reduction_source` has functions, and ufuncs, for which `ufunc_loops` finds NumPy's; `row_source` writes its text.

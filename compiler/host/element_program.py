@@ -41,11 +41,11 @@ class Value:
     """A value of an element program.
 
     Attributes:
-        kind: ``input``, ``constant``, ``instruction``, ``ufunc`` or ``operator``.
+        kind: ``input``, ``accumulator``, ``constant``, ``instruction``, ``ufunc`` or ``operator``.
         dtype: its type.
         text: of a constant, its literal; of an instruction, LLVM's text with places for the operands.
         operands: the values that it is made of.
-        detail: an input's position, a ufunc, or an operator's call.
+        detail: an input's position, that of the output that an accumulator is, a ufunc, or an operator's call.
     """
 
     __slots__ = ("detail", "dtype", "kind", "operands", "text")

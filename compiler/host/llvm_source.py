@@ -1,8 +1,9 @@
 """LLVM's text of a loop: values of an element program, over arrays of any strides.
 
 The text has a function of Python's fast calling convention, `call`. Its arguments are a *geometry* and arrays, outputs
-first. A geometry is an array of int64: the sizes of the loop nest, outermost first, and for each array an offset and
-strides, in bytes. So one function serves all sizes, and parts of an index space, without a view being made.
+first; an accumulator is an output that is read before it is written. A geometry is an array of int64: the sizes of the
+loop nest, outermost first, and for each array an offset and strides, in bytes. So one function serves all sizes, and
+parts of an index space, without a view being made.
 
 Arithmetic is IEEE's: LLVM is not allowed to contract, to reorder or to assume that there are no NaNs.
 """
@@ -50,6 +51,7 @@ class _Writer:
     def __init__(self, loop: Loop, steps: Sequence[str], rank: int) -> None:
         self.inputs, self.outputs = loop.reads, [value for value, _ in loop.writes]
         self.instructions, self.steps, self.rank = loop.instructions, steps, rank
+        self.accumulators = loop.accumulators
         self.arrays = [*self.outputs, *self.inputs]
 
     def loop(self) -> str:
@@ -72,6 +74,7 @@ class _Writer:
             )
         given = len(self.outputs)
         reads = [(value, f"%q{given + i}") for i, value in enumerate(self.inputs)]
+        reads += [(value, f"%q{value.detail}") for value in self.accumulators]
         writes = [(value, f"%q{j}") for j, value in enumerate(self.outputs)]
         return [*lines, *element_lines(reads, self.instructions, writes, {})]
 

@@ -23,16 +23,18 @@ ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
 class Lowered:
     """A fused kernel as an element program.
 
+    A program may have several elements of a kernel: `first` is the position of this one's first input.
+
     Attributes:
         program: its values.
         values: of each node, inputs and steps.
         outputs: the values of the kernel's outputs.
     """
 
-    def __init__(self, kernel: FusedKernel, program: ElementProgram) -> None:
+    def __init__(self, kernel: FusedKernel, program: ElementProgram, first: int = 0) -> None:
         self.program = program
         self.values: dict[Node, Value] = {}
-        for i, node in enumerate(kernel.inputs):
+        for i, node in enumerate(kernel.inputs, first):
             self.values[node] = program.value("input", node.val.dtype.name, detail=i)
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         for call in kernel.calls:

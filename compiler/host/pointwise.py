@@ -43,23 +43,30 @@ ProgramMaker = Callable[[tuple[int, ...], dict[Node, TensorSpec]], Kernel]
 
 def host_kernel(kernel: FusedKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
+    made, may_err = unquiet_kernel(kernel)
+    return quietly(made) if may_err else made
+
+
+def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
+    """The same, to be called with floating-point errors ignored, and whether that matters: loops have none."""
     is_small = kernel.domain.numel <= WHOLE_UP_TO
     if is_possible():
-        from .loops import block_program, one_loop, stages_of
+        from .loops import block_program as block_of_loops
+        from .loops import one_loop, stages_of
         from .tiled_loops import tiled_loop, tiled_program
 
         stages = stages_of(kernel)
         if stages is not None:
             if len(stages.steps) == 1:
-                return one_loop(kernel, stages.loops[0])
+                return one_loop(kernel, stages.loops[0]), False
             tiled = tiled_program(kernel)
             if tiled is not None:
-                return tiled_loop(kernel, tiled)
-            program = partial(block_program, kernel, stages)
-            return quietly(_at_once(kernel, program) if is_small else _in_blocks(kernel, program))
+                return tiled_loop(kernel, tiled), False
+            program = partial(block_of_loops, kernel, stages)
+            return (_at_once(kernel, program) if is_small else _in_blocks(kernel, program)), True
     if is_small:
-        return quietly(_whole(kernel))
-    return quietly(_in_blocks(kernel, partial(_block_program, kernel)))
+        return _whole(kernel), True
+    return _in_blocks(kernel, partial(block_program, kernel)), True
 
 
 def execution_on_host(kernel: FusedKernel) -> str:
@@ -186,7 +193,7 @@ def _shape_of(index: tuple[slice, ...], sizes: Sequence[int]) -> tuple[int, ...]
     return tuple([min(s.stop, n) - s.start for s, n in zip(index, sizes, strict=True)])
 
 
-def _block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node, TensorSpec]) -> Kernel:
+def block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node, TensorSpec]) -> Kernel:
     """A function of a block's output arrays and input arrays.
 
     Results that no other step needs any more leave their arrays to later ones.

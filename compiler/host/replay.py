@@ -17,11 +17,10 @@ from ...runtime.dispatch_key import AUTOGRAD_BITS
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.written_code import defined
 from ..pointwise import bound_arguments
-from ..product_kernel import ProductKernel
-from ..schedule import FusedKernel, OperatorCall, RowsKernel, Schedule
+from ..schedule import Kernel, OperatorCall, Schedule
 
 Replay = Callable[..., tuple[Any, ...]]
-KernelMaker = Callable[[FusedKernel | RowsKernel | ProductKernel], Callable[..., tuple[Any, ...]]]
+KernelMaker = Callable[[Kernel], Callable[..., tuple[Any, ...]]]
 
 
 class Planned:
@@ -120,7 +119,7 @@ class _Writer:
         self.globals[f"c{i}"] = Planned(node, bound, positions, f"c{i}", self.globals)
         self.lines.append(f"    v{i} = c{i}({', '.join(self._argument(bound[p]) for p in positions)})")
 
-    def _kernel(self, i: int, kernel: FusedKernel | RowsKernel | ProductKernel) -> None:
+    def _kernel(self, i: int, kernel: Kernel) -> None:
         self.globals[f"k{i}"] = self.kernel_maker(kernel)
         given = ", ".join(self._bytes_of(node) for node in kernel.inputs)
         made = []

@@ -30,8 +30,16 @@ class Loop:
     @cached_property
     def instructions(self) -> list[Value]:
         """What is computed, in order."""
-        found = made_of([value for value, _ in self.writes], self.reads)
-        return [value for value in found if value.kind == "instruction"]
+        return [value for value in self._made if value.kind == "instruction"]
+
+    @property
+    def accumulators(self) -> list[Value]:
+        """What is read from where it is written."""
+        return [value for value in self._made if value.kind == "accumulator"]
+
+    @cached_property
+    def _made(self) -> list[Value]:
+        return made_of([value for value, _ in self.writes], self.reads)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from .dead_code import eliminate_dead_code
 from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
 from .vector_norms import reduce_to_norms
+from .viewed_reductions import reduce_what_is_viewed
 
 PASSES: tuple[Callable[[Graph], bool], ...] = (
     reduce_to_norms,
     share_common_subexpressions,
+    reduce_what_is_viewed,
     keep_dimensions,
     broadcast_in_pointwise_steps,
     eliminate_dead_code,

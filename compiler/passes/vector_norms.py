@@ -12,8 +12,8 @@ After::
         %_vector_norm : float32[4, 1] = aten._vector_norm(%x, 2, [-1], True)
         return [%_vector_norm]
 
-It is what `linalg_vector_norm` calls itself; the order is a text there. Only norms of rows are replaced, whose elements
-are real numbers in their own dtype.
+It is what `linalg_vector_norm` calls itself; the order is a text there. Only norms of real numbers in their own dtype
+are replaced, and on the CPU none of all elements, for which `linalg_vector_norm` has a kernel of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def reduce_to_norms(graph: Graph) -> bool:
         if not isinstance(node.target, OpOverload) or node.target._entry.name != "aten::linalg_vector_norm":
             continue
         source, order, dims, keepdim, dtype = bound_arguments(node)
+        dims = dims if dims or isinstance(dims, int) else tuple(range(source.val.ndim))
         if not _is_one_pass(source, order, dims, dtype):
             continue
         with graph.inserting_before(node):
@@ -51,6 +52,6 @@ def _is_one_pass(source: Node, order: object, dims: object, dtype: object) -> bo
         return False
     if not (spec.ndim and spec.dtype.is_floating_point) or any(d.__class__ is not int for d in dims):
         return False
-    last = list(range(spec.ndim - len(dims), spec.ndim))
-    are_rows = sorted(d % spec.ndim for d in dims) == last and len(dims) < spec.ndim
-    return are_rows and bool(spec.numel) and any(spec.sizes[d] > 1 for d in last)
+    if spec.device.type == "cpu" and len(dims) == spec.ndim:
+        return False
+    return bool(spec.numel) and any(spec.sizes[d] > 1 for d in dims)

@@ -12,12 +12,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 import triten as tt
+from triten.compiler.backends import kernel_for
 from triten.compiler.capture.recording import record
-from triten.compiler.host.pointwise import host_kernel
 from triten.compiler.host.replay import replay
 from triten.compiler.max_flow import FlowNetwork
 from triten.compiler.partition import LONGEST_CHAIN, bytes_of, may_run_twice, needed_for, roots_of
-from triten.compiler.schedule import FusedKernel, fused_schedule
+from triten.compiler.schedule import Kernel, fused_schedule
 from triten.compiler.training import SplitGraph, split
 from triten.dispatch.layers.graph.graph import Node
 from triten.dispatch.layers.pytree import tree_flatten
@@ -206,8 +206,8 @@ def test_values_are_freed_as_backward_goes() -> None:
     references = [weakref.ref(tensor) for tensor in given]
     alive: list[list[bool]] = []
 
-    def watched(kernel: FusedKernel) -> Callable[..., tuple[Any, ...]]:
-        run = host_kernel(kernel)
+    def watched(kernel: Kernel) -> Callable[..., tuple[Any, ...]]:
+        run = kernel_for(kernel)
 
         def noted(*inputs: Any) -> tuple[Any, ...]:
             alive.append([reference() is not None for reference in references])

@@ -1,0 +1,145 @@
+"""Which steps of a graph reduce what many blocks share: columns, everything, rows that no block has whole.
+
+Each block of the index space has a partial result, and the partial results are combined in the order of the blocks. So
+pointwise steps that make what is reduced may be computed block by block, too, and so may further reductions of the same
+dimensions. What reads a reduction waits for the last block: it is another kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Node
+from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..dispatch.structured.meta.dims import reduced_dims
+from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel
+from ..runtime.device import device as Device
+from ..runtime.dispatch_key import BY_NAME
+from ..runtime.scalar_type import bool_
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import bound_arguments
+from .reductions import DTYPES
+
+NORM = "_vector_norm_stub"
+STUBS = frozenset((NORM, *(f"{name}_stub" for name in ("sum", "mean", "amax", "amin", "prod", "any", "all"))))
+"""The kernels of the operators that may reduce blocks."""
+TRUTHS = frozenset({"any_stub", "all_stub"})
+"""The reductions of truth values; no others give them."""
+
+
+class ReductionSpace(NamedTuple):
+    """The index space of reductions over the same dimensions.
+
+    Attributes:
+        sizes: of what is reduced.
+        dims: the dimensions that are reduced, in order.
+        device: where it is.
+    """
+
+    sizes: tuple[int, ...]
+    dims: tuple[int, ...]
+    device: Device
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The sizes of the dimensions that are not reduced."""
+        return tuple([n for d, n in enumerate(self.sizes) if d not in self.dims])
+
+    @property
+    def n(self) -> int:
+        """The elements that make one result."""
+        return math.prod(self.sizes[d] for d in self.dims)
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Whether a result of these sizes belongs to such a kernel: all elements, or what reductions leave."""
+        ones = tuple([1 if d in self.dims else n for d, n in enumerate(self.sizes)])
+        return tuple(sizes) in (self.sizes, self.kept, ones)
+
+    def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
+        """Whether a step reads only the same block of another one's result: none reads what is reduced."""
+        return bool(isinstance(operand.val, TensorSpec) and operand.val.sizes == self.sizes)
+
+
+class ReductionCall(NamedTuple):
+    """A step that reduces what many blocks share.
+
+    Attributes:
+        node: the step.
+        source: what is reduced.
+        stub: the name of its kernel.
+        space: its index space.
+        order: the order of a norm; empty for other reductions.
+    """
+
+    node: Node
+    source: Node
+    stub: str
+    space: ReductionSpace
+    order: str
+
+    @property
+    def operands(self) -> list[Any]:
+        """What the kernel is called with after its output."""
+        return [self.source]
+
+    def planned(self, spec: TensorSpec) -> PlannedKernel:
+        """The kernel that an eager call of it has, for an operand like the whole one of this spec."""
+        return planned_reduction(self.stub, spec, self.node.val, self.space.dims, self.order)
+
+
+def planned_reduction(
+    stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int], order: str = ""
+) -> PlannedKernel:
+    """The eager kernel of a reduction."""
+    call = reduction_call_of(stub, spec, out, dims, order)
+    return find_kernel(stub, spec.device.type, call.name)(call)
+
+
+def reduction_call_of(
+    stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int], order: str = ""
+) -> StructuredCall:
+    """What the factory of a reduction's kernel is asked."""
+    name = stub.removesuffix("_stub")
+    args = {"self": spec, "ord": order} if order else {"self": spec}
+    return StructuredCall(name, args, ("self",), (out,), None, out.device, {"dims": tuple(dims)})
+
+
+def block_reduction(node: Node) -> ReductionCall | None:
+    """A step as one that reduces what many blocks share, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload) or node.is_impure:
+        return None
+    entry, out = node.target._entry, node.val
+    if not isinstance(out, TensorSpec) or not out.is_contiguous or out.device.type not in ("cpu", "cuda"):
+        return None
+    kernel = entry.kernel_for(BY_NAME["CPU" if out.device.type == "cpu" else "CUDA"])
+    planner = None if kernel is None else kernel.planner
+    if not isinstance(planner, StructuredKernel) or planner.form != "functional":
+        return None
+    stub = planner.stub
+    if stub not in STUBS:
+        return None
+    names = [argument.name for argument in entry.schema.arguments]
+    arguments = dict(zip(names, bound_arguments(node), strict=True))
+    source = arguments["self"]
+    spec = source.val
+    if not isinstance(spec, TensorSpec) or spec.device is not out.device or not spec.is_contiguous:
+        return None
+    if spec.dtype not in DTYPES or out.dtype not in DTYPES:
+        return None
+    if (out.dtype is bool_) != (stub in TRUTHS):
+        return None
+    given = arguments.get("dim")
+    if given is not None and any(d.__class__ is not int for d in _as_tuple(given)):
+        return None
+    dims = reduced_dims(given, spec.ndim)
+    space = ReductionSpace(tuple(spec.sizes), dims, spec.device)
+    if not spec.numel or space.n < 2:
+        return None
+    return ReductionCall(node, source, stub, space, arguments["ord"] if stub == NORM else "")
+
+
+def _as_tuple(dim: Any) -> tuple[Any, ...]:
+    return tuple(dim) if isinstance(dim, tuple | list) else (dim,)

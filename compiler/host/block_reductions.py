@@ -1,0 +1,304 @@
+"""A kernel of reductions that blocks share, on the CPU: a partial result for each block, combined in their order.
+
+Few elements are computed whole, each step as an eager call computes it. Many go in blocks of about `BLOCK_BYTES`: the
+pointwise steps of one, in loops where there are some, and then its partial results by the reductions' eager kernels,
+while the block is in the cache. Sums of what one loop computes are that loop's (`reduction_loops`). Threads of the pool
+share the blocks, which follow from the geometry alone; so do the places of their partial results, and the order in
+which these are combined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...cpu_fallback.workspace import borrow, give_back
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.float_errors import unwrapped
+from ...runtime.memory_format import contiguous_strides
+from ...runtime.scalar_type import float32
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
+from ..block_reductions import planned_reduction
+from ..schedule import FusedKernel, ReductionKernel
+from . import pointwise
+from .numpy_calls import call_text
+from .object_code import is_possible
+from .partial_results import Dimensions, combination, partial_of
+from .pointwise import Kernel, ProgramMaker, quietly, run_blocks
+
+BLOCK_BYTES = 1 << 19
+"""Bytes of the widest array of a block."""
+SHARED_FROM = 1 << 20
+"""Elements, times steps of the kernel, from which threads share blocks: each has several calls of NumPy, between which
+they wait for each other's Python."""
+LEAST_REDUCED = 128
+"""Elements that make one of a partial result at least, where there are as many: a block of a tensor with very long
+rows has a part of each."""
+
+Program = Callable[..., None]
+
+
+def host_reduction_kernel(kernel: ReductionKernel) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
+        return quietly(_whole(kernel))
+    if is_possible():
+        from .reduction_loops import host_reduction_loop
+
+        loop = host_reduction_loop(kernel)
+        if loop is not None:
+            return quietly(loop)
+    return quietly(_in_blocks(kernel))
+
+
+def _whole(kernel: ReductionKernel) -> Kernel:
+    """Every step over all elements, as eager calls compute it."""
+    chain = kernel.chain
+    names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
+    globals_: dict[str, Any] = {}
+    lines = [f"def compute({', '.join(names.values())}):"]
+    if chain is not None:
+        globals_["chain"] = pointwise.unquiet_kernel(chain)[0]
+        given = ", ".join(names[node] for node in chain.inputs)
+        names |= {node: f"t{i}" for i, node in enumerate(chain.outputs)}
+        lines.append(f"    {''.join(f'{names[n]}, ' for n in chain.outputs)} = chain({given})")
+    for i, call in enumerate(kernel.reductions):
+        out, planned = call.node.val, call.planned(call.source.val)
+        fresh = planned.fresh if out.ndim else planned.number
+        names[call.node] = f"r{i}"
+        if fresh is not None:
+            lines.append(f"    r{i} = {call_text(fresh, None, i, call.operands, names, globals_)}")
+            continue
+        globals_[f"new{i}"] = allocator_of(out)
+        lines += [
+            f"    r{i} = new{i}()",
+            f"    {call_text(planned.into, f'r{i}', i, call.operands, names, globals_)}",
+        ]
+    lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
+    made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
+    return made
+
+
+class Block(NamedTuple):
+    """A block of an index space.
+
+    Attributes:
+        slices: its part of each dimension.
+        shape: its sizes.
+        place: the place of its partial results among those of the same kept elements.
+    """
+
+    slices: tuple[slice, ...]
+    shape: tuple[int, ...]
+    place: int
+
+
+def block_steps(dimensions: Dimensions, limit: int) -> list[int]:
+    """The sizes of a block of about `limit` elements, with some that are reduced for each that is kept."""
+    sizes, is_reduced = dimensions.sizes, dimensions.is_reduced
+    n = math.prod([n for n, reduced in zip(sizes, is_reduced, strict=True) if reduced])
+    room = max(limit // min(n, LEAST_REDUCED), 1)
+    steps = [1] * len(sizes)
+    taken, is_inside = 1, True
+    for d in reversed(range(len(sizes))):
+        if is_reduced[d] and is_inside:
+            is_inside, room = False, max(limit // taken, 1)
+        steps[d] = min(room, sizes[d])
+        if is_reduced[d] and LEAST_REDUCED < steps[d] < sizes[d]:
+            steps[d] -= steps[d] % LEAST_REDUCED  # Eager sums add that many rows at a time.
+        taken *= steps[d]
+        room = max(room // steps[d], 1)
+    return steps
+
+
+def blocks_of(dimensions: Dimensions, limit: int) -> tuple[list[Block], int]:
+    """The blocks of an index space, and how many partial results each result is made of."""
+    steps = block_steps(dimensions, limit)
+    ranges = [range(0, n, step) for n, step in zip(dimensions.sizes, steps, strict=True)]
+    found = []
+    for at in itertools.product(*(range(len(each)) for each in ranges)):
+        starts = [each[i] for each, i in zip(ranges, at, strict=True)]
+        stops = [min(s + step, n) for s, step, n in zip(starts, steps, dimensions.sizes, strict=True)]
+        place = 0
+        for i, each, reduced in zip(at, ranges, dimensions.is_reduced, strict=True):
+            place = place * len(each) + i if reduced else place
+        shape = tuple([b - a for a, b in zip(starts, stops, strict=True)])
+        found.append(Block(tuple(map(slice, starts, stops)), shape, place))
+    counts = [len(each) for each, reduced in zip(ranges, dimensions.is_reduced, strict=True) if reduced]
+    return found, math.prod(counts)
+
+
+def chain_program(chain: FusedKernel) -> tuple[ProgramMaker, str]:
+    """What makes the pointwise steps of a block, and how they run, in words."""
+    if is_possible():
+        from .loops import block_program, stages_of
+
+        stages = stages_of(chain)
+        if stages is not None:
+            return partial(block_program, chain, stages), str(stages)
+    return partial(pointwise.block_program, chain), f"{len(chain.calls)} passes of NumPy"
+
+
+def execution_of_reductions(kernel: ReductionKernel) -> str:
+    """How a kernel runs, in words."""
+    chain = kernel.chain
+    is_whole = math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
+    if is_possible() and not is_whole:
+        from .reduction_loops import is_one_loop
+
+        if is_one_loop(kernel):
+            return "one compiled loop, which adds what it computes"
+    what = f"{len(kernel.reductions)} reductions of NumPy" if len(kernel.reductions) > 1 else "a reduction"
+    blocks = "" if is_whole else " over blocks"
+    return f"{what}{blocks}" if chain is None else f"{chain_program(chain)[1]}, and {what}{blocks}"
+
+
+class _Writer:
+    """The programs of a kernel's blocks, by their shapes.
+
+    A block's values that are outputs are written where they go if they lie side by side there, and all others to
+    memory of the thread's.
+    """
+
+    def __init__(self, kernel: ReductionKernel) -> None:
+        self.kernel = kernel
+        self.chain = kernel.chain
+        made = () if self.chain is None else self.chain.outputs
+        self.inputs = kernel.inputs
+        specs = [node.val for node in (*self.inputs, *made)]
+        self.dimensions = Dimensions(kernel.space, specs)
+        widest = max(spec.itemsize for spec in specs)
+        self.blocks, self.count = blocks_of(self.dimensions, max(BLOCK_BYTES // widest, 1))
+        self.make_chain = None if self.chain is None else chain_program(self.chain)[0]
+        self.stored = [node for node in made if node in kernel.outputs]
+        self.partials = [partial_of(call) for call in kernel.reductions]
+        self.moves = {node: self.dimensions.moves(node.val) for node in self.inputs}
+
+    def block_spec(self, node: Node, shape: tuple[int, ...]) -> TensorSpec:
+        """What a block of an input looks like."""
+        spec: TensorSpec = node.val
+        own = [n if moves else 1 for n, moves in zip(shape, self.moves[node], strict=True)]
+        return spec.replace(sizes=tuple(own), strides=self.dimensions.strides(spec))
+
+    def is_run(self, shape: tuple[int, ...]) -> bool:
+        """Whether a block of a contiguous tensor lies side by side."""
+        sizes = self.dimensions.sizes
+        outer = next((d for d, n in enumerate(shape) if n != 1), len(shape))
+        return shape[outer + 1 :] == sizes[outer + 1 :]
+
+    def program(self, shape: tuple[int, ...]) -> Program:
+        """A function of a block's partial results, its parts of outputs, and its parts of inputs."""
+        chain, inputs = self.chain, self.inputs
+        flat = TensorSpec.contiguous(shape, float32, self.kernel.device)
+        strides = contiguous_strides(shape)
+        reduced_dims = [d for d, reduced in enumerate(self.dimensions.is_reduced) if reduced]
+        kept = self.dimensions.kept(shape)
+        reducing, sources = [], []
+        made = () if chain is None else chain.outputs
+        for call, how in zip(self.kernel.reductions, self.partials, strict=True):
+            source = call.source
+            if source in made:
+                spec = source.val.replace(sizes=shape, strides=strides)
+            else:
+                spec = self.block_spec(source, shape)
+            out = flat.replace(sizes=kept, strides=contiguous_strides(kept), dtype=how.dtype)
+            reducing.append(unwrapped(planned_reduction(how.stub, spec, out, reduced_dims, how.order).into))
+            sources.append(made.index(source) if source in made else len(made) + inputs.index(source))
+        if chain is None or self.make_chain is None:
+
+            def reduce_only(partials: Sequence[Any], _: Sequence[Any], given: Sequence[Any]) -> None:
+                for into, partial_, place in zip(reducing, partials, sources, strict=True):
+                    into(partial_, given[place])
+
+            return reduce_only
+        run_chain = self.make_chain(shape, {node: self.block_spec(node, shape) for node in chain.inputs})
+        own = [inputs.index(node) for node in chain.inputs]
+        in_place = [node in self.stored and self.is_run(shape) for node in made]
+        dtypes = [node.val.np_dtype for node in made]
+        sizes = [0 if there else flat.numel * d.itemsize for there, d in zip(in_place, dtypes, strict=True)]
+        ends = list(itertools.accumulate(-(-size // 64) * 64 for size in sizes))
+        starts = [0, *ends[:-1]]
+        targets = [self.stored.index(node) if node in self.stored else None for node in made]
+
+        def compute(partials: Sequence[Any], outs: Sequence[Any], given: Sequence[Any]) -> None:
+            room = borrow(ends[-1])
+            values = [
+                outs[target]
+                if there and target is not None
+                else room[start : start + size].view(dtype).reshape(shape)
+                for target, there, start, size, dtype in zip(
+                    targets, in_place, starts, sizes, dtypes, strict=True
+                )
+            ]
+            run_chain(*values, *[given[place] for place in own])
+            for target, there, value in zip(targets, in_place, values, strict=True):
+                if target is not None and not there:
+                    np.copyto(outs[target], value)
+            values += given
+            for into, partial_, place in zip(reducing, partials, sources, strict=True):
+                into(partial_, values[place])
+            give_back(room)
+
+        return compute
+
+
+def _in_blocks(kernel: ReductionKernel) -> Kernel:
+    """Every step over a block, and then the next block; the partial results of all blocks at the end."""
+    writer = _Writer(kernel)
+    dimensions = writer.dimensions
+    programs: dict[tuple[int, ...], Program] = {}
+    for block in writer.blocks:
+        if block.shape not in programs:
+            programs[block.shape] = writer.program(block.shape)
+    whole = slice(None)
+    work = [
+        (
+            programs[block.shape],
+            (block.place, *dimensions.kept(block.slices), ...),
+            block.slices,
+            [
+                tuple(
+                    [s if moves else whole for s, moves in zip(block.slices, writer.moves[node], strict=True)]
+                )
+                for node in writer.inputs
+            ],
+        )
+        for block in writer.blocks
+    ]
+    in_shapes = [dimensions.shape(node.val) for node in writer.inputs]
+    kept = dimensions.kept(dimensions.sizes)
+    partial_shapes = [((writer.count, *kept), how.dtype.np) for how in writer.partials]
+    combinations = [combination(how, (writer.count, *kept), kept, kernel.device) for how in writer.partials]
+    allocators = [allocator_of(node.val) for node in kernel.outputs]
+    stored = [kernel.outputs.index(node) for node in writer.stored]
+    reduced = [kernel.outputs.index(call.node) for call in kernel.reductions]
+    sizes = dimensions.sizes
+    shares = math.prod(sizes) * len(kernel.calls) >= SHARED_FROM
+
+    def compute(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        targets = [outs[place].reshape(sizes) for place in stored]
+        views = [x.reshape(shape) for x, shape in zip(inputs, in_shapes, strict=True)]
+        partials = [np.empty(shape, dtype) for shape, dtype in partial_shapes]
+
+        def part(first: int, last: int) -> None:
+            for program, place, index, own in work[first:last]:
+                program(
+                    [each[place] for each in partials],
+                    [target[index] for target in targets],
+                    [view[each] for view, each in zip(views, own, strict=True)],
+                )
+
+        run_blocks(part, len(work), shares)
+        for combine, out, each in zip(combinations, reduced, partials, strict=True):
+            combine(outs[out], each)
+        return outs
+
+    return compute

@@ -1,0 +1,278 @@
+"""Reductions of columns and of everything with the steps before them as one kernel: results, layouts, blocks.
+
+Results of few elements have the bits of eager calls on the CPU. Otherwise they are as near to float64 as those are:
+blocks have other sizes than the eager kernels', so that numbers are added in another order.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.compiler.host import block_reductions, pointwise
+from triten.compiler.host.object_code import is_possible
+from triten.compiler.passes import run_passes
+from triten.compiler.schedule import OperatorCall, ReductionKernel, fused_schedule
+from triten.tests.compiler.beside_eager import agree, drawn, same
+from triten.tests.compiler.test_rows import LAYOUTS, alike, nearly, steps_of
+
+F = tt.nn.functional
+
+
+def mean_squared_error(a: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
+    return ((a - b) ** 2).mean()
+
+
+def column_sums(a: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
+    return (a * b).sum(0)
+
+
+def gradients_of_a_norm(a: tt.Tensor, b: tt.Tensor) -> tuple[tt.Tensor, ...]:
+    return (a * b).sum(0), a.sum(0)
+
+
+def statistics(a: tt.Tensor, b: tt.Tensor) -> tuple[tt.Tensor, ...]:
+    y = a * 0.5 + b
+    return (
+        y.sum(0), y.mean(0, keepdim=True), y.amax(0), y.amin(0, keepdim=True), (y > 0).all(0), (y > 3).any(0),
+        (y > 1).sum(0), y.sum(0, dtype=tt.float64),
+    )  # fmt: skip
+
+
+CHAINS: dict[str, Callable[[tt.Tensor, tt.Tensor], Any]] = {
+    "mean squared error": mean_squared_error,
+    "column sums": column_sums,
+    "gradients of a norm": gradients_of_a_norm,
+    "statistics": statistics,
+    "the sum of everything": lambda a, b: (a * b).sum(),
+    "the greatest": lambda a, b: (a - b).abs().max(),
+    "a product": lambda a, b: (a * 0.1 + 1).prod(),
+    "norms": lambda a, b: tuple([tt.linalg.vector_norm(a - b, p, 0) for p in (0, 1, 2, math.inf, -math.inf)]),
+    "a result and its sums": lambda a, b: ((y := a * b), y.sum(0), y.mean(0)),
+}
+"""Functions of one kernel of two matrices."""
+
+
+def kernel_of(function: Callable[..., Any], *args: tt.Tensor) -> ReductionKernel:
+    (kernel,) = fused_schedule(run_passes(tt.func.make_graph(function, "fake")(*args).graph)).kernels
+    assert isinstance(kernel, ReductionKernel)
+    return kernel
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels go in blocks of 64 floats, four of which make a partial result, shared among threads."""
+    monkeypatch.setattr(block_reductions, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(block_reductions, "LEAST_REDUCED", 4)
+    monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
+    monkeypatch.setattr(block_reductions, "SHARED_FROM", 256)
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (130, 3)])
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains(name: str, shape: tuple[int, ...], device: str) -> None:
+    function = CHAINS[name]
+    (kernel,) = steps_of(function, *(drawn(*shape, device=device, seed=i) for i in range(2)))
+    assert isinstance(kernel, list) and len(kernel) > 1
+    alike(function, lambda: [drawn(*shape, device=device, seed=i) for i in range(2)])
+
+
+@pytest.mark.parametrize("shape", [(7, 9), (65, 3), (3, 70), (129, 33), (300, 1)])
+@pytest.mark.parametrize("name", [name for name in CHAINS if name != "a product"])
+@pytest.mark.usefixtures("small_blocks")
+def test_edges_of_small_blocks(name: str, shape: tuple[int, ...]) -> None:
+    args = [drawn(*shape, seed=i) for i in range(2)]
+    function = CHAINS[name]
+    nearly(
+        tt.compile(function, fullgraph=True)(*args), function(*args), function(*[x.double() for x in args])
+    )
+
+
+@pytest.mark.parametrize("dims", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.usefixtures("small_blocks")
+def test_any_dimensions_are_reduced(dims: tuple[int, ...], device: str) -> None:
+    def f(x: tt.Tensor, y: tt.Tensor) -> Any:
+        return (x * y).sum(dims), (x * y).mean(dims, keepdim=True)
+
+    args = [drawn(5, 1, 7, 11, device=device, seed=i).squeeze(1) for i in range(2)]
+    nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
+
+
+@pytest.mark.parametrize("right", LAYOUTS)
+@pytest.mark.parametrize("left", ["contiguous", "transposed"])
+@pytest.mark.usefixtures("small_blocks")
+def test_layouts(left: str, right: str, device: str) -> None:
+    def f(x: tt.Tensor, y: tt.Tensor) -> Any:
+        z = (x * 2 + y) * 0.5
+        return z.sum((0, 1)), z.sum((0, 2)), z.mean()
+
+    args = LAYOUTS[left](device).contiguous(), LAYOUTS[right](device)
+    nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.float32, tt.float64])
+@pytest.mark.parametrize("name", ["mean squared error", "statistics", "a result and its sums"])
+@pytest.mark.usefixtures("small_blocks")
+def test_dtypes(name: str, dtype: Any, device: str) -> None:
+    args = [drawn(40, 6, device=device, dtype=dtype, seed=i) for i in range(2)]
+    function = CHAINS[name]
+    nearly(
+        tt.compile(function, fullgraph=True)(*args), function(*args), function(*[x.double() for x in args])
+    )
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_integers_and_truth_values_have_eager_s_bits(device: str) -> None:
+    def f(i: tt.Tensor, j: tt.Tensor) -> Any:
+        k = i * j
+        return k.sum(0), k.sum(), k.amax(0), k.amin(), k.prod(), (k > 0).sum(0), (k > 4).any(), (k > 0).all(0)
+
+    agree(f, lambda: [(drawn(70, 5, device=device, seed=i) * 9).to(tt.int32) for i in range(2)], calls=1)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_numbers_that_are_not_finite(device: str) -> None:
+    def f(x: tt.Tensor, y: tt.Tensor) -> Any:
+        z = x * y
+        return z.sum(0), z.amax(0), z.amin(0), z.mean(0), (z > 0).any(0)
+
+    def make() -> list[tt.Tensor]:
+        x = tt.ones(90, 4)
+        x[3, 0], x[80, 1], x[5, 2], x[85, 2] = float("nan"), float("inf"), float("inf"), float("-inf")
+        return [x.to(device), tt.ones(90, 4, device=device)]
+
+    agree(f, make, calls=1)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_number_of_threads_changes_nothing(threads: int) -> None:
+    args = [drawn(150, 40, seed=i) for i in range(2)]
+    before = tt.get_num_threads()
+    for function in CHAINS.values():
+        found = tt.compile(function, fullgraph=True)(*args)
+        tt.set_num_threads(3)
+        same(tt.compile(function, fullgraph=True)(*args), found)
+        tt.set_num_threads(before)
+
+
+MANY: dict[str, tuple[tuple[int, ...], Any]] = {
+    "runs, and a shorter one": ((70, 600), 0),
+    "columns that parts share out": ((40, 3000), 0),
+    "a few long rows": ((2, 70_000), 1),
+    "a few columns": ((70_000, 2), 0),
+    "everything": ((300, 257), None),
+    "channels": ((9, 8, 40, 33), (0, 2, 3)),
+    "two channels": ((9, 2, 60, 33), (0, 2, 3)),
+    "planes": ((40, 12, 90), (0, 1)),
+}
+"""Sizes, and what is reduced: blocks and loops of the sizes that programs have, and more than one of them."""
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_many_elements(name: str) -> None:
+    shape, dims = MANY[name]
+
+    def f(a: tt.Tensor, b: tt.Tensor) -> Any:
+        y = a * b
+        return y.sum(dims), y.amax(dims if dims is not None else ()), (y - 1).mean(dims), y
+
+    args = [tt.tensor(np.random.default_rng(i).standard_normal(shape, np.float32)) for i in range(2)]
+    nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
+
+
+def test_a_loop_adds_what_it_computes() -> None:
+    if not is_possible():
+        pytest.skip("llvmlite is not installed")
+    args = [drawn(300, 257, seed=i) for i in range(2)]
+    said = "one compiled loop, which adds what it computes"
+    assert tt.compiler.explain(gradients_of_a_norm, *args).execution == (f"mul_sum_sum: {said}",)
+    (execution,) = tt.compiler.explain(lambda a, b: (a * b).exp().sum(0), *args).execution
+    assert execution == "mul_exp_sum: 1 compiled loop, and NumPy's exp between, and a reduction over blocks"
+
+
+def test_rows_that_no_block_has_whole(device: str) -> None:
+    def f(x: tt.Tensor) -> Any:
+        return (x * 2).sum(-1)
+
+    x = drawn(2, 5, device=device).repeat(1, 60_000)
+    (kernel,) = steps_of(f, x)
+    assert kernel == ["mul", "sum"]
+    nearly(tt.compile(f, fullgraph=True)(x), f(x), f(x.double()))
+
+
+VIEWED: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "dimensions that are merged": (lambda x: (x * 2).view(12, 5).sum(0), [["mul", "sum"]]),
+    "a dimension that is split": (
+        lambda x: (x * 2).view(12, 5).view(3, 4, 5).mean((0, 1)),
+        [["mul", "mean"]],
+    ),
+    "everything": (lambda x: (x * 2).flatten().mean(), [["mul", "mean"]]),
+    "the last dimension": (lambda x: (x * 2).view(12, 5).sum(1), ["mul", "view", "sum"]),
+    "a part of a dimension": (lambda x: (x * 2).view(6, 10).sum(0), ["mul", "view", "sum"]),
+    "kept dimensions": (lambda x: (x * 2).view(12, 5).sum(0, keepdim=True), ["mul", "view", "sum"]),
+    "an argument": (lambda x: x.view(12, 5).sum(0), ["view", "sum"]),
+}
+"""Reductions of views, and their schedules."""
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_reductions_of_views(name: str, device: str) -> None:
+    function, wanted = VIEWED[name]
+    assert steps_of(function, drawn(3, 4, 5, device=device)) == wanted
+    agree(function, lambda: (drawn(3, 4, 5, device=device),), calls=1)
+
+
+APART: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "what reads the sums": (lambda x: x * 2 - (x * 2).mean(0), [["mul", "mean"], "sub"]),
+    "a root of a sum": (lambda x: x.square().sum().sqrt(), [["pow", "sum"], "sqrt"]),
+    "other dimensions": (lambda x: ((x * 2).sum(0), (x * 3).sum(1)), [["mul", "sum"], ["mul", "sum"]]),
+    "a reduction alone": (lambda x: x.sum(0) + 1, ["sum", "add"]),
+    "rows before columns": (
+        lambda x: ((y := x * 2).softmax(-1), y.sum(0)),
+        [["mul", "_softmax"], "sum"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_apart(name: str, device: str) -> None:
+    function, wanted = APART[name]
+    x = drawn(6, 8, device=device)
+    assert sorted(map(str, steps_of(function, x))) == sorted(map(str, wanted))
+    alike(function, lambda: [drawn(6, 8, device=device)])
+
+
+def test_norms_of_everything_keep_their_kernel_on_the_cpu(device: str) -> None:
+    f = lambda x: (x - 1).norm()  # noqa: E731
+    found = steps_of(f, drawn(4, 6, device=device))
+    assert found == ([["sub", "_vector_norm"]] if device == "cuda" else ["sub", "linalg_vector_norm"])
+    alike(f, lambda: [drawn(4, 6, device=device)])
+
+
+def test_sums_of_one_tensor_go_together_where_launches_cost() -> None:
+    f = lambda x: (x.sum(0), x.amax(0))  # noqa: E731
+    assert steps_of(f, drawn(4, 6, device="cuda")) == [["sum", "amax"]]
+    assert steps_of(f, drawn(4, 6)) == ["sum", "amax"]
+
+
+def test_a_bias_s_gradient_is_the_product_s(device: str) -> None:
+    def step(x: tt.Tensor, w: tt.Tensor, b: tt.Tensor) -> Any:
+        return tt.autograd.grad(F.silu(x * w + b).square().sum(), (w, b))
+
+    def make() -> list[tt.Tensor]:
+        return [drawn(12, 5, device=device), *(drawn(5, device=device, seed=i, grad=True) for i in (1, 2))]
+
+    compiled = tt.compile(lambda x, w, b: F.silu(x * w + b).square().sum())
+    given = make()
+    compiled(*given).backward()
+    expected = step(*make())
+    nearly(
+        [x.grad for x in given[1:]],
+        list(expected),
+        list(step(*[x.detach().double().requires_grad_() for x in make()])),
+    )
+    schedule = tt.compiler.explain(lambda x, w, b: F.silu(x * w + b).square().sum(), *make()).schedules[-1]
+    assert not [step for step in schedule.steps if isinstance(step, OperatorCall) and "sum" in str(step)]
