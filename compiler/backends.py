@@ -17,7 +17,7 @@ from .cuda_graphs.eligibility import device_of
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
-from .passes import run_passes
+from .passes import fold_constants, run_passes
 from .schedule import FusedKernel, RowsKernel, Schedule, fused_schedule, plain_schedule
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -127,6 +127,8 @@ def compile_graph(
     run_passes(graph)
     if backend == "graph":
         return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
+    fold_constants(graph)
+    graph.lint()
     schedule = fused_schedule(graph)
     schedule.check()
     return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule

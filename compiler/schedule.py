@@ -149,7 +149,7 @@ class Schedule:
 
     def check(self) -> None:
         """Raise RuntimeError for a step that is missing, comes twice, or comes before what it reads."""
-        done = set(self.graph.find_nodes(op="placeholder"))
+        done = {*self.graph.find_nodes(op="placeholder"), *self.graph.find_nodes(op="get_attr")}
         for step in self.steps:
             nodes = [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]
             for node in nodes:
