@@ -140,6 +140,15 @@ class RowCall(NamedTuple):
         """The kernel for operands of these specs."""
         return self.call.planned(specs)
 
+    def view_of(self, operand: Node, space: RowSpace) -> View:
+        """How an input is seen that the step reads."""
+        is_rows = operand.val.sizes == space.sizes and operand.val.ndim
+        return View(operand, len(space.sizes) if is_rows else None)
+
+    def reads_inside(self, operand: Node) -> bool:
+        """Whether a row reads of an operand the same row alone, so that both may be in one kernel."""
+        return self.space.joins(self.node, False, operand)
+
 
 class ResultOf(NamedTuple):
     """A step that takes one of several results of a `RowCall`.
@@ -247,8 +256,8 @@ def views_of(call: PointwiseCall | RowCall, inputs: Sequence[Node], space: RowSp
     found = {}
     for operand in call.operands:
         if isinstance(operand, Node) and operand in inputs:
-            ndim: int | None = call.node.val.ndim if isinstance(call, PointwiseCall) else None
-            if isinstance(call, RowCall) and operand.val.sizes == space.sizes:
-                ndim = len(space.sizes)
-            found[operand] = View(operand, ndim if operand.val.ndim else None)
+            if isinstance(call, RowCall):
+                found[operand] = call.view_of(operand, space)
+            else:
+                found[operand] = View(operand, call.node.val.ndim if operand.val.ndim else None)
     return found

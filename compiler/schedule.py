@@ -22,10 +22,12 @@ import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
+from .gathers import GatherCall, gather_call
 from .pointwise import PointwiseCall, pointwise_call
 from .reductions import ResultOf, RowCall, RowSpace, row_call
 
@@ -181,6 +183,7 @@ def fused_schedule(graph: Graph) -> Schedule:
     for node in nodes:
         if node in calls:
             grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
+    grouping.join_broadcast_rows(graph.output_node.all_input_nodes)
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
 
 
@@ -188,7 +191,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     """The steps that may be in a kernel."""
     found: dict[Node, FusedStep] = {}
     for node in nodes:
-        call = pointwise_call(node) or row_call(node)
+        call = pointwise_call(node) or row_call(node) or gather_call(node)
         if call is not None:
             found[node] = call
         elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall):
@@ -245,6 +248,22 @@ class _Grouping:
             if not any(self.before[i] & together for i in bits_of(needed)):
                 self._unite(together, needed, self.spaces[here] or self.spaces[there])
 
+    def join_broadcast_rows(self, results: Sequence[Node]) -> None:
+        """Put rows of tables that one step broadcasts together with it."""
+        for i, node in enumerate(self.nodes):
+            call, is_alone = self.calls.get(node), self.members[i] == 1 << i
+            if not isinstance(call, GatherCall) or not is_alone or len(node.users) != 1 or node in results:
+                continue
+            reader = self.calls.get(next(iter(node.users)))
+            if not isinstance(reader, PointwiseCall):
+                continue
+            there = self.place[reader.node]
+            space = call.space_at(reader, self.spaces[there])
+            together = self.members[there] | 1 << i
+            if space is not None and together.bit_count() <= MOST_STEPS:
+                # No other step is between the two.
+                self._unite(together, self._needed(together) & ~together, space)
+
     def _fits(self, here: int, there: int, together: int) -> bool:
         """Whether the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
@@ -261,8 +280,10 @@ class _Grouping:
             specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
             if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
                 return False
-            is_pointwise = isinstance(self.calls[node], PointwiseCall)
-            if any(n in inside and not space.joins(node, is_pointwise, n) for n in node.all_input_nodes):
+            call = self.calls[node]
+            joins = partial(space.joins, node, isinstance(call, PointwiseCall))
+            reads_row = call.reads_inside if isinstance(call, RowCall) else joins
+            if not all(reads_row(n) for n in node.all_input_nodes if n in inside):
                 return False
         return True
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ...triton_kernels.indexing.index_bounds import Bound, check_flags, flags_for
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
 from ...triton_kernels.reduction.sides import INTERPRETED_REDUCED, INTERPRETED_TILE, LANES
 from ..reductions import View
@@ -66,6 +67,7 @@ class WrittenRows(NamedTuple):
         tile: the block for which it was written.
         is_whole: whether that has whole rows.
         index_type: ``i32`` or ``i64``.
+        bounds: what the numbers in inputs may be, and the places of these inputs.
     """
 
     name: str
@@ -73,6 +75,7 @@ class WrittenRows(NamedTuple):
     tile: Tile
     is_whole: bool
     index_type: str
+    bounds: tuple[tuple[Bound, int], ...] = ()
 
 
 def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
@@ -81,10 +84,35 @@ def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
     launch, grid = plan_launch(kernel, written)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     enqueue, rows = launch.enqueue, kernel.space.rows
+    if written.bounds:
+        return checking_bounds(launch, grid, written, allocators, rows)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         enqueue(grid, *[x.address for x in inputs], *[out.address for out in outs], rows)
+        return outs
+
+    return run
+
+
+def checking_bounds(
+    launch: Launch,
+    grid: tuple[int, int, int],
+    written: WrittenRows,
+    allocators: Sequence[Callable[[], Any]],
+    rows: int,
+) -> Callable[..., tuple[Any, ...]]:
+    """The function of a kernel that reports numbers that are out of bounds."""
+    bounds = [bound for bound, _ in written.bounds]
+    places = [place for _, place in written.bounds]
+    flags = flags_for(bounds, bounds[0].spec.device)
+    enqueue = launch.enqueue
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        words = flags.begin()
+        enqueue(grid, *[x.address for x in inputs], *[out.address for out in outs], words, rows)
+        check_flags(flags, bounds, [inputs[place] for place in places])
         return outs
 
     return run
@@ -95,14 +123,15 @@ def plan_launch(kernel: RowsKernel, written: WrittenRows) -> tuple[Launch, tuple
     specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
     names = names_of(kernel)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
+    flags = {"flags": "*i32"} if written.bounds else {}
     tile = written.tile
     launch = Launch(
         kernel.device,
         getattr(module_of(written.text), written.name),
-        {**signature, "n_rows": written.index_type},
+        {**signature, **flags, "n_rows": written.index_type},
         {"BLOCK_O": tile.rows, "BLOCK_R": tile.elements},
         divisible=["n_rows"] if kernel.space.rows % 16 == 0 else [],
-        elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+        elements=[*flags, *(name for name, spec in zip(names, specs, strict=True) if spec.numel == 1)],
         num_warps=tile.warps,
     )
     return launch, (cdiv(kernel.space.rows, tile.rows), 1, 1)
@@ -127,11 +156,12 @@ def write_rows_kernel(kernel: RowsKernel) -> WrittenRows:
         device=kernel.device.type,
         imports="\n".join(import_of(function, name) for function, name in program.imports.items()),
         name=kernel.name,
-        pointers=", ".join(names),
+        pointers=", ".join([*names, *(["flags"] if program.bounds else [])]),
         body="\n".join(f"    {line}" if line else "" for line in body),
         index_type="tl.int64" if layout.is_wide else "tl.int32",
     )
-    return WrittenRows(kernel.name, text, tile, is_whole, "i64" if layout.is_wide else "i32")
+    bounds = tuple([(bound, kernel.inputs.index(node)) for bound, node in program.bounds])
+    return WrittenRows(kernel.name, text, tile, is_whole, "i64" if layout.is_wide else "i32", bounds)
 
 
 class Layout:
@@ -236,7 +266,8 @@ def wide_values(program: Program, layout: Layout) -> set[str]:
     """The values that differ from element to element of a row."""
     found = {name for name in program.loads if layout.moves_along_rows(name)}
     for statement in program.statements:
-        if statement.reduction is None and found.intersection(statement.reads):
+        moves = statement.moves_along_rows or found.intersection(statement.reads)
+        if statement.reduction is None and moves:
             found.add(statement.name)
     return found
 
@@ -262,7 +293,7 @@ class _Writer:
         """What comes before all steps."""
         for line in offset_lines(self.layout.over_rows, "o", "o"):
             self.write(line)
-        if self.masks_rows:
+        if self.masks_rows or self.program.bounds:
             self.write("is_row = o < n_rows")
 
     def columns(self, base: str = "") -> None:
@@ -273,6 +304,8 @@ class _Writer:
             self.write(line)
         if self.masks_line:
             self.write(f"is_inside = r < {self.n}")
+        if self.program.bounds:
+            self.write(f"is_element = is_row & (r < {self.n})")
 
     def mask(self, over_rows: bool, over_line: bool) -> str:
         """The mask of a value that moves over rows, or along them; empty where there is none."""
