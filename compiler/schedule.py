@@ -27,6 +27,7 @@ from functools import partial
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
+from .concatenations import CatCall, cat_calls
 from .gathers import GatherCall, gather_call
 from .pointwise import PointwiseCall, pointwise_call
 from .reductions import ResultOf, RowCall, RowSpace, row_call
@@ -35,7 +36,7 @@ LONGEST_NAME = 60
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
-FusedStep = PointwiseCall | RowCall | ResultOf
+FusedStep = PointwiseCall | RowCall | ResultOf | CatCall
 """A step that may be in a kernel."""
 
 
@@ -59,14 +60,14 @@ class FusedKernel:
         outputs: the steps that are read outside, or are results.
     """
 
-    calls: tuple[PointwiseCall, ...]
+    calls: tuple[PointwiseCall | CatCall, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
     @property
     def domain(self) -> TensorSpec:
         """The spec of the first output, whose sizes are those of the index space."""
-        spec: TensorSpec = self.calls[0].node.val
+        spec: TensorSpec = self.outputs[0].val
         return spec
 
     @property
@@ -115,7 +116,7 @@ class RowsKernel:
     @property
     def computed(self) -> list[PointwiseCall | RowCall]:
         """The steps that are computed: all but those which take one of several results."""
-        return [call for call in self.calls if not isinstance(call, ResultOf)]
+        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall)]
 
     def __str__(self) -> str:
         given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
@@ -124,7 +125,7 @@ class RowsKernel:
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
-def joined_name(calls: Sequence[PointwiseCall | RowCall]) -> str:
+def joined_name(calls: Sequence[PointwiseCall | RowCall | CatCall]) -> str:
     """The names of operators as that of a kernel."""
     names = [call.node.target._opname.strip("_") for call in calls]
     text = "_".join(names)
@@ -179,9 +180,14 @@ def fused_schedule(graph: Graph) -> Schedule:
     """
     nodes = graph.find_nodes(op="call_function")
     calls = fused_steps(nodes)
+    cats = cat_calls(nodes, calls, graph.output_node.all_input_nodes)
+    calls.update((call.node, call) for call in cats)
     grouping = _Grouping(nodes, calls)
+    parts = {node for call in cats for node in call.steps}
+    for call in cats:
+        grouping.unite((call.node, *call.steps))
     for node in nodes:
-        if node in calls:
+        if node in calls and node not in parts:
             grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
     grouping.join_broadcast_rows(graph.output_node.all_input_nodes)
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
@@ -248,6 +254,11 @@ class _Grouping:
             if not any(self.before[i] & together for i in bits_of(needed)):
                 self._unite(together, needed, self.spaces[here] or self.spaces[there])
 
+    def unite(self, nodes: Sequence[Node]) -> None:
+        """Put steps together, none of which is needed for what another one needs outside of them."""
+        together = sum(1 << self.place[node] for node in nodes)
+        self._unite(together, self._needed(together) & ~together, None)
+
     def join_broadcast_rows(self, results: Sequence[Node]) -> None:
         """Put rows of tables that one step broadcasts together with it."""
         for i, node in enumerate(self.nodes):
@@ -275,6 +286,8 @@ class _Grouping:
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
         members = [self.nodes[i] for i in bits_of(together)]
+        if any(isinstance(self.calls[node], CatCall) for node in members):
+            return False
         inside = set(members)
         for node in members:
             specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
@@ -382,7 +395,7 @@ def _steps(
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
     if space is not None:
         return [RowsKernel(tuple([calls[n] for n in members]), inputs, outputs, space)]
-    pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall)]
+    pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall | CatCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
 
 

@@ -20,9 +20,11 @@ from ...runtime.memory_format import contiguous_strides
 from ...triton_kernels.conversion import triton_type
 from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.elementwise.kernel_parameters import BYTES, INTERPRETED_BLOCK
-from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ...triton_kernels.geometry import Geometry
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ..concatenations import CatCall
 from ..schedule import FusedKernel
+from .accesses import Accesses, joined_text
 from .source_files import module_of
 
 WARPS = 4
@@ -137,36 +139,45 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     """The source of a fused kernel."""
     domain = kernel.domain
     specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
-    every = (*kernel.inputs, *kernel.outputs)
-    geometry = coalesced(domain.sizes, [broadcast_strides(node.val, domain.sizes) for node in every])
+    accesses = Accesses(kernel)
+    geometry = accesses.geometry
     wide = max(geometry.extent(), domain.numel) + 2 * INTERPRETED_BLOCK > INT32_MAX
     index_type = "i64" if wide else "i32"
     places = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
-    lines = [] if all(own == dense or not any(own) for own in geometry.strides) else offsets(geometry)
+    is_dense = not accesses.cats and all(own == dense or not any(own) for own in geometry.strides)
+    lines = [] if is_dense else offsets(geometry)
     # Without coordinates the program is that of any sizes, and compiled once for all of them.
     over = f": {list(domain.sizes)}" if lines else ""
     values: dict[Node, str] = {}
     imports: dict[Any, str] = {}
-    for i, node in enumerate(kernel.inputs):
-        values[node] = f"x{i}"
-        lines.append(f"x{i} = {loaded(places[node], geometry.strides[i], dense)}  # %{node.name}")
+    lines += accesses.mask_lines()
+    for i, access in enumerate(accesses.loads):
+        node, shift = access.node, access.shift(domain.sizes)
+        mask = "mask" if access.region is None else accesses.mask_of(access.region)
+        load = loaded(places[node], geometry.strides[i], dense, shift, mask)
+        lines.append(f"x{i} = {load}  # %{node.name}")
     heavy = False
     for i, call in enumerate(kernel.calls):
-        _, planned = call.planned(specs)
-        element = planned.element
-        if element is None:
-            raise RuntimeError(f"{call.node.target.name()} has no function of one element")
-        heavy = heavy or element.function in HEAVY
-        name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
-        given = operands_of(element, call.operands, values)
+        type_ = type_text(triton_type(call.node.val.dtype))
+        if isinstance(call, CatCall):
+            parts = accesses.parts_of(call, values)
+            value = joined_text(call, parts, accesses.coordinate(call), type_)
+        else:
+            element = call.planned(specs)[1].element
+            if element is None:
+                raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+            heavy = heavy or element.function in HEAVY
+            name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
+            given = operands_of(element, call.operands, accesses.values_for(call, values))
+            value = f"convert({name}({given}), {type_})"
         values[call.node] = f"y{i}"
         step = call.node.format_node()
         lines.append(f"# {step}" if over else f"# %{call.node.name} = {step.partition(' = ')[2]}")
-        lines.append(f"y{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
+        lines.append(f"y{i} = {value}")
         if call.node in targets:
-            at = offset_text(geometry.strides[len(kernel.inputs) + kernel.outputs.index(call.node)], dense)
+            at = offset_text(geometry.strides[len(accesses.loads) + kernel.outputs.index(call.node)], dense)
             lines.append(f"tl.store({targets[call.node]} + {at}, y{i}, mask=mask)")
     text = HEADER.format(
         what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}{over}.",
@@ -210,11 +221,22 @@ def offset_text(strides: Sequence[int], dense: Sequence[int]) -> str:
     return f"({' + '.join(terms)})" if terms else "0"
 
 
-def loaded(pointer: str, strides: Sequence[int], dense: Sequence[int]) -> str:
-    """The load of an operand as source; one element is loaded once."""
+def loaded(
+    pointer: str, strides: Sequence[int], dense: Sequence[int], shift: int = 0, mask: str = "mask"
+) -> str:
+    """The load of an operand as source; one element is loaded once.
+
+    Args:
+        pointer: the operand's.
+        strides, dense: see `offset_text`.
+        shift: what is subtracted from the offset.
+        mask: the name of the mask. Where it is not that of all elements the others are 1.
+    """
     if not any(strides):
         return f"tl.load({pointer})"
-    return f"tl.load({pointer} + {offset_text(strides, dense)}, mask=mask)"
+    at = offset_text(strides, dense) + (f" - {shift}" if shift else "")
+    other = "" if mask == "mask" else ", other=1"
+    return f"tl.load({pointer} + {at}, mask={mask}{other})"
 
 
 def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[Node, str]) -> str:

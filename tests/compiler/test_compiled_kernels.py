@@ -57,10 +57,22 @@ def scores(a, b, c):
     return (a * 0.125).masked_fill(b > 1, -1e9).to(tt.bfloat16).softmax(-1)
 
 
-ROWS = (residual_norm, softmax, scores)
+def rotary(a, b, c):
+    x, y = a.chunk(2, -1)
+    return a * b + tt.cat([-y, x], -1) * c
+
+
+tokens = tt.arange(80, device="cuda") * 7 % 80
+
+
+def embedded(a, b, c):
+    return F.layer_norm(F.embedding(tokens, a) + b, (96,), c[0])
+
+
+ROWS = (residual_norm, softmax, scores, embedded)
 found = {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-for function in (chain, gated, broadcast, mixed, *ROWS):
+for function in (chain, gated, broadcast, mixed, rotary, *ROWS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
     got, expected = tt.compile(function, fullgraph=True)(*operands), function(*operands)
     pairs = zip(got, expected) if isinstance(got, tuple) else [(got, expected)]
@@ -75,6 +87,7 @@ for function in (chain, gated, broadcast, mixed, *ROWS):
     if function in ROWS:
         written = write_rows_kernel(kernel)
         size, warps = "n_rows", written.tile.warps
+        signature |= {"flags": "*i32"} if written.bounds else {}
         constants = {"BLOCK_O": written.tile.rows, "BLOCK_R": written.tile.elements}
     else:
         written = write_kernel(kernel)
@@ -110,7 +123,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-FUNCTIONS = ("chain", "gated", "broadcast", "mixed", "residual_norm", "softmax", "scores")
+FUNCTIONS = (
+    *("chain", "gated", "broadcast", "mixed", "rotary"),
+    *("residual_norm", "softmax", "scores", "embedded"),
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
