@@ -183,7 +183,7 @@ def row_call(node: Node) -> RowCall | None:
         return None
     if any(v.val.device is not source.device or v.val.dtype not in DTYPES for v in tensors):
         return None
-    if not isinstance(node.val, TensorSpec) and not _takes_each_once(node):
+    if not isinstance(node.val, TensorSpec) and not takes_each_once(node):
         return None
     if source.dtype is bool_ and entry.name in PLACES:
         return None
@@ -223,7 +223,7 @@ def is_served(space: RowSpace, source: TensorSpec) -> bool:
     return space.n <= SHORT_DEVICE_ROW or (space.n <= LONGEST_DEVICE_ROW and space.rows >= FEWEST_DEVICE_ROWS)
 
 
-def _takes_each_once(node: Node) -> bool:
+def takes_each_once(node: Node) -> bool:
     """Whether several results are only read one by one, each by one step."""
     places = [user.args[1] if user.target is operator.getitem else None for user in node.users]
     return None not in places and len(set(places)) == len(places) > 0
@@ -259,5 +259,6 @@ def views_of(call: PointwiseCall | RowCall, inputs: Sequence[Node], space: RowSp
             if isinstance(call, RowCall):
                 found[operand] = call.view_of(operand, space)
             else:
-                found[operand] = View(operand, call.node.val.ndim if operand.val.ndim else None)
+                made = call.node.val[0] if isinstance(call.node.val, tuple | list) else call.node.val
+                found[operand] = View(operand, made.ndim if operand.val.ndim else None)
     return found

@@ -28,6 +28,7 @@ from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .concatenations import CatCall, cat_calls
+from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
 from .pointwise import PointwiseCall, pointwise_call
 from .reductions import ResultOf, RowCall, RowSpace, row_call
@@ -36,7 +37,7 @@ LONGEST_NAME = 60
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
-FusedStep = PointwiseCall | RowCall | ResultOf | CatCall
+FusedStep = PointwiseCall | RowCall | ResultOf | CatCall | DropoutCall
 """A step that may be in a kernel."""
 
 
@@ -60,7 +61,7 @@ class FusedKernel:
         outputs: the steps that are read outside, or are results.
     """
 
-    calls: tuple[PointwiseCall | CatCall, ...]
+    calls: tuple[PointwiseCall | CatCall | DropoutCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
@@ -73,7 +74,17 @@ class FusedKernel:
     @property
     def name(self) -> str:
         """The names of its operators, joined."""
-        return joined_name(self.calls)
+        return joined_name(self.computed)
+
+    @property
+    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall]:
+        """The steps that are computed: all but those which take one of several results."""
+        return [call for call in self.calls if not isinstance(call, ResultOf)]
+
+    @property
+    def draws(self) -> list[DropoutCall]:
+        """Its draws of random numbers, in order."""
+        return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
     def device(self) -> Device:
@@ -114,9 +125,14 @@ class RowsKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | RowCall]:
+    def computed(self) -> list[PointwiseCall | RowCall | DropoutCall]:
         """The steps that are computed: all but those which take one of several results."""
-        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall)]
+        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall | DropoutCall)]
+
+    @property
+    def draws(self) -> list[DropoutCall]:
+        """Its draws of random numbers, in order."""
+        return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     def __str__(self) -> str:
         given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
@@ -125,7 +141,7 @@ class RowsKernel:
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
-def joined_name(calls: Sequence[PointwiseCall | RowCall | CatCall]) -> str:
+def joined_name(calls: Sequence[PointwiseCall | RowCall | CatCall | DropoutCall]) -> str:
     """The names of operators as that of a kernel."""
     names = [call.node.target._opname.strip("_") for call in calls]
     text = "_".join(names)
@@ -197,10 +213,10 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     """The steps that may be in a kernel."""
     found: dict[Node, FusedStep] = {}
     for node in nodes:
-        call = pointwise_call(node) or row_call(node) or gather_call(node)
+        call = pointwise_call(node) or row_call(node) or gather_call(node) or dropout_call(node)
         if call is not None:
             found[node] = call
-        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall):
+        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall | DropoutCall):
             found[node] = ResultOf(node)
     return found
 
@@ -213,7 +229,8 @@ def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
 
 
 def _one_domain(a: Node, b: Node) -> bool:
-    return a.val.sizes == b.val.sizes and a.val.device is b.val.device
+    first, second = (n.val[0] if isinstance(n.val, tuple | list) else n.val for n in (a, b))
+    return bool(first.sizes == second.sizes and first.device is second.device)
 
 
 def _has_sizes(node: Node, space: RowSpace) -> bool:
@@ -294,6 +311,8 @@ class _Grouping:
             if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
                 return False
             call = self.calls[node]
+            if isinstance(call, DropoutCall) and call.spec.sizes != space.sizes:
+                return False
             joins = partial(space.joins, node, isinstance(call, PointwiseCall))
             reads_row = call.reads_inside if isinstance(call, RowCall) else joins
             if not all(reads_row(n) for n in node.all_input_nodes if n in inside):
@@ -395,7 +414,7 @@ def _steps(
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
     if space is not None:
         return [RowsKernel(tuple([calls[n] for n in members]), inputs, outputs, space)]
-    pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall | CatCall)]
+    pointwise = [call for n in members if not isinstance(call := calls[n], RowCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
 
 

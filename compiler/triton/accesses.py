@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
+from ...runtime.memory_format import contiguous_strides
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
 from ..concatenations import CatCall, Region, regions_of
 from ..schedule import FusedKernel
@@ -42,7 +43,7 @@ class Accesses:
         loads: the loads; those of all elements first, in the order of the inputs.
         names: what their values are called.
         regions: the steps that are computed for a part of a `cat`.
-        geometry: the index space, with the strides of loads, stores, and the coordinates of parts.
+        geometry: the index space, with the strides of loads, stores, the coordinates of parts, and draws.
     """
 
     def __init__(self, kernel: FusedKernel) -> None:
@@ -52,7 +53,7 @@ class Accesses:
         inputs = set(kernel.inputs)
         read = [
             Access(operand, self._region(call, place))
-            for call in kernel.calls
+            for call in kernel.computed
             for place, operand in enumerate(call.operands)
             if isinstance(operand, Node) and operand in inputs
         ]
@@ -64,7 +65,17 @@ class Accesses:
         strides = [each.strides(sizes) for each in self.loads]
         strides += [broadcast_strides(node.val, sizes) for node in kernel.outputs]
         strides += [tuple([int(d == cat.dim) for d in range(len(sizes))]) for cat in self.cats]
+        strides += [contiguous_strides(tuple(sizes))] * bool(kernel.draws)
         self.geometry: Geometry = coalesced(sizes, strides)
+
+    def strides_of_output(self, node: Node) -> tuple[int, ...]:
+        """An output's strides over the geometry."""
+        return self.geometry.strides[len(self.loads) + self.kernel.outputs.index(node)]
+
+    @property
+    def strides_of_draws(self) -> tuple[int, ...]:
+        """The strides of a tensor whose elements lie in the order of draws."""
+        return self.geometry.strides[-1]
 
     def _region(self, call: Any, place: int) -> Region | None:
         """Where a step reads one of its operands."""

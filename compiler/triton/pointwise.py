@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...dispatch.structured.stub import ElementFunction
-from ...runtime.cuda.triton.lazy_triton import NAMES
 from ...runtime.memory_format import contiguous_strides
 from ...triton_kernels.conversion import triton_type
 from ...triton_kernels.elementwise.elementwise import HEAVY
@@ -23,9 +22,13 @@ from ...triton_kernels.elementwise.kernel_parameters import BYTES, INTERPRETED_B
 from ...triton_kernels.geometry import Geometry
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
 from ..concatenations import CatCall
+from ..draws import DropoutCall
 from ..schedule import FusedKernel
 from .accesses import Accesses, joined_text
+from .draws import kept_lines, values_of
+from .launch_arguments import LaunchArguments
 from .source_files import module_of
+from .source_text import type_text
 
 WARPS = 4
 """Of a program, unless another number was measured to be quicker."""
@@ -41,7 +44,7 @@ from triten.triton_kernels.conversion import convert
 
 
 @triton.jit
-def {name}_elements({pointers}, index, mask):
+def {name}_elements({operands}, index, mask):
 {body}
 
 
@@ -49,10 +52,10 @@ def {name}_elements({pointers}, index, mask):
 def {name}({pointers}, n, BLOCK: tl.constexpr):
     start = tl.program_id(0).to({index_type}) * BLOCK
     index = start + tl.arange(0, BLOCK)
-    if start + BLOCK <= n:
-        {name}_elements({pointers}, index, None)
+{draws}    if start + BLOCK <= n:
+        {name}_elements({operands}, index, None)
     else:
-        {name}_elements({pointers}, index, index < n)
+        {name}_elements({operands}, index, index < n)
 '''
 
 
@@ -97,6 +100,9 @@ def _launched(
     launch, grid = plan_launch(kernel, written, block, warps)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     enqueue, n = launch.enqueue, written.numel
+    if kernel.draws:
+        more = LaunchArguments(kernel.device, draws=kernel.draws)
+        return more.launching(launch, grid, allocators, n)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
@@ -115,13 +121,17 @@ def plan_launch(
     if block is None:
         block = block_of(kernel, written)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
+    more = LaunchArguments(kernel.device, draws=kernel.draws)
     launch = Launch(
         kernel.domain.device,
         getattr(module_of(written.text), written.name),
-        {**signature, "n": written.index_type},
+        {**signature, **more.signature, "n": written.index_type},
         {"BLOCK": block},
         divisible=["n"] if written.numel % 16 == 0 else [],
-        elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+        elements=[
+            *more.elements,
+            *(name for name, spec in zip(names, specs, strict=True) if spec.numel == 1),
+        ],
         num_warps=warps,
     )
     return launch, (cdiv(written.numel, block), 1, 1)
@@ -159,11 +169,15 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
         load = loaded(places[node], geometry.strides[i], dense, shift, mask)
         lines.append(f"x{i} = {load}  # %{node.name}")
     heavy = False
-    for i, call in enumerate(kernel.calls):
-        type_ = type_text(triton_type(call.node.val.dtype))
+    for i, call in enumerate(kernel.computed):
+        found: dict[Node, str]
         if isinstance(call, CatCall):
             parts = accesses.parts_of(call, values)
-            value = joined_text(call, parts, accesses.coordinate(call), type_)
+            type_ = type_text(triton_type(call.node.val.dtype))
+            found = {call.node: joined_text(call, parts, accesses.coordinate(call), type_)}
+        elif isinstance(call, DropoutCall):
+            source = accesses.values_for(call, values)[call.source]
+            found = values_of(call, kernel.draws.index(call), source, imports)
         else:
             element = call.planned(specs)[1].element
             if element is None:
@@ -171,20 +185,29 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
             heavy = heavy or element.function in HEAVY
             name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
             given = operands_of(element, call.operands, accesses.values_for(call, values))
-            value = f"convert({name}({given}), {type_})"
-        values[call.node] = f"y{i}"
+            found = {call.node: f"convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})"}
         step = call.node.format_node()
         lines.append(f"# {step}" if over else f"# %{call.node.name} = {step.partition(' = ')[2]}")
-        lines.append(f"y{i} = {value}")
-        if call.node in targets:
-            at = offset_text(geometry.strides[len(accesses.loads) + kernel.outputs.index(call.node)], dense)
-            lines.append(f"tl.store({targets[call.node]} + {at}, y{i}, mask=mask)")
+        for node, value in found.items():
+            values[node] = f"y{i}" if len(found) == 1 else f"y{i}_{node.args[1]}"
+            lines.append(f"{values[node]} = {value}")
+            if node in targets:
+                at = offset_text(accesses.strides_of_output(node), dense)
+                lines.append(f"tl.store({targets[node]} + {at}, {values[node]}, mask=mask)")
+    pointers = [*places.values(), *targets.values()]
+    drawn = [f"keep_{i}" for i in range(len(kernel.draws))]
+    draws: list[str] = []
+    if drawn:
+        at = offset_text(accesses.strides_of_draws, dense)
+        draws = kept_lines(kernel.draws, at, offsets(geometry), imports)
     text = HEADER.format(
-        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}{over}.",
+        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.computed)}{over}.",
         device=domain.device.type,
         imports="\n".join(import_of(function, name) for function, name in imports.items()),
         name=kernel.name,
-        pointers=", ".join([*places.values(), *targets.values()]),
+        pointers=", ".join([*pointers, *LaunchArguments(kernel.device, draws=kernel.draws).signature]),
+        operands=", ".join([*pointers, *drawn]),
+        draws="".join(f"    {line}\n" for line in draws),
         body="\n".join(f"    {line}" for line in lines),
         index_type="tl.int64" if wide else "tl.int32",
     )
@@ -194,11 +217,6 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
 def import_of(function: Any, name: str) -> str:
     """How a source gets a scalar function of the kernels'."""
     return f"from {function.__module__} import {function.__name__} as {name}"
-
-
-def type_text(type_: Any) -> str:
-    """A Triton type as source."""
-    return f"tl.{NAMES.get(type_.name, type_.name)}"
 
 
 def offsets(geometry: Geometry) -> list[str]:

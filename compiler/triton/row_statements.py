@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import ElementFunction
-from ...runtime.cuda.triton.lazy_triton import NAMES, tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import bool_, float64
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.conversion import compute_type, triton_type
@@ -24,11 +24,14 @@ from ...triton_kernels.normalization.softmax_kernels import gradient, normalised
 from ...triton_kernels.reduction.joint_reduction_kernels import finite
 from ...triton_kernels.reduction.moments_kernels import spread
 from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction
+from ..draws import DropoutCall
 from ..gathers import GatherCall
 from ..pointwise import PointwiseCall
 from ..reductions import RowCall, View, views_of
 from ..schedule import RowsKernel
+from .draws import dropped_rows
 from .gathers import taken_rows
+from .source_text import type_text
 
 
 class Statement(NamedTuple):
@@ -67,6 +70,7 @@ class Program:
         is_heavy: whether a step holds much in registers.
         pointers: the names of the inputs' pointers.
         bounds: what the numbers in inputs may be, and which inputs; a launch is given a word for each, in `flags`.
+        draws: the draws of random numbers, in order.
     """
 
     statements: list[Statement] = field(default_factory=list)
@@ -76,6 +80,7 @@ class Program:
     is_heavy: bool = False
     pointers: dict[Node, str] = field(default_factory=dict)
     bounds: list[tuple[Bound, Node]] = field(default_factory=list)
+    draws: list[DropoutCall] = field(default_factory=list)
 
     def pointer(self, node: Node) -> str:
         """The pointer of an input."""
@@ -128,6 +133,10 @@ def program_of(kernel: RowsKernel) -> Program:
         if isinstance(call, GatherCall):
             values[call.node] = taken_rows(made, call, own)
             continue
+        if isinstance(call, DropoutCall):
+            found = dropped_rows(made, call, own[call.source], kernel.space.n)
+            values.update((node, found[place]) for place, node in call.results.items())
+            continue
         lower = LOWERED[call.node.target._entry.name]
         for place, name in lower(Row(made, call, own, kernel.space.n)).items():
             if place in call.results:
@@ -146,11 +155,6 @@ def _read(made: Program) -> list[Statement]:
             wanted.update(statement.reads)
             kept.append(statement)
     return kept[::-1]
-
-
-def type_text(type_: Any) -> str:
-    """A Triton type as source."""
-    return f"tl.{NAMES.get(type_.name, type_.name)}"
 
 
 def rounded(text: str, spec: TensorSpec) -> str:

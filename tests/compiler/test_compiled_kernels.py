@@ -17,6 +17,7 @@ from pathlib import Path
 
 import triton
 import triten as tt
+from triten.compiler.triton.launch_arguments import LaunchArguments
 from triten.compiler.triton.pointwise import block_of, write_kernel
 from triten.compiler.triton.rows import write_rows_kernel
 from triten.compiler.triton.source_files import module_of
@@ -62,6 +63,10 @@ def rotary(a, b, c):
     return a * b + tt.cat([-y, x], -1) * c
 
 
+def dropped(a, b, c):
+    return F.dropout(a + b, 0.3) * c
+
+
 tokens = tt.arange(80, device="cuda") * 7 % 80
 
 
@@ -69,12 +74,19 @@ def embedded(a, b, c):
     return F.layer_norm(F.embedding(tokens, a) + b, (96,), c[0])
 
 
-ROWS = (residual_norm, softmax, scores, embedded)
+def dropped_norm(a, b, c):
+    return F.layer_norm(F.dropout(a, 0.3) + b, (96,), c[0])
+
+
+ROWS = (residual_norm, softmax, scores, embedded, dropped_norm)
 found = {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-for function in (chain, gated, broadcast, mixed, rotary, *ROWS):
+for function in (chain, gated, broadcast, mixed, rotary, dropped, *ROWS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
-    got, expected = tt.compile(function, fullgraph=True)(*operands), function(*operands)
+    tt.manual_seed(0)
+    got = tt.compile(function, fullgraph=True)(*operands)
+    tt.manual_seed(0)
+    expected = function(*operands)
     pairs = zip(got, expected) if isinstance(got, tuple) else [(got, expected)]
     if function in ROWS:  # added in the order of another tile
         equal = all(a.dtype is b.dtype and tt.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in pairs)
@@ -87,11 +99,12 @@ for function in (chain, gated, broadcast, mixed, rotary, *ROWS):
     if function in ROWS:
         written = write_rows_kernel(kernel)
         size, warps = "n_rows", written.tile.warps
-        signature |= {"flags": "*i32"} if written.bounds else {}
+        signature |= LaunchArguments(kernel.device, written.bounds, kernel.draws).signature
         constants = {"BLOCK_O": written.tile.rows, "BLOCK_R": written.tile.elements}
     else:
         written = write_kernel(kernel)
         size, warps, constants = "n", 4, {"BLOCK": block_of(kernel, written)}
+        signature |= LaunchArguments(kernel.device, draws=kernel.draws).signature
     compiled = {}
     for target in (80, 90, 100):
         binary = compile_kernel(
@@ -124,8 +137,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 FUNCTIONS = (
-    *("chain", "gated", "broadcast", "mixed", "rotary"),
-    *("residual_norm", "softmax", "scores", "embedded"),
+    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped"),
+    *("residual_norm", "softmax", "scores", "embedded", "dropped_norm"),
 )
 
 
