@@ -12,15 +12,18 @@ from typing import Any, NamedTuple
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.plans.structured_kernel import StructuredKernel
-from ..dispatch.structured.stub import PlannedKernel, StructuredCall
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import int32, int64
 from ..runtime.tensor_spec import TensorSpec
-from .pointwise import PointwiseCall, bound_arguments
+from .pointwise import DeviceOnly, PointwiseCall, bound_arguments
 from .reductions import DTYPES, RowCall, RowSpace, View, is_served
 
 NUMBERS = frozenset({int32, int64})
 """The dtypes of row numbers; masks are no numbers."""
+
+
+FEWEST_ON_HOST = 1 << 15
+"""Elements from which rows are taken block by block on the CPU: fewer stay in the cache from step to step."""
 
 
 class TableRows(NamedTuple):
@@ -28,12 +31,12 @@ class TableRows(NamedTuple):
 
     Attributes:
         table: the tensor whose rows are taken.
-        index: their numbers.
+        numbers: which rows are taken.
         wraps: whether negative numbers count from the end.
     """
 
     table: Node
-    index: Node
+    numbers: Node
     wraps: bool
 
 
@@ -52,14 +55,14 @@ class GatherCall(RowCall):
     @property
     def operands(self) -> list[Any]:
         """The table and the numbers."""
-        return [self.rows.table, self.rows.index]
+        return [self.rows.table, self.rows.numbers]
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
         """How an input is seen: a number for each row, or the table as a whole.
 
         The rows may be more than the step's own, which are broadcast to them.
         """
-        return View(operand, len(space.lead) if operand is self.rows.index else None)
+        return View(operand, len(space.lead) if operand is self.rows.numbers else None)
 
     def space_at(self, reader: PointwiseCall, space: RowSpace | None) -> RowSpace | None:
         """The rows over which this step is computed with a step on CUDA that broadcasts its result.
@@ -79,14 +82,6 @@ class GatherCall(RowCall):
         return False
 
 
-class DeviceOnly:
-    """In the place of what plans a kernel, for operators that only programs for CUDA are written for."""
-
-    def planned_kernel(self, op: Any, values: Any) -> tuple[StructuredCall, PlannedKernel]:
-        """Raise RuntimeError."""
-        raise RuntimeError(f"{op.name} has no kernel of some rows")
-
-
 def gather_call(node: Node) -> GatherCall | None:
     """A step as one that takes rows of a table, or None for any other."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
@@ -96,9 +91,9 @@ def gather_call(node: Node) -> GatherCall | None:
         return None
     values = tuple(bound_arguments(node))
     found = _rows_of(entry.name, values)
-    if found is None or found.table is found.index:
+    if found is None or found.table is found.numbers:
         return None
-    table, index, spec = found.table.val, found.index.val, node.val
+    table, index, spec = found.table.val, found.numbers.val, node.val
     if spec.device.type not in ("cpu", "cuda") or any(s.device is not spec.device for s in (table, index)):
         return None
     if index.dtype not in NUMBERS or table.dtype not in DTYPES or not table.numel:
@@ -107,6 +102,8 @@ def gather_call(node: Node) -> GatherCall | None:
         return None
     space = RowSpace(tuple(index.sizes), tuple(table.sizes[1:]), spec.device)
     if not index.ndim or tuple(spec.sizes) != space.sizes or not is_served(space, spec):
+        return None
+    if spec.device.type == "cpu" and spec.numel <= FEWEST_ON_HOST:
         return None
     kernel = entry.kernel_for(BY_NAME["CPU" if spec.device.type == "cpu" else "CUDA"])
     planner = None if kernel is None else kernel.planner

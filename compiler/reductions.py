@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
@@ -251,7 +251,19 @@ class View(NamedTuple):
     ndim: int | None
 
 
-def views_of(call: PointwiseCall | RowCall, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
+class ReadingStep(Protocol):
+    """A step of a kernel."""
+
+    @property
+    def node(self) -> Node:
+        """The step."""
+
+    @property
+    def operands(self) -> list[Any]:
+        """What it reads: nodes and numbers."""
+
+
+def views_of(call: ReadingStep, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
     """How a step sees those of its operands that are the kernel's inputs."""
     found = {}
     for operand in call.operands:

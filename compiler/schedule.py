@@ -87,6 +87,11 @@ class FusedKernel:
         return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
+    def pointwise(self) -> list[PointwiseCall]:
+        """Its pointwise steps, which are all on the CPU."""
+        return [call for call in self.calls if isinstance(call, PointwiseCall)]
+
+    @property
     def device(self) -> Device:
         """Where it runs."""
         return self.domain.device
@@ -128,6 +133,11 @@ class RowsKernel:
     def computed(self) -> list[PointwiseCall | RowCall | DropoutCall]:
         """The steps that are computed: all but those which take one of several results."""
         return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall | DropoutCall)]
+
+    @property
+    def planned_calls(self) -> list[PointwiseCall | RowCall]:
+        """The steps that the kernels of eager calls compute for some rows, which are all on the CPU."""
+        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall)]
 
     @property
     def draws(self) -> list[DropoutCall]:

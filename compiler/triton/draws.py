@@ -6,31 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.layers.graph.graph import Node
-from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.random import random_functions as f
-from ...triton_kernels.random.dropout import scale_for
-from ...triton_kernels.random.random import draws, start_of_draws, threshold
+from ...triton_kernels.random.dropout import kept_at, kept_of_counters, scale_for
+from ...triton_kernels.random.random import start_of_draws, threshold
 from ..draws import DropoutCall
 from .source_text import type_text
 
 if TYPE_CHECKING:
     from .row_statements import Program
-
-
-@triton.jit
-def kept_of_counters(seed, counter, limit):
-    """Which elements are kept of blocks of counters, four for each counter, in the order of elements."""
-    return draws(seed, counter, limit, None, None, None, f.bernoulli, False, False, tl.int1, 0)
-
-
-@triton.jit
-def kept_at(seed, first, index, limit):
-    """Which elements at any indices are kept."""
-    w0, w1, w2, w3 = tl.randint4x(seed, first + index // 4)
-    place = index % 4
-    word = tl.where(place < 2, tl.where(place == 0, w0, w1), tl.where(place == 2, w2, w3))
-    return f.bernoulli(word, limit, None, None, None, tl.int1, 0)
 
 
 def limit_of(call: DropoutCall) -> str:

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 import triten as tt
+from triten.compiler import gathers
 from triten.compiler.schedule import OperatorCall
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
 F = tt.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def few_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few elements are taken in blocks on the CPU as many are."""
+    monkeypatch.setattr(gathers, "FEWEST_ON_HOST", 0)
 
 
 def numbers(*shape: int, device: str, high: int = 10, dtype: Any = tt.int64, seed: int = 0) -> tt.Tensor:
@@ -115,6 +122,12 @@ def test_rows_longer_than_a_block(width: int, device: str) -> None:
         width = 3000
     f = lambda w, i: (F.embedding(i, w) * 2).amax(-1, keepdim=True) + F.embedding(i, w)  # noqa: E731
     agree(f, lambda: (drawn(10, width, device=device), numbers(5, device=device)), calls=1)
+
+
+def test_few_elements_are_taken_at_once_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    f = lambda w, i: F.embedding(i, w) * 2 - 1  # noqa: E731
+    assert kernels(f, drawn(9, 8), numbers(7, device="cpu", high=9)) == ["embedding", "mul_sub"]
 
 
 def test_blocks_of_rows(threads: int) -> None:
