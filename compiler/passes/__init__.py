@@ -16,9 +16,11 @@ from .constant_folding import fold_constants as fold_constants
 from .dead_code import eliminate_dead_code
 from .kept_dimensions import keep_dimensions
 from .vector_norms import reduce_to_norms
+from .views_first import take_views_first
 
 PASSES: tuple[Callable[[Graph], bool], ...] = (
     reduce_to_norms,
+    take_views_first,
     share_common_subexpressions,
     keep_dimensions,
     broadcast_in_pointwise_steps,
