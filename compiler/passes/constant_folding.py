@@ -77,6 +77,7 @@ def fold_constants(graph: Graph) -> bool:
         with graph.inserting_before(node):
             made = graph.get_attr(graph.add_constant(value, "_folded"), node.val)
         node.replace_all_uses_with(made)
+        computed[made] = value
         changed = True
     if changed:
         _wait(ends)

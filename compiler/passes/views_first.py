@@ -196,7 +196,7 @@ def _joined_dim(view: Node, step: Node) -> int | None:
             return None
         return dim - (name == "aten::select.int" and at % step.val.ndim < dim)
     seen = _meta(view, {step: step.val.replace(sizes=tuple(marks), strides=(1,) * len(marks))})
-    return None if seen is None else seen.sizes.index(1000 + dim)
+    return None if seen is None else list(seen.sizes).index(1000 + dim)
 
 
 def _meta(node: Node, specs: dict[Node, TensorSpec], dim: int | None = None) -> Any:

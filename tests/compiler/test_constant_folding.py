@@ -31,6 +31,10 @@ FOLDED: dict[str, tuple[Callable[..., Any], list[str]]] = {
     ),
     "filled memory": (lambda x: x * tt.empty(4, device=x.device).fill_(2), ["mul"]),
     "a view of one": (lambda x: x + tt.arange(16, device=x.device).view(4, 4)[1:3, :1].sum(), ["add"]),
+    "constants of constants": (
+        lambda x: x * (a := tt.arange(4, device=x.device)) + (a * 2 + 1) * x + (a * 2).exp(),
+        ["mul", "mul", "add", "add"],
+    ),
     "a dtype": (
         lambda x: x.half() + tt.full((), 2.0, device=x.device, dtype=tt.float64),
         ["_to_copy", "add"],
