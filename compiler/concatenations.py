@@ -1,13 +1,14 @@
-"""`cat` in fused kernels on CUDA: each element is computed by the part that it belongs to.
+"""`cat` and paddings in fused kernels on CUDA: each element is computed by the part that it belongs to.
 
 A part may be a tensor, or the last of pointwise steps that nobody else reads, which are computed where the result is
-stored: no part is written first.
+stored: no part is written first. What pads a tensor, as the gradient of a slice is padded with zeros, is one number.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -23,8 +24,20 @@ MOST_STEPS = 16
 """Of all parts together: each is computed for all elements of a program, those of other parts among them."""
 
 
+class Padding(NamedTuple):
+    """A part of which all elements are one number.
+
+    Attributes:
+        length: how long it is along the dimension.
+        value: the number.
+    """
+
+    length: int
+    value: float | int
+
+
 class CatCall(NamedTuple):
-    """A step that puts tensors one after another along a dimension.
+    """A step that puts tensors, and paddings, one after another along a dimension.
 
     Attributes:
         node: the step.
@@ -35,7 +48,7 @@ class CatCall(NamedTuple):
 
     node: Node
     dim: int
-    parts: tuple[Node, ...]
+    parts: tuple[Node | Padding, ...]
     chains: tuple[frozenset[Node], ...]
 
     @property
@@ -46,7 +59,8 @@ class CatCall(NamedTuple):
     @property
     def starts(self) -> list[int]:
         """Where along the dimension each part begins, and where the last one ends."""
-        return [0, *accumulate(part.val.sizes[self.dim] for part in self.parts)]
+        lengths = [p.length if isinstance(p, Padding) else p.val.sizes[self.dim] for p in self.parts]
+        return [0, *accumulate(lengths)]
 
     @property
     def steps(self) -> frozenset[Node]:
@@ -68,7 +82,10 @@ class Region(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """The part's sizes."""
-        return tuple(self.cat.parts[self.part].val.sizes)
+        part = self.cat.parts[self.part]
+        sizes = list(self.cat.node.val.sizes)
+        sizes[self.cat.dim] = part.length if isinstance(part, Padding) else part.val.sizes[self.cat.dim]
+        return tuple(sizes)
 
     @property
     def start(self) -> int:
@@ -90,20 +107,68 @@ def cat_call(
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     spec = node.val
-    if node.target._entry.name != "aten::cat" or not isinstance(spec, TensorSpec):
+    if node.target._entry.name not in JOINING or not isinstance(spec, TensorSpec):
         return None
-    given, dim = bound_arguments(node)
-    parts = tuple(given)
-    if spec.device.type != "cuda" or not 2 <= len(parts) <= MOST_PARTS or not spec.is_contiguous:
+    if spec.device.type != "cuda" or spec.dtype not in DTYPES or not spec.is_contiguous:
         return None
-    if spec.dtype not in DTYPES or any(not _is_part(p.val, spec) for p in parts):
+    found = JOINING[node.target._entry.name](bound_arguments(node), spec)
+    if found is None or not 2 <= len(found[1]) <= MOST_PARTS:
+        return None
+    dim, parts = found
+    if not all(isinstance(p, Padding) or _is_part(p.val, spec) for p in parts):
         return None
     chains: list[frozenset[Node]] = []
     for part in parts:
-        chain = _chain_of(part, node, calls, results, taken)
+        chain: frozenset[Node] = frozenset()
+        if isinstance(part, Node) and parts.count(part) == 1:
+            chain = _chain_of(part, node, calls, results, taken)
         is_short = len(chain) + sum(map(len, chains)) <= MOST_STEPS
-        chains.append(chain if is_short and parts.count(part) == 1 else frozenset())
-    return CatCall(node, dim % spec.ndim, parts, tuple(chains))
+        chains.append(chain if is_short else frozenset())
+    return CatCall(node, dim, tuple(parts), tuple(chains))
+
+
+Parts = tuple[int, list[Node | Padding]]
+
+
+def _joined(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
+    return values[1] % spec.ndim, list(values[0])
+
+
+def _gradient_of_slice(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
+    gradient, _, dim, start, end, step = values
+    at = dim % spec.ndim
+    first, last, _ = slice(start, end).indices(spec.sizes[at])
+    return (at, _padded(gradient, first, spec.sizes[at] - last, 0)) if step == 1 and first < last else None
+
+
+def _constant_padding(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
+    source, pads, value = values
+    padded = [i for i in range(len(pads) // 2) if pads[2 * i] or pads[2 * i + 1]]
+    if len(padded) != 1 or min(pads) < 0 or not _is_exact(value, spec):
+        return None
+    before, after = pads[2 * padded[0] : 2 * padded[0] + 2]
+    value = value if spec.dtype.is_floating_point else int(value)
+    return spec.ndim - 1 - padded[0], _padded(source, before, after, value)
+
+
+def _is_exact(value: Any, spec: TensorSpec) -> bool:
+    """Whether a number is the same in a tensor's dtype, or rounded to it; what overflows is left to the operator."""
+    if not isinstance(value, float | int):
+        return False
+    return not math.isfinite(value) or abs(value) < 6e4 if spec.dtype.is_floating_point else value in (0, 1)
+
+
+def _padded(source: Node, before: int, after: int, value: float | int) -> list[Node | Padding]:
+    around = [Padding(before, value), source, Padding(after, value)]
+    return [part for part in around if not isinstance(part, Padding) or part.length]
+
+
+JOINING: dict[str, Callable[[Sequence[Any], TensorSpec], Parts | None]] = {
+    "aten::cat": _joined,
+    "aten::slice_backward": _gradient_of_slice,
+    "aten::constant_pad_nd": _constant_padding,
+}
+"""The operators whose results consist of parts; each function tells from the arguments the dimension and the parts."""
 
 
 def _is_part(part: TensorSpec, spec: TensorSpec) -> bool:

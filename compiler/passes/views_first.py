@@ -21,9 +21,9 @@ So no more is computed than is read, and the steps before and after the view are
 are taken so if they have no more elements together than the step has: both halves of a gate. A view of a `cat` becomes
 a `cat` of views where it leaves the dimension whole.
 
-It is done where pointwise steps, copies and `cat` alone read the view, which give the same for the step's new result: a
-contiguous one. A result of the program stays what it is, and so does memory that is written to. On the CPU it is not
-done: functions of few elements, or of elements with gaps, may have other last bits there than those of many.
+It is done where pointwise steps, copies, `cat` and paddings alone read the view, which give the same for the step's new
+result: a contiguous one. A result of the program stays what it is, and so does memory that is written to. On the CPU it
+is not done: functions of few elements, or of elements with gaps, may have other last bits there than those of many.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ VIEWS = frozenset({
 })  # fmt: skip
 """Views that give each element once at most."""
 CAT = "aten::cat"
+PADDINGS = frozenset({"aten::slice_backward", "aten::constant_pad_nd"})
+"""Operators that put their operand into a larger tensor."""
 MOST_STEPS = 64
 """Steps that views are moved before, for each view of a program."""
 
@@ -98,11 +100,11 @@ def _is_step(node: Node) -> bool:
 
 
 def _is_read_by_steps(view: Node) -> bool:
-    """Whether pointwise steps, copies and `cat` alone read a view."""
+    """Whether pointwise steps, copies, `cat` and paddings alone read a view."""
     for user in view.users:
         if not isinstance(user.target, OpOverload) or user.is_impure or not isinstance(user.val, TensorSpec):
             return False
-        if not _is_step(user):
+        if not _is_step(user) and _name(user) not in PADDINGS:
             return False
     return bool(view.users) and view.val.ndim > 0
 

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...runtime.memory_format import contiguous_strides
+from ...triton_kernels.conversion import compute_type
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
-from ..concatenations import CatCall, Region, regions_of
+from ..concatenations import CatCall, Padding, Region, regions_of
 from ..schedule import FusedKernel
+from .source_text import number_text, type_text
 
 
 class Access(NamedTuple):
@@ -90,11 +92,15 @@ class Accesses:
         return own
 
     def parts_of(self, cat: CatCall, values: dict[Node, str]) -> list[str]:
-        """The names of the values of a `cat`'s parts."""
-        return [
-            values[part] if part in values else self.names[Access(part, Region(cat, k))]
-            for k, part in enumerate(cat.parts)
-        ]
+        """The values of a `cat`'s parts, as source."""
+        found = []
+        for k, part in enumerate(cat.parts):
+            if isinstance(part, Padding):
+                type_ = type_text(compute_type(cat.node.val.dtype))
+                found.append(f"tl.full([], {number_text(part.value)}, {type_})")
+            else:
+                found.append(values[part] if part in values else self.names[Access(part, Region(cat, k))])
+        return found
 
     def coordinate(self, cat: CatCall) -> str:
         """The coordinate along a `cat`'s dimension, as source."""

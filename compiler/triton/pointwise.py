@@ -28,7 +28,7 @@ from .accesses import Accesses, joined_text
 from .draws import kept_lines, values_of
 from .launch_arguments import LaunchArguments
 from .source_files import module_of
-from .source_text import type_text
+from .source_text import number_text, type_text
 
 WARPS = 4
 """Of a program, unless another number was measured to be quicker."""
@@ -267,10 +267,3 @@ def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[
         else:
             given.append(f"tl.full([], {number_text(prepare(operand))}, {type_text(type_)})")
     return ", ".join(given)
-
-
-def number_text(value: float | int) -> str:
-    """A number as source."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)

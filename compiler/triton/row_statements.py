@@ -31,7 +31,7 @@ from ..reductions import RowCall, View, views_of
 from ..schedule import RowsKernel
 from .draws import dropped_rows
 from .gathers import taken_rows
-from .source_text import type_text
+from .source_text import number_text, type_text
 
 
 class Statement(NamedTuple):
@@ -232,8 +232,6 @@ class Row(NamedTuple):
 
     def number(self, value: float | int, type_: Any) -> str:
         """A number as source."""
-        from .pointwise import number_text
-
         return f"tl.full([], {number_text(value)}, {type_text(type_)})"
 
 

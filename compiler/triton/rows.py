@@ -22,10 +22,10 @@ from ..reductions import View
 from ..schedule import RowsKernel
 from .draws import start_lines
 from .launch_arguments import LaunchArguments
-from .pointwise import import_of, number_text
+from .pointwise import import_of
 from .row_statements import Program, Statement, program_of, words_of
 from .source_files import module_of
-from .source_text import type_text
+from .source_text import number_text, type_text
 
 HEADER = '''"""{what}
 

@@ -106,6 +106,54 @@ def test_results_are_eager(name: str) -> None:
     assert steps(function, *make()) == wanted
 
 
+PADDINGS: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "zeros": (lambda x: F.pad(x * 2, (1, 2)).relu(), ["mul_constant_pad_nd_relu"]),
+    "a number": (lambda x: F.pad(x, (0, 0, 3, 0), value=-1.5) * 2, ["constant_pad_nd_mul"]),
+    "infinity": (lambda x: F.pad(x.exp(), (0, 3), value=float("-inf")) + 1, ["exp_constant_pad_nd_add"]),
+    "whole numbers": (
+        lambda x: F.pad(x.int() // 3, (2, 0)) + 1,
+        ["to_copy_floor_divide_constant_pad_nd_add"],
+    ),
+    "masks": (lambda x: ~F.pad(x > 0, (2, 0), value=True), ["gt_constant_pad_nd_bitwise_not"]),
+    "half": (lambda x: F.pad(x.half(), (2, 0), value=0.1) + 1, ["to_copy_constant_pad_nd_add"]),
+    "two dimensions": (lambda x: F.pad(x * 2, (1, 0, 1, 0)) + 1, ["mul", "constant_pad_nd", "add"]),
+    "a crop": (lambda x: F.pad(x * 2, (-1, 1)) + 1, ["mul", "constant_pad_nd", "add"]),
+}
+"""Functions, and their steps but for views."""
+
+
+@pytest.mark.parametrize("name", PADDINGS)
+def test_paddings_are_parts(name: str) -> None:
+    function, wanted = PADDINGS[name]
+    agree(function, lambda: (drawn(4, 6, device="cuda"),), calls=1)
+    assert steps(function, drawn(4, 6, device="cuda")) == wanted
+
+
+SLICES: dict[str, tuple[Callable[..., Any], int]] = {
+    "halves": (
+        lambda x, y: x * y + tt.cat([-x[..., 4:], x[..., :4]], -1) * y[:1],
+        1,
+    ),
+    "the middle": (lambda x, y: x[:, 2:5] * y[:, :3], 1),
+    "from the end": (lambda x, y: x[-2:, :-1] * y[:2, 1:] + x[:2, 1:], 4),
+    "every second": (lambda x, y: x[:, ::2] * y[:, 1::2], 3),
+}
+"""Functions of slices, and the launches of their derivatives at most."""
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_gradients_of_slices_are_padded_where_they_are_added(name: str) -> None:
+    function, most = SLICES[name]
+    x, y = drawn(4, 8, device="cuda", grad=True), drawn(4, 8, device="cuda", seed=1)
+    weights = drawn(*function(x, y).shape, device="cuda", seed=2)
+    compiled = tt.compile(function, fullgraph=True)
+    expected = tt.autograd.grad(function(x, y), x, weights)
+    result = compiled(x, y)
+    counted: list[Any] = []
+    assert launches(lambda: counted.append(tt.autograd.grad(result, x, weights))) <= most
+    same(counted[0], expected)
+
+
 def test_many_parts_are_a_call() -> None:
     function = lambda x: tt.cat([x * i for i in range(9)], -1) + 1  # noqa: E731
     assert "cat" in steps(function, drawn(3, 5, device="cuda"))
