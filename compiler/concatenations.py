@@ -159,7 +159,7 @@ def _is_exact(value: Any, spec: TensorSpec) -> bool:
 
 
 def _padded(source: Node, before: int, after: int, value: float | int) -> list[Node | Padding]:
-    around = [Padding(before, value), source, Padding(after, value)]
+    around: list[Node | Padding] = [Padding(before, value), source, Padding(after, value)]
     return [part for part in around if not isinstance(part, Padding) or part.length]
 
 

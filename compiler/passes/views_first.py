@@ -196,9 +196,10 @@ def _joined_dim(view: Node, step: Node) -> int | None:
         at = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
         if at.__class__ is not int or at % step.val.ndim == dim:
             return None
-        return dim - (name == "aten::select.int" and at % step.val.ndim < dim)
+        return int(dim) - (name == "aten::select.int" and at % step.val.ndim < dim)
     seen = _meta(view, {step: step.val.replace(sizes=tuple(marks), strides=(1,) * len(marks))})
-    return None if seen is None else list(seen.sizes).index(1000 + dim)
+    sizes: list[int] = [] if seen is None else list(seen.sizes)
+    return sizes.index(1000 + dim) if sizes else None
 
 
 def _meta(node: Node, specs: dict[Node, TensorSpec], dim: int | None = None) -> Any:

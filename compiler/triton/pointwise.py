@@ -86,7 +86,7 @@ def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tup
     """
     written = write_kernel(kernel)
     block = block_of(kernel, written)
-    if not tunes:
+    if not tunes or kernel.draws:  # whose counters every run would take
         return _launched(kernel, written, block, WARPS)
     from .tuning import configuration_of
 

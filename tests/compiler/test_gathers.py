@@ -189,3 +189,13 @@ def test_gradients_of_a_table(device: str) -> None:
         function(w, i).sum().backward()
         found.append(w.grad)
     same(found[1], found[0])
+
+
+def test_a_number_out_of_bounds_in_one_of_many_blocks(threads: int) -> None:
+    w, i = drawn(50, 96), numbers(40, 200, device="cpu", high=50)
+    i[39, 199] = 50
+    compiled = tt.compile(lambda w, i: (F.embedding(i, w) * 2 - 1).softmax(-1), fullgraph=True)
+    with pytest.raises(IndexError, match="index out of range in self"):
+        compiled(w, i)
+    i[39, 199] = 0
+    same(compiled(w, i), (F.embedding(i, w) * 2 - 1).softmax(-1))
