@@ -30,6 +30,7 @@ from ..runtime.tensor_spec import TensorSpec
 from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
+from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .reductions import ResultOf, RowCall, RowSpace, row_call
 
@@ -37,7 +38,7 @@ LONGEST_NAME = 60
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
-FusedStep = PointwiseCall | RowCall | ResultOf | CatCall | DropoutCall
+FusedStep = PointwiseCall | RowCall | ResultOf | CatCall | DropoutCall | PickCall
 """A step that may be in a kernel."""
 
 
@@ -61,7 +62,7 @@ class FusedKernel:
         outputs: the steps that are read outside, or are results.
     """
 
-    calls: tuple[PointwiseCall | CatCall | DropoutCall | ResultOf, ...]
+    calls: tuple[PointwiseCall | CatCall | DropoutCall | PickCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
@@ -77,7 +78,7 @@ class FusedKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall]:
+    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall | PickCall]:
         """The steps that are computed: all but those which take one of several results."""
         return [call for call in self.calls if not isinstance(call, ResultOf)]
 
@@ -85,6 +86,11 @@ class FusedKernel:
     def draws(self) -> list[DropoutCall]:
         """Its draws of random numbers, in order."""
         return [call for call in self.calls if isinstance(call, DropoutCall)]
+
+    @property
+    def picks(self) -> list[PickCall]:
+        """Its steps that pick elements."""
+        return [call for call in self.calls if isinstance(call, PickCall)]
 
     @property
     def pointwise(self) -> list[PointwiseCall]:
@@ -151,7 +157,7 @@ class RowsKernel:
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
-def joined_name(calls: Sequence[PointwiseCall | RowCall | CatCall | DropoutCall]) -> str:
+def joined_name(calls: Sequence[PointwiseCall | RowCall | CatCall | DropoutCall | PickCall]) -> str:
     """The names of operators as that of a kernel."""
     names = [call.node.target._opname.strip("_") for call in calls]
     text = "_".join(names)
@@ -223,7 +229,8 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     """The steps that may be in a kernel."""
     found: dict[Node, FusedStep] = {}
     for node in nodes:
-        call = pointwise_call(node) or row_call(node) or gather_call(node) or dropout_call(node)
+        call: FusedStep | None = pointwise_call(node) or row_call(node) or gather_call(node)
+        call = call or dropout_call(node) or pick_call(node)
         if call is not None:
             found[node] = call
         elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall | DropoutCall):
@@ -241,6 +248,13 @@ def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
 def _one_domain(a: Node, b: Node) -> bool:
     first, second = (n.val[0] if isinstance(n.val, tuple | list) else n.val for n in (a, b))
     return bool(first.sizes == second.sizes and first.device is second.device)
+
+
+def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
+    """Whether elements would be picked of what a kernel is still computing."""
+    picks = [call for node in members if isinstance(call := calls.get(node), PickCall)]
+    inside = set(members) if picks else set()
+    return any(node in inside for call in picks for node in (call.source, call.numbers))
 
 
 def _has_sizes(node: Node, space: RowSpace) -> bool:
@@ -305,15 +319,15 @@ class _Grouping:
     def _fits(self, here: int, there: int, together: int) -> bool:
         """Whether the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
+        members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
-            return _one_domain(self.nodes[here], self.nodes[there])
+            return _one_domain(self.nodes[here], self.nodes[there]) and not _picks_inside(members, self.calls)
         if isinstance(self.calls[self.nodes[here]], ResultOf):
             return True  # It is never apart from the step that gives several results.
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
-        members = [self.nodes[i] for i in bits_of(together)]
-        if any(isinstance(self.calls[node], CatCall) for node in members):
+        if any(isinstance(self.calls[node], CatCall | PickCall) for node in members):
             return False
         inside = set(members)
         for node in members:

@@ -13,6 +13,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...triton_kernels.conversion import compute_type
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
 from ..concatenations import CatCall, Padding, Region, regions_of
+from ..picks import PickCall
 from ..schedule import FusedKernel
 from .source_text import number_text, type_text
 
@@ -45,7 +46,7 @@ class Accesses:
         loads: the loads; those of all elements first, in the order of the inputs.
         names: what their values are called.
         regions: the steps that are computed for a part of a `cat`.
-        geometry: the index space, with the strides of loads, stores, the coordinates of parts, and draws.
+        geometry: the index space, with the strides of loads, stores, the coordinates of parts, picks, and draws.
     """
 
     def __init__(self, kernel: FusedKernel) -> None:
@@ -67,12 +68,18 @@ class Accesses:
         strides = [each.strides(sizes) for each in self.loads]
         strides += [broadcast_strides(node.val, sizes) for node in kernel.outputs]
         strides += [tuple([int(d == cat.dim) for d in range(len(sizes))]) for cat in self.cats]
+        strides += [pick.strides for pick in kernel.picks]
         strides += [contiguous_strides(tuple(sizes))] * bool(kernel.draws)
         self.geometry: Geometry = coalesced(sizes, strides)
 
     def strides_of_output(self, node: Node) -> tuple[int, ...]:
         """An output's strides over the geometry."""
         return self.geometry.strides[len(self.loads) + self.kernel.outputs.index(node)]
+
+    def strides_of_source(self, pick: PickCall) -> tuple[int, ...]:
+        """The strides over the geometry of what elements are picked of."""
+        before = len(self.loads) + len(self.kernel.outputs) + len(self.cats)
+        return self.geometry.strides[before + self.kernel.picks.index(pick)]
 
     @property
     def strides_of_draws(self) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...triton_kernels.indexing.index_bounds import Bound
-from ...triton_kernels.indexing.picking_kernels import table_row
+from ...triton_kernels.indexing.picking_kernels import picked, table_row
 from ..gathers import GatherCall
+from ..picks import GATHER, PickCall
 
 if TYPE_CHECKING:
     from .row_statements import Program
@@ -24,6 +25,31 @@ def bound_of(call: GatherCall) -> Bound:
     if rows.wraps:
         return Bound(name, spec, size, 0, True, IndexError)
     return Bound(name, spec, size, 0, False, IndexError, "index out of range in self")
+
+
+def bound_of_pick(call: PickCall) -> Bound:
+    """What the numbers of a pick may be, and the eager kernel's error for others."""
+    spec, size = call.numbers.val, call.source.val.sizes[call.dim]
+    name = call.node.target._opname
+    if call.node.target._entry.name == GATHER:
+        return Bound(name, spec, size, call.dim, False, RuntimeError)
+    return Bound(name, spec, size, call.dim, False, IndexError, "index out of range in self")
+
+
+def picked_text(call: PickCall, pointer: str, number: str, flag: int, imports: dict[Any, str]) -> str:
+    """The elements of a pick, as source.
+
+    Args:
+        call: the step.
+        pointer: to the elements at number 0, as source.
+        number: the name of the numbers' value.
+        flag: which of the launch's words says that one is out of bounds.
+        imports: functions by the names that the source gives them; others are added.
+    """
+    name = imports.setdefault(picked, f"f_picked_{len(imports)}")
+    source = call.source.val
+    size, step = source.sizes[call.dim], source.strides[call.dim]
+    return f"{name}({pointer}, {number}, {size}, {step}, flags + {flag}, mask)"
 
 
 def taken_rows(made: Program, call: GatherCall, values: dict[Any, str]) -> str:

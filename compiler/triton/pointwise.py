@@ -23,10 +23,12 @@ from ...triton_kernels.geometry import Geometry
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
 from ..concatenations import CatCall
 from ..draws import DropoutCall
+from ..picks import PickCall
 from ..schedule import FusedKernel
 from .accesses import Accesses, joined_text
 from .draws import kept_lines, values_of
-from .launch_arguments import LaunchArguments
+from .gathers import bound_of_pick, picked_text
+from .launch_arguments import FLAGS, LaunchArguments
 from .source_files import module_of
 from .source_text import number_text, type_text
 
@@ -86,7 +88,8 @@ def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tup
     """
     written = write_kernel(kernel)
     block = block_of(kernel, written)
-    if not tunes or kernel.draws:  # whose counters every run would take
+    # Runs on made-up operands would take the counters of draws, and report numbers that are out of bounds.
+    if not tunes or kernel.draws or kernel.picks:
         return _launched(kernel, written, block, WARPS)
     from .tuning import configuration_of
 
@@ -100,9 +103,8 @@ def _launched(
     launch, grid = plan_launch(kernel, written, block, warps)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     enqueue, n = launch.enqueue, written.numel
-    if kernel.draws:
-        more = LaunchArguments(kernel.device, draws=kernel.draws)
-        return more.launching(launch, grid, allocators, n)
+    if kernel.draws or kernel.picks:
+        return launch_arguments(kernel).launching(launch, grid, allocators, n)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
@@ -121,7 +123,7 @@ def plan_launch(
     if block is None:
         block = block_of(kernel, written)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
-    more = LaunchArguments(kernel.device, draws=kernel.draws)
+    more = launch_arguments(kernel)
     launch = Launch(
         kernel.domain.device,
         getattr(module_of(written.text), written.name),
@@ -156,7 +158,11 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     places = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
-    is_dense = not accesses.cats and all(own == dense or not any(own) for own in geometry.strides)
+    is_dense = (
+        not accesses.cats
+        and not kernel.picks
+        and all(own == dense or not any(own) for own in geometry.strides)
+    )
     lines = [] if is_dense else offsets(geometry)
     # Without coordinates the program is that of any sizes, and compiled once for all of them.
     over = f": {list(domain.sizes)}" if lines else ""
@@ -175,6 +181,11 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
             parts = accesses.parts_of(call, values)
             type_ = type_text(triton_type(call.node.val.dtype))
             found = {call.node: joined_text(call, parts, accesses.coordinate(call), type_)}
+        elif isinstance(call, PickCall):
+            at = offset_text(accesses.strides_of_source(call), dense)
+            number = accesses.values_for(call, values)[call.numbers]
+            pointer = f"{places[call.source]} + {at}"
+            found = {call.node: picked_text(call, pointer, number, kernel.picks.index(call), imports)}
         elif isinstance(call, DropoutCall):
             source = accesses.values_for(call, values)[call.source]
             found = values_of(call, kernel.draws.index(call), source, imports)
@@ -205,13 +216,19 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
         device=domain.device.type,
         imports="\n".join(import_of(function, name) for function, name in imports.items()),
         name=kernel.name,
-        pointers=", ".join([*pointers, *LaunchArguments(kernel.device, draws=kernel.draws).signature]),
-        operands=", ".join([*pointers, *drawn]),
+        pointers=", ".join([*pointers, *launch_arguments(kernel).signature]),
+        operands=", ".join([*pointers, *drawn, *([FLAGS] if kernel.picks else [])]),
         draws="".join(f"    {line}\n" for line in draws),
         body="\n".join(f"    {line}" for line in lines),
         index_type="tl.int64" if wide else "tl.int32",
     )
     return WrittenKernel(kernel.name, text, math.prod(domain.sizes), index_type, heavy)
+
+
+def launch_arguments(kernel: FusedKernel) -> LaunchArguments:
+    """What a launch is given beside inputs and outputs."""
+    bounds = [(bound_of_pick(call), kernel.inputs.index(call.numbers)) for call in kernel.picks]
+    return LaunchArguments(kernel.device, bounds, kernel.draws)
 
 
 def import_of(function: Any, name: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import triton
 import triten as tt
 from triten.compiler.triton.launch_arguments import LaunchArguments
-from triten.compiler.triton.pointwise import block_of, write_kernel
+from triten.compiler.triton.pointwise import block_of, launch_arguments, write_kernel
 from triten.compiler.triton.rows import write_rows_kernel
 from triten.compiler.triton.source_files import module_of
 from triten.perf.ahead_of_time.disassembly import count_instructions, disassemble, resources
@@ -68,6 +68,11 @@ def dropped(a, b, c):
 
 
 tokens = tt.arange(80, device="cuda") * 7 % 80
+places = tokens[:, None].expand(80, 96).contiguous()
+
+
+def picked(a, b, c):
+    return a.gather(0, places) * b + c
 
 
 def embedded(a, b, c):
@@ -81,7 +86,7 @@ def dropped_norm(a, b, c):
 ROWS = (residual_norm, softmax, scores, embedded, dropped_norm)
 found = {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-for function in (chain, gated, broadcast, mixed, rotary, dropped, *ROWS):
+for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, *ROWS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
     tt.manual_seed(0)
     got = tt.compile(function, fullgraph=True)(*operands)
@@ -104,7 +109,7 @@ for function in (chain, gated, broadcast, mixed, rotary, dropped, *ROWS):
     else:
         written = write_kernel(kernel)
         size, warps, constants = "n", 4, {"BLOCK": block_of(kernel, written)}
-        signature |= LaunchArguments(kernel.device, draws=kernel.draws).signature
+        signature |= launch_arguments(kernel).signature
     compiled = {}
     for target in (80, 90, 100):
         binary = compile_kernel(
@@ -137,7 +142,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 FUNCTIONS = (
-    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped"),
+    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped", "picked"),
     *("residual_norm", "softmax", "scores", "embedded", "dropped_norm"),
 )
 

@@ -32,6 +32,19 @@ def table_row(table, index, r, flag, rows, width, is_row, is_element, WRAPS: tl.
 
 
 @triton.jit
+def picked(source, number, size, step, flag, mask):
+    """The elements at `number` steps behind those of `source`."""
+    number = number.to(tl.int64)
+    is_wrong = (number < 0) | (number >= size)
+    inside = is_wrong == 0
+    if mask is not None:
+        is_wrong = is_wrong & mask
+        inside = inside & mask
+    tl.store(flag + tl.zeros_like(is_wrong.to(tl.int32)), 1, mask=is_wrong)
+    return tl.load(source + tl.where(inside, number, 0) * step, mask=inside, other=0)
+
+
+@triton.jit
 def pick(
     source,
     index,
