@@ -3,7 +3,8 @@
 In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
 `splitting` takes a function apart at a statement that no graph holds; `training` splits a graph with its derivative
 into forward and backward, between which `partition` keeps as few bytes as can be; `liveness` counts the bytes that live
-at once; `passes` make graphs better; `schedule` says which steps are one kernel, `epilogues` which are in that of a
+at once; `passes` make graphs better; `schedule` says which steps are one kernel, of the kinds in `pointwise`,
+`reductions`, `block_reductions`, `gathers`, `picks`, `concatenations` and `draws`, `epilogues` which are in that of a
 product, and `scheduling` puts both together; `host` and `triton` write code for the CPU and for CUDA, whose kernels
 `parallel` compiles in processes. `compilation` makes a recording ready to run; `optimized` finds one by the look of a
 call (`call_key`), or runs the function in parts, or as it is. `minifier` finds the operators at fault where a compiled

@@ -171,7 +171,8 @@ def _is_one_of(step: Step, nodes: Collection[Node]) -> bool:
 def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
     """The steps of an epilogue that a step may be; that which takes a batch norm's result stands for both."""
     if isinstance(step, FusedKernel):
-        return step.calls
+        pointwise = tuple([call for call in step.calls if isinstance(call, PointwiseCall)])
+        return pointwise if len(pointwise) == len(step.calls) else ()
     if not isinstance(step, OperatorCall):
         return ()
     norm = channel_norm_call(step.node)

@@ -17,7 +17,7 @@ from .cuda_graphs.eligibility import device_of, why_not
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
-from .passes import run_passes
+from .passes import fold_constants, run_passes
 from .schedule import OperatorCall, Schedule, plain_schedule
 from .scheduling import schedule_of
 from .sources import execution_of, sources_of
@@ -116,7 +116,8 @@ class Explanation:
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What `tt.compile` makes of a call (`torch._dynamo.explain`).
 
-    Nothing is computed if the call is one graph. Otherwise it is run, as what comes after a break is only known then.
+    Nothing but constants is computed if the call is one graph. Otherwise it is run, as what comes after a break is only
+    known then.
 
     Args:
         function: a function or module, compiled or not.
@@ -157,7 +158,9 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return _explained_in_parts(function, args, kwargs, error)
     eager = peak_bytes(plain_schedule(recording.graph))
     graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
-    schedules = tuple([schedule_of(run_passes(graph)) for graph in graphs])
+    for graph in graphs:
+        fold_constants(run_passes(graph))
+    schedules = tuple([schedule_of(graph) for graph in graphs])
     peak = peak_bytes(schedules[0])
     for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
         given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from .block_reductions import ReductionCall
-from .channel_norms import ChannelNormCall
-from .pointwise import PointwiseCall
-from .reductions import RowCall
+from ..dispatch.layers.graph.graph import Node
 
 LONGEST_NAME = 60
 
 
-def joined_name(calls: Sequence[PointwiseCall | RowCall | ReductionCall | ChannelNormCall]) -> str:
+class _Call(Protocol):
+    """A step that is an operator's call."""
+
+    @property
+    def node(self) -> Node:
+        """The step in its graph."""
+
+
+def joined_name(calls: Sequence[_Call]) -> str:
     """The names of operators as that of a kernel."""
     names = [call.node.target._opname.strip("_") for call in calls]
     text = "_".join(names)

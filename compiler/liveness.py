@@ -47,7 +47,7 @@ def peak_bytes(schedule: Schedule, kept: Collection[Node] = ()) -> int:
     alive = {roots[node] for node in kept if roots[node] in last}
     current = peak = sum(map(_bytes_of, alive))
     for i, new in enumerate(made):
-        fresh = {root for root in new if root not in alive and root.op != "placeholder"}
+        fresh = {root for root in new if root not in alive and root.op == "call_function"}
         current += sum(map(_bytes_of, fresh))
         alive |= fresh
         peak = max(peak, current)

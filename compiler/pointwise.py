@@ -42,6 +42,16 @@ class CopyKernel:
         return call, find_kernel("copy_stub", out.device.type, "copy_")(call)
 
 
+class DeviceOnly:
+    """In the place of what plans a kernel, for operators that only programs for CUDA are written for."""
+
+    def planned_kernel(
+        self, op: OperatorEntry, values: Sequence[Any]
+    ) -> tuple[StructuredCall, PlannedKernel]:
+        """Raise RuntimeError."""
+        raise RuntimeError(f"{op.name} has no kernel for a part of its operands")
+
+
 class PointwiseCall(NamedTuple):
     """A step that is pointwise.
 
@@ -55,7 +65,7 @@ class PointwiseCall(NamedTuple):
     node: Node
     values: tuple[Any, ...]
     runtime: tuple[int, ...]
-    kernel: StructuredKernel | CopyKernel
+    kernel: StructuredKernel | CopyKernel | DeviceOnly
 
     @property
     def operands(self) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
@@ -140,6 +140,15 @@ class RowCall(NamedTuple):
         """The kernel for operands of these specs."""
         return self.call.planned(specs)
 
+    def view_of(self, operand: Node, space: RowSpace) -> View:
+        """How an input is seen that the step reads."""
+        is_rows = operand.val.sizes == space.sizes and operand.val.ndim
+        return View(operand, len(space.sizes) if is_rows else None)
+
+    def reads_inside(self, operand: Node) -> bool:
+        """Whether a row reads of an operand the same row alone, so that both may be in one kernel."""
+        return self.space.joins(self.node, False, operand)
+
 
 class ResultOf(NamedTuple):
     """A step that takes one of several results of a `RowCall`.
@@ -174,7 +183,7 @@ def row_call(node: Node) -> RowCall | None:
         return None
     if any(v.val.device is not source.device or v.val.dtype not in DTYPES for v in tensors):
         return None
-    if not isinstance(node.val, TensorSpec) and not _takes_each_once(node):
+    if not isinstance(node.val, TensorSpec) and not takes_each_once(node):
         return None
     if source.dtype is bool_ and entry.name in PLACES:
         return None
@@ -214,7 +223,7 @@ def is_served(space: RowSpace, source: TensorSpec) -> bool:
     return space.n <= SHORT_DEVICE_ROW or (space.n <= LONGEST_DEVICE_ROW and space.rows >= FEWEST_DEVICE_ROWS)
 
 
-def _takes_each_once(node: Node) -> bool:
+def takes_each_once(node: Node) -> bool:
     """Whether several results are only read one by one, each by one step."""
     places = [user.args[1] if user.target is operator.getitem else None for user in node.users]
     return None not in places and len(set(places)) == len(places) > 0
@@ -242,13 +251,26 @@ class View(NamedTuple):
     ndim: int | None
 
 
-def views_of(call: PointwiseCall | RowCall, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
+class ReadingStep(Protocol):
+    """A step of a kernel."""
+
+    @property
+    def node(self) -> Node:
+        """The step."""
+
+    @property
+    def operands(self) -> list[Any]:
+        """What it reads: nodes and numbers."""
+
+
+def views_of(call: ReadingStep, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
     """How a step sees those of its operands that are the kernel's inputs."""
     found = {}
     for operand in call.operands:
         if isinstance(operand, Node) and operand in inputs:
-            ndim: int | None = call.node.val.ndim if isinstance(call, PointwiseCall) else None
-            if isinstance(call, RowCall) and operand.val.sizes == space.sizes:
-                ndim = len(space.sizes)
-            found[operand] = View(operand, ndim if operand.val.ndim else None)
+            if isinstance(call, RowCall):
+                found[operand] = call.view_of(operand, space)
+            else:
+                made = call.node.val[0] if isinstance(call.node.val, tuple | list) else call.node.val
+                found[operand] = View(operand, made.ndim if operand.val.ndim else None)
     return found

@@ -22,12 +22,17 @@ import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .block_reductions import ReductionCall, ReductionSpace, block_reduction
+from .concatenations import CatCall, cat_calls
+from .draws import DropoutCall, dropout_call
+from .gathers import GatherCall, gather_call
 from .kernel_names import joined_name
+from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
 from .reductions import ResultOf, RowCall, RowSpace, row_call
@@ -35,7 +40,7 @@ from .reductions import ResultOf, RowCall, RowSpace, row_call
 MOST_STEPS = 64
 """Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
 
-RowStep = PointwiseCall | RowCall | ResultOf
+RowStep = PointwiseCall | RowCall | ResultOf | CatCall | DropoutCall | PickCall
 """A step that may be in a kernel over rows."""
 FusedStep = RowStep | ReductionCall
 """A step that may be in a kernel."""
@@ -61,20 +66,40 @@ class FusedKernel:
         outputs: the steps that are read outside, or are results.
     """
 
-    calls: tuple[PointwiseCall, ...]
+    calls: tuple[PointwiseCall | CatCall | DropoutCall | PickCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
     @property
     def domain(self) -> TensorSpec:
         """The spec of the first output, whose sizes are those of the index space."""
-        spec: TensorSpec = self.calls[0].node.val
+        spec: TensorSpec = self.outputs[0].val
         return spec
 
     @property
     def name(self) -> str:
         """The names of its operators, joined."""
-        return joined_name(self.calls)
+        return joined_name(self.computed)
+
+    @property
+    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall | PickCall]:
+        """The steps that are computed: all but those which take one of several results."""
+        return [call for call in self.calls if not isinstance(call, ResultOf)]
+
+    @property
+    def draws(self) -> list[DropoutCall]:
+        """Its draws of random numbers, in order."""
+        return [call for call in self.calls if isinstance(call, DropoutCall)]
+
+    @property
+    def picks(self) -> list[PickCall]:
+        """Its steps that pick elements."""
+        return [call for call in self.calls if isinstance(call, PickCall)]
+
+    @property
+    def pointwise(self) -> list[PointwiseCall]:
+        """Its pointwise steps, which are all on the CPU."""
+        return [call for call in self.calls if isinstance(call, PointwiseCall)]
 
     @property
     def device(self) -> Device:
@@ -115,9 +140,19 @@ class RowsKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | RowCall]:
+    def computed(self) -> list[PointwiseCall | RowCall | DropoutCall]:
         """The steps that are computed: all but those which take one of several results."""
-        return [call for call in self.calls if not isinstance(call, ResultOf)]
+        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall | DropoutCall)]
+
+    @property
+    def planned_calls(self) -> list[PointwiseCall | RowCall]:
+        """The steps that the kernels of eager calls compute for some rows, which are all on the CPU."""
+        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall)]
+
+    @property
+    def draws(self) -> list[DropoutCall]:
+        """Its draws of random numbers, in order."""
+        return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     def __str__(self) -> str:
         given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
@@ -202,7 +237,7 @@ class Schedule:
 
     def check(self) -> None:
         """Raise RuntimeError for a step that is missing, comes twice, or comes before what it reads."""
-        done = set(self.graph.find_nodes(op="placeholder"))
+        done = {*self.graph.find_nodes(op="placeholder"), *self.graph.find_nodes(op="get_attr")}
         for step in self.steps:
             nodes = [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]
             for node in nodes:
@@ -231,9 +266,16 @@ def fused_schedule(graph: Graph) -> Schedule:
     """
     nodes = graph.find_nodes(op="call_function")
     calls = fused_steps(nodes)
+    cats = cat_calls(nodes, calls, graph.output_node.all_input_nodes)
+    calls.update((call.node, call) for call in cats)
     grouping = _Grouping(nodes, calls)
-    for node in sorted(calls, key=lambda n: isinstance(calls[n], ReductionCall)):
+    parts = {node for call in cats for node in call.steps}
+    for call in cats:
+        grouping.unite((call.node, *call.steps))
+    alone = [node for node in calls if node not in parts]
+    for node in sorted(alone, key=lambda n: isinstance(calls[n], ReductionCall)):
         grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
+    grouping.join_broadcast_rows(graph.output_node.all_input_nodes)
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
 
 
@@ -241,10 +283,11 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     """The steps that may be in a kernel."""
     found: dict[Node, FusedStep] = {}
     for node in nodes:
-        call = pointwise_call(node) or row_call(node) or block_reduction(node)
+        call: FusedStep | None = pointwise_call(node) or row_call(node) or gather_call(node)
+        call = call or block_reduction(node) or dropout_call(node) or pick_call(node)
         if call is not None:
             found[node] = call
-        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall):
+        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall | DropoutCall):
             found[node] = ResultOf(node)
     return found
 
@@ -257,7 +300,15 @@ def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
 
 
 def _one_domain(a: Node, b: Node) -> bool:
-    return a.val.sizes == b.val.sizes and a.val.device is b.val.device
+    first, second = (n.val[0] if isinstance(n.val, tuple | list) else n.val for n in (a, b))
+    return bool(first.sizes == second.sizes and first.device is second.device)
+
+
+def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
+    """Whether elements would be picked of what a kernel is still computing."""
+    picks = [call for node in members if isinstance(call := calls.get(node), PickCall)]
+    inside = set(members) if picks else set()
+    return any(node in inside for call in picks for node in (call.source, call.numbers))
 
 
 def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
@@ -300,24 +351,54 @@ class _Grouping:
             if not any(self.before[i] & together for i in bits_of(needed)):
                 self._unite(together, needed, self.spaces[here] or self.spaces[there])
 
+    def unite(self, nodes: Sequence[Node]) -> None:
+        """Put steps together, none of which is needed for what another one needs outside of them."""
+        together = sum(1 << self.place[node] for node in nodes)
+        self._unite(together, self._needed(together) & ~together, None)
+
+    def join_broadcast_rows(self, results: Sequence[Node]) -> None:
+        """Put rows of tables that one step broadcasts together with it."""
+        for i, node in enumerate(self.nodes):
+            call, is_alone = self.calls.get(node), self.members[i] == 1 << i
+            if not isinstance(call, GatherCall) or not is_alone or len(node.users) != 1 or node in results:
+                continue
+            reader = self.calls.get(next(iter(node.users)))
+            if not isinstance(reader, PointwiseCall):
+                continue
+            there = self.place[reader.node]
+            if isinstance(self.spaces[there], ReductionSpace):
+                continue
+            space = call.space_at(reader, self.spaces[there])
+            together = self.members[there] | 1 << i
+            if space is not None and together.bit_count() <= MOST_STEPS:
+                # No other step is between the two.
+                self._unite(together, self._needed(together) & ~together, space)
+
     def _fits(self, here: int, there: int, together: int) -> bool:
         """Whether the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
+        members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
-            return _one_domain(self.nodes[here], self.nodes[there])
+            return _one_domain(self.nodes[here], self.nodes[there]) and not _picks_inside(members, self.calls)
         if isinstance(self.calls[self.nodes[here]], ResultOf):
             return True  # It is never apart from the step that gives several results.
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
-        members = [self.nodes[i] for i in bits_of(together)]
+        apart = CatCall | PickCall if isinstance(space, RowSpace) else CatCall | PickCall | DropoutCall
+        if any(isinstance(self.calls[node], apart) for node in members):
+            return False
         inside = set(members)
         for node in members:
             specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
             if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
                 return False
-            is_pointwise = isinstance(self.calls[node], PointwiseCall)
-            if any(n in inside and not space.joins(node, is_pointwise, n) for n in node.all_input_nodes):
+            call = self.calls[node]
+            if isinstance(call, DropoutCall) and call.spec.sizes != space.sizes:
+                return False
+            joins = partial(space.joins, node, isinstance(call, PointwiseCall))
+            reads_row = call.reads_inside if isinstance(call, RowCall) else joins
+            if not all(reads_row(n) for n in node.all_input_nodes if n in inside):
                 return False
         return True
 
@@ -423,7 +504,7 @@ def _steps(
     if space is not None:
         rows = [call for n in members if isinstance(call := calls[n], RowStep)]
         return [RowsKernel(tuple(rows), inputs, outputs, space)]
-    pointwise = [call for n in members if isinstance(call := calls[n], PointwiseCall)]
+    pointwise = [call for n in members if not isinstance(call := calls[n], RowCall | ReductionCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
 
 

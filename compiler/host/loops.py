@@ -231,7 +231,7 @@ class _BlockWriter:
     ) -> None:
         self.kernel, self.stages, self.shape = kernel, stages, shape
         self.specs = dict(specs)
-        for call in kernel.calls:
+        for call in kernel.pointwise:
             self.specs[call.node] = call.node.val.replace(sizes=shape, strides=contiguous_strides(shape))
         own = [f"o{i}" for i in range(len(kernel.outputs))] + [f"a{i}" for i in range(len(kernel.inputs))]
         self.names = {name: name for name in own}

@@ -8,6 +8,7 @@ it. Sizes are the whole tensors': where eager kernels of many elements differ fr
 from __future__ import annotations
 
 from ...dispatch.layers.graph.graph import Node
+from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...runtime.tensor_spec import TensorSpec
 from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
@@ -36,8 +37,8 @@ class Lowered:
         self.values: dict[Node, Value] = {}
         for i, node in enumerate(kernel.inputs, first):
             self.values[node] = program.value("input", node.val.dtype.name, detail=i)
-        specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
-        for call in kernel.calls:
+        specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.pointwise}
+        for call in kernel.pointwise:
             try:
                 made = lowered_step(program, call, specs, self.values)
             except CannotLower:
@@ -56,6 +57,8 @@ def lowered_step(
         raise CannotLower(out)
     if isinstance(call.kernel, CopyKernel):
         return program.convert(values[call.operands[0]], out)
+    if not isinstance(call.kernel, StructuredKernel):
+        raise CannotLower(call.node.target.name())
     row = ROWS.get(call.kernel.stub.removesuffix("_stub"))
     if row is None:
         raise CannotLower(call.kernel.stub)

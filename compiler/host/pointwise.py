@@ -80,7 +80,7 @@ def execution_on_host(kernel: FusedKernel) -> str:
             tiled = tiled_program(kernel) if len(stages.steps) > 1 else None
             return str(tiled or stages)
     blocks = "" if kernel.domain.numel <= WHOLE_UP_TO else " over blocks"
-    return f"{len(kernel.calls)} passes of NumPy{blocks}"
+    return f"{len(kernel.pointwise)} passes of NumPy{blocks}"
 
 
 def quietly(compute: Kernel) -> Kernel:
@@ -99,11 +99,11 @@ def quietly(compute: Kernel) -> Kernel:
 
 def _whole(kernel: FusedKernel) -> Kernel:
     """Every step over all elements."""
-    specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
+    specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.pointwise}
     names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     globals_: dict[str, Any] = {}
     lines = [f"def compute({', '.join(names.values())}):"]
-    for i, call in enumerate(kernel.calls):
+    for i, call in enumerate(kernel.pointwise):
         _, planned = call.planned(specs)
         names[call.node] = f"t{i}"
         if planned.fresh is not None:
@@ -142,7 +142,7 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
     domain = kernel.domain
     flat = all(_is_flat(node.val, domain) for node in kernel.inputs)
     sizes = (domain.numel,) if flat else domain.sizes
-    widest = max(node.val.itemsize for node in (*kernel.inputs, *(c.node for c in kernel.calls)))
+    widest = max(node.val.itemsize for node in (*kernel.inputs, *(c.node for c in kernel.pointwise)))
     limit = max(BLOCK_BYTES // widest, 1)
     indices = block_indices(sizes, None, limit)
     programs: dict[tuple[int, ...], Kernel] = {}
@@ -154,7 +154,7 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
     work = [(index, programs[_shape_of(index, sizes)]) for index in indices]
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     single = [node.val.numel == 1 for node in kernel.inputs]
-    shares = domain.numel * len(kernel.calls) >= SHARED_FROM
+    shares = domain.numel * len(kernel.pointwise) >= SHARED_FROM
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
@@ -205,13 +205,13 @@ def block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node,
     names |= {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     head = ", ".join(names.values())
     last_use = {}
-    for i, call in enumerate(kernel.calls):
+    for i, call in enumerate(kernel.pointwise):
         for operand in call.operands:
             if isinstance(operand, Node):
                 last_use[operand] = i
     free: dict[Any, list[str]] = {}
     outputs = set(kernel.outputs)
-    for i, call in enumerate(kernel.calls):
+    for i, call in enumerate(kernel.pointwise):
         node = call.node
         specs[node] = node.val.replace(sizes=shape, strides=contiguous_strides(shape))
         _, planned = call.planned(specs)

@@ -49,8 +49,9 @@ class Planned:
 def replay(schedule: Schedule, kernel_maker: KernelMaker, is_boxed: bool = False) -> tuple[Replay, str]:
     """A function from the graph's inputs to its results, and its source.
 
-    Tensors given must not require grad. `kernel_maker` makes a fused kernel a function of its inputs' bytes. With
-    `is_boxed` the function takes the inputs as a list, which it empties, and lets go of each after its last use.
+    Constants of the graph live as long as the function. Tensors given must not require grad. `kernel_maker` makes a
+    fused kernel a function of its inputs' bytes. With `is_boxed` the function takes the inputs as a list, which it
+    empties, and lets go of each after its last use.
     """
     writer = _Writer(schedule, kernel_maker, is_boxed)
     text = writer.text()
@@ -74,6 +75,9 @@ class _Writer:
         inputs = graph.find_nodes(op="placeholder")
         for i, node in enumerate(inputs):
             self.names[node] = f"x{i}"
+        for node in graph.find_nodes(op="get_attr"):
+            self.names[node] = f"g_{node.name}"
+            self.globals[f"g_{node.name}"] = graph.constants[node.target]
         last = self._last_uses()
         for i, step in enumerate(self.schedule.steps):
             if isinstance(step, OperatorCall):
@@ -102,7 +106,7 @@ class _Writer:
         keep = set(self.schedule.graph.output_node.all_input_nodes)
         found: dict[int, list[Node]] = {}
         for node, i in where.items():
-            if node not in keep and (self.is_boxed or node.op != "placeholder"):
+            if node not in keep and node.op != "get_attr" and (self.is_boxed or node.op != "placeholder"):
                 found.setdefault(i, []).append(node)
         return found
 

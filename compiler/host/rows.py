@@ -61,7 +61,7 @@ def _whole(kernel: RowsKernel) -> Kernel:
     names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     globals_: dict[str, Any] = {}
     lines = [f"def compute({', '.join(names.values())}):"]
-    for i, call in enumerate(kernel.computed):
+    for i, call in enumerate(kernel.planned_calls):
         _, planned = call.planned(specs)
         results, made = results_of(call), specs_of(call)
         names |= {node: f"t{i}_{place}" for place, node in results.items()}
@@ -90,12 +90,14 @@ class _Blocks:
         self.space = space = kernel.space
         inputs = set(kernel.inputs)
         self.views: list[View] = list(
-            dict.fromkeys(v for call in kernel.computed for v in views_of(call, list(inputs), space).values())
+            dict.fromkeys(
+                v for call in kernel.planned_calls for v in views_of(call, list(inputs), space).values()
+            )
         )
         count = len(space.lead)
         is_flat = all(self._is_flat(view) for view in self.views)
         self.lead = (1,) * (count - 1) + (space.rows,) if is_flat else space.lead
-        specs = [spec for call in kernel.computed for spec in specs_of(call)]
+        specs = [spec for call in kernel.planned_calls for spec in specs_of(call)]
         widest = max(spec.itemsize for spec in (*specs, *(node.val for node in kernel.inputs)))
         limit = max(BLOCK_BYTES // (widest * space.n), 1)
         # Of about one size: a kernel may be chosen by how many elements there are.
@@ -164,7 +166,7 @@ def _in_blocks(kernel: RowsKernel) -> Kernel:
         )
         for index in blocks.indices
     ]
-    shares = math.prod(kernel.space.sizes) * len(kernel.computed) >= pointwise.SHARED_FROM
+    shares = math.prod(kernel.space.sizes) * len(kernel.planned_calls) >= pointwise.SHARED_FROM
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
@@ -192,11 +194,13 @@ class _Arrays:
     """
 
     def __init__(self, kernel: RowsKernel) -> None:
-        self.made = {node: i for i, call in enumerate(kernel.computed) for node in results_of(call).values()}
+        self.made = {
+            node: i for i, call in enumerate(kernel.planned_calls) for node in results_of(call).values()
+        }
         self.last = dict(self.made)
-        for i, call in enumerate(kernel.computed):
+        for i, call in enumerate(kernel.planned_calls):
             self.last |= {operand: i for operand in call.operands if isinstance(operand, Node)}
-        self.calls = kernel.computed
+        self.calls = kernel.planned_calls
         self.names = {node: f"o{i}" for i, node in enumerate(kernel.outputs)}
         self.keys = {name: _key(node.val) for node, name in self.names.items()}
         self.owners = {name: node for node, name in self.names.items()}
@@ -255,7 +259,7 @@ def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) 
     seen = {view: f"a{i}" for i, view in enumerate(blocks.views)}
     head = ", ".join([*(arrays.names[node] for node in kernel.outputs), *seen.values()])
     specs: dict[Node, TensorSpec] = {}
-    for i, call in enumerate(kernel.computed):
+    for i, call in enumerate(kernel.planned_calls):
         own = views_of(call, kernel.inputs, kernel.space)
         given = specs | {node: blocks.spec_of(view, block) for node, view in own.items()}
         _, planned = call.planned(given)

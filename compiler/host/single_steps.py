@@ -41,7 +41,7 @@ def with_single_steps(schedule: Schedule) -> Schedule:
         return schedule
     nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
     known = fused_steps(nodes)
-    found = {call.node: call for call in known.values() if not isinstance(call, ResultOf) and _is_alone(call)}
+    found = {c.node: c for c in known.values() if isinstance(c, PointwiseCall | RowCall) and _is_alone(c)}
     return Schedule(schedule.graph, tuple(_steps(schedule, found))) if found else schedule
 
 

@@ -1,7 +1,8 @@
 """Passes: a graph in, the same graph made better. A pass is a file; its docstring shows a graph before and after.
 
 `run_passes` runs them in order and checks the graph between any two (`Graph.lint`). Passes keep what a program computes
-to the bit: they take steps out and never change the order of floating-point operations.
+to the bit: they take steps out and never change the order of floating-point operations. `fold_constants` is not among
+them: it computes, which is for graphs that will run.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from collections.abc import Callable
 from ...dispatch.layers.graph.graph import Graph
 from .broadcasts import broadcast_in_pointwise_steps
 from .common_subexpressions import share_common_subexpressions
+from .constant_folding import fold_constants as fold_constants
 from .dead_code import eliminate_dead_code
 from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
 from .vector_norms import reduce_to_norms
 from .viewed_reductions import reduce_what_is_viewed
+from .views_first import take_views_first
 
 PASSES: tuple[Callable[[Graph], bool], ...] = (
     reduce_to_norms,
+    take_views_first,
     share_common_subexpressions,
     reduce_what_is_viewed,
     keep_dimensions,

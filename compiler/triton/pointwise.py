@@ -15,15 +15,22 @@ from typing import Any, NamedTuple
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...dispatch.structured.stub import ElementFunction
-from ...runtime.cuda.triton.lazy_triton import NAMES
 from ...runtime.memory_format import contiguous_strides
 from ...triton_kernels.conversion import triton_type
 from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.elementwise.kernel_parameters import BYTES, INTERPRETED_BLOCK
-from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ...triton_kernels.geometry import Geometry
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ..concatenations import CatCall
+from ..draws import DropoutCall
+from ..picks import PickCall
 from ..schedule import FusedKernel
+from .accesses import Accesses, joined_text
+from .draws import kept_lines, values_of
+from .gathers import bound_of_pick, picked_text
+from .launch_arguments import FLAGS, LaunchArguments
 from .source_files import module_of
+from .source_text import number_text, type_text
 
 WARPS = 4
 """Of a program, unless another number was measured to be quicker."""
@@ -39,7 +46,7 @@ from triten.triton_kernels.conversion import convert
 
 
 @triton.jit
-def {name}_elements({pointers}, index, mask):
+def {name}_elements({operands}, index, mask):
 {body}
 
 
@@ -47,10 +54,10 @@ def {name}_elements({pointers}, index, mask):
 def {name}({pointers}, n, BLOCK: tl.constexpr):
     start = tl.program_id(0).to({index_type}) * BLOCK
     index = start + tl.arange(0, BLOCK)
-    if start + BLOCK <= n:
-        {name}_elements({pointers}, index, None)
+{draws}    if start + BLOCK <= n:
+        {name}_elements({operands}, index, None)
     else:
-        {name}_elements({pointers}, index, index < n)
+        {name}_elements({operands}, index, index < n)
 '''
 
 
@@ -81,7 +88,8 @@ def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tup
     """
     written = write_kernel(kernel)
     block = block_of(kernel, written)
-    if not tunes:
+    # Runs on made-up operands would take the counters of draws, and report numbers that are out of bounds.
+    if not tunes or kernel.draws or kernel.picks:
         return _launched(kernel, written, block, WARPS)
     from .tuning import configuration_of
 
@@ -95,6 +103,8 @@ def _launched(
     launch, grid = plan_launch(kernel, written, block, warps)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     enqueue, n = launch.enqueue, written.numel
+    if kernel.draws or kernel.picks:
+        return launch_arguments(kernel).launching(launch, grid, allocators, n)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
@@ -113,13 +123,17 @@ def plan_launch(
     if block is None:
         block = block_of(kernel, written)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
+    more = launch_arguments(kernel)
     launch = Launch(
         kernel.domain.device,
         getattr(module_of(written.text), written.name),
-        {**signature, "n": written.index_type},
+        {**signature, **more.signature, "n": written.index_type},
         {"BLOCK": block},
         divisible=["n"] if written.numel % 16 == 0 else [],
-        elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+        elements=[
+            *more.elements,
+            *(name for name, spec in zip(names, specs, strict=True) if spec.numel == 1),
+        ],
         num_warps=warps,
     )
     return launch, (cdiv(written.numel, block), 1, 1)
@@ -137,57 +151,89 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     """The source of a fused kernel."""
     domain = kernel.domain
     specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
-    every = (*kernel.inputs, *kernel.outputs)
-    geometry = coalesced(domain.sizes, [broadcast_strides(node.val, domain.sizes) for node in every])
+    accesses = Accesses(kernel)
+    geometry = accesses.geometry
     wide = max(geometry.extent(), domain.numel) + 2 * INTERPRETED_BLOCK > INT32_MAX
     index_type = "i64" if wide else "i32"
     places = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
-    lines = [] if all(own == dense or not any(own) for own in geometry.strides) else offsets(geometry)
+    is_dense = (
+        not accesses.cats
+        and not kernel.picks
+        and all(own == dense or not any(own) for own in geometry.strides)
+    )
+    lines = [] if is_dense else offsets(geometry)
     # Without coordinates the program is that of any sizes, and compiled once for all of them.
     over = f": {list(domain.sizes)}" if lines else ""
     values: dict[Node, str] = {}
     imports: dict[Any, str] = {}
-    for i, node in enumerate(kernel.inputs):
-        values[node] = f"x{i}"
-        lines.append(f"x{i} = {loaded(places[node], geometry.strides[i], dense)}  # %{node.name}")
+    lines += accesses.mask_lines()
+    for i, access in enumerate(accesses.loads):
+        node, shift = access.node, access.shift(domain.sizes)
+        mask = "mask" if access.region is None else accesses.mask_of(access.region)
+        load = loaded(places[node], geometry.strides[i], dense, shift, mask)
+        lines.append(f"x{i} = {load}  # %{node.name}")
     heavy = False
-    for i, call in enumerate(kernel.calls):
-        _, planned = call.planned(specs)
-        element = planned.element
-        if element is None:
-            raise RuntimeError(f"{call.node.target.name()} has no function of one element")
-        heavy = heavy or element.function in HEAVY
-        name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
-        given = operands_of(element, call.operands, values)
-        values[call.node] = f"y{i}"
+    for i, call in enumerate(kernel.computed):
+        found: dict[Node, str]
+        if isinstance(call, CatCall):
+            parts = accesses.parts_of(call, values)
+            type_ = type_text(triton_type(call.node.val.dtype))
+            found = {call.node: joined_text(call, parts, accesses.coordinate(call), type_)}
+        elif isinstance(call, PickCall):
+            at = offset_text(accesses.strides_of_source(call), dense)
+            number = accesses.values_for(call, values)[call.numbers]
+            pointer = f"{places[call.source]} + {at}"
+            found = {call.node: picked_text(call, pointer, number, kernel.picks.index(call), imports)}
+        elif isinstance(call, DropoutCall):
+            source = accesses.values_for(call, values)[call.source]
+            found = values_of(call, kernel.draws.index(call), source, imports)
+        else:
+            element = call.planned(specs)[1].element
+            if element is None:
+                raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+            heavy = heavy or element.function in HEAVY
+            name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
+            given = operands_of(element, call.operands, accesses.values_for(call, values))
+            found = {call.node: f"convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})"}
         step = call.node.format_node()
         lines.append(f"# {step}" if over else f"# %{call.node.name} = {step.partition(' = ')[2]}")
-        lines.append(f"y{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
-        if call.node in targets:
-            at = offset_text(geometry.strides[len(kernel.inputs) + kernel.outputs.index(call.node)], dense)
-            lines.append(f"tl.store({targets[call.node]} + {at}, y{i}, mask=mask)")
+        for node, value in found.items():
+            values[node] = f"y{i}" if len(found) == 1 else f"y{i}_{node.args[1]}"
+            lines.append(f"{values[node]} = {value}")
+            if node in targets:
+                at = offset_text(accesses.strides_of_output(node), dense)
+                lines.append(f"tl.store({targets[node]} + {at}, {values[node]}, mask=mask)")
+    pointers = [*places.values(), *targets.values()]
+    drawn = [f"keep_{i}" for i in range(len(kernel.draws))]
+    draws: list[str] = []
+    if drawn:
+        at = offset_text(accesses.strides_of_draws, dense)
+        draws = kept_lines(kernel.draws, at, offsets(geometry), imports)
     text = HEADER.format(
-        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.calls)}{over}.",
+        what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.computed)}{over}.",
         device=domain.device.type,
         imports="\n".join(import_of(function, name) for function, name in imports.items()),
         name=kernel.name,
-        pointers=", ".join([*places.values(), *targets.values()]),
+        pointers=", ".join([*pointers, *launch_arguments(kernel).signature]),
+        operands=", ".join([*pointers, *drawn, *([FLAGS] if kernel.picks else [])]),
+        draws="".join(f"    {line}\n" for line in draws),
         body="\n".join(f"    {line}" for line in lines),
         index_type="tl.int64" if wide else "tl.int32",
     )
     return WrittenKernel(kernel.name, text, math.prod(domain.sizes), index_type, heavy)
 
 
+def launch_arguments(kernel: FusedKernel) -> LaunchArguments:
+    """What a launch is given beside inputs and outputs."""
+    bounds = [(bound_of_pick(call), kernel.inputs.index(call.numbers)) for call in kernel.picks]
+    return LaunchArguments(kernel.device, bounds, kernel.draws)
+
+
 def import_of(function: Any, name: str) -> str:
     """How a source gets a scalar function of the kernels'."""
     return f"from {function.__module__} import {function.__name__} as {name}"
-
-
-def type_text(type_: Any) -> str:
-    """A Triton type as source."""
-    return f"tl.{NAMES.get(type_.name, type_.name)}"
 
 
 def offsets(geometry: Geometry) -> list[str]:
@@ -210,11 +256,22 @@ def offset_text(strides: Sequence[int], dense: Sequence[int]) -> str:
     return f"({' + '.join(terms)})" if terms else "0"
 
 
-def loaded(pointer: str, strides: Sequence[int], dense: Sequence[int]) -> str:
-    """The load of an operand as source; one element is loaded once."""
+def loaded(
+    pointer: str, strides: Sequence[int], dense: Sequence[int], shift: int = 0, mask: str = "mask"
+) -> str:
+    """The load of an operand as source; one element is loaded once.
+
+    Args:
+        pointer: the operand's.
+        strides, dense: see `offset_text`.
+        shift: what is subtracted from the offset.
+        mask: the name of the mask. Where it is not that of all elements the others are 1.
+    """
     if not any(strides):
         return f"tl.load({pointer})"
-    return f"tl.load({pointer} + {offset_text(strides, dense)}, mask=mask)"
+    at = offset_text(strides, dense) + (f" - {shift}" if shift else "")
+    other = "" if mask == "mask" else ", other=1"
+    return f"tl.load({pointer} + {at}, mask={mask}{other})"
 
 
 def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[Node, str]) -> str:
@@ -227,10 +284,3 @@ def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[
         else:
             given.append(f"tl.full([], {number_text(prepare(operand))}, {type_text(type_)})")
     return ", ".join(given)
-
-
-def number_text(value: float | int) -> str:
-    """A number as source."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)

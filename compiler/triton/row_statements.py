@@ -13,19 +13,25 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import ElementFunction
-from ...runtime.cuda.triton.lazy_triton import NAMES, tl
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.scalar_type import bool_, float64
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.elementwise.pointwise_functions import divide, exp, log, rsqrt
+from ...triton_kernels.indexing.index_bounds import Bound
 from ...triton_kernels.normalization.softmax_kernels import gradient, normalised, scale_of, summand
 from ...triton_kernels.reduction.joint_reduction_kernels import finite
 from ...triton_kernels.reduction.moments_kernels import spread
 from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction
+from ..draws import DropoutCall
+from ..gathers import GatherCall
 from ..pointwise import PointwiseCall
 from ..reductions import RowCall, View, views_of
 from ..schedule import RowsKernel
+from .draws import dropped_rows
+from .gathers import taken_rows
+from .source_text import number_text, type_text
 
 
 class Statement(NamedTuple):
@@ -39,6 +45,7 @@ class Statement(NamedTuple):
         reduction: how the elements of a row are combined; None for a value of each element.
         accumulator: the type in which they are, as source.
         words: registers that an element takes.
+        moves_along_rows: whether it differs from element to element of a row though nothing that it reads does.
     """
 
     name: str
@@ -48,6 +55,7 @@ class Statement(NamedTuple):
     reduction: Reduction | None = None
     accumulator: Any = None
     words: int = 1
+    moves_along_rows: bool = False
 
 
 @dataclass
@@ -60,6 +68,9 @@ class Program:
         stores: the values of the outputs, in their order.
         imports: functions by the names that the source gives them.
         is_heavy: whether a step holds much in registers.
+        pointers: the names of the inputs' pointers.
+        bounds: what the numbers in inputs may be, and which inputs; a launch is given a word for each, in `flags`.
+        draws: the draws of random numbers, in order.
     """
 
     statements: list[Statement] = field(default_factory=list)
@@ -67,15 +78,31 @@ class Program:
     stores: dict[Node, str] = field(default_factory=dict)
     imports: dict[Any, str] = field(default_factory=dict)
     is_heavy: bool = False
+    pointers: dict[Node, str] = field(default_factory=dict)
+    bounds: list[tuple[Bound, Node]] = field(default_factory=list)
+    draws: list[DropoutCall] = field(default_factory=list)
+
+    def pointer(self, node: Node) -> str:
+        """The pointer of an input."""
+        return self.pointers[node]
+
+    def flag(self, bound: Bound, numbers: Node) -> str:
+        """The address of the word that says that one of an input's numbers is out of bounds."""
+        self.bounds.append((bound, numbers))
+        return f"flags + {len(self.bounds) - 1}"
 
     def function(self, made: Any) -> str:
         """What the source calls a `@triton.jit` function."""
         return self.imports.setdefault(made, f"f_{made.__name__}_{len(self.imports)}")
 
-    def value(self, text: str, *reads: str, comment: str = "", words: int = 1) -> str:
+    def value(
+        self, text: str, *reads: str, comment: str = "", words: int = 1, moves_along_rows: bool = False
+    ) -> str:
         """Define a value of each element, or of each row. Returns its name."""
         name = f"y{len(self.statements)}"
-        self.statements.append(Statement(name, text, reads, comment, words=words))
+        self.statements.append(
+            Statement(name, text, reads, comment, words=words, moves_along_rows=moves_along_rows)
+        )
         return name
 
     def combined(self, row: Reduction, text: str, *reads: str, type_: Any, comment: str = "") -> str:
@@ -88,18 +115,27 @@ class Program:
 
 def program_of(kernel: RowsKernel) -> Program:
     """The statements of a kernel. Raises RuntimeError for a step that has none."""
-    made = Program()
+    made = Program(pointers={node: f"a{i}" for i, node in enumerate(kernel.inputs)})
     values: dict[Node, str] = {}
     loaded: dict[View, str] = {}
     for call in kernel.computed:
         own = dict(values)
         for node, view in views_of(call, kernel.inputs, kernel.space).items():
+            if isinstance(call, GatherCall) and view.ndim is None:
+                continue  # a table, of which no element is at the same place for all rows
             if view not in loaded:
                 loaded[view] = f"x{len(loaded)}"
                 made.loads[loaded[view]] = view
             own[node] = loaded[view]
         if isinstance(call, PointwiseCall):
             values[call.node] = _element(made, call, own, {n: n.val for n in own})
+            continue
+        if isinstance(call, GatherCall):
+            values[call.node] = taken_rows(made, call, own)
+            continue
+        if isinstance(call, DropoutCall):
+            found = dropped_rows(made, call, own[call.source], kernel.space.n)
+            values.update((node, found[place]) for place, node in call.results.items())
             continue
         lower = LOWERED[call.node.target._entry.name]
         for place, name in lower(Row(made, call, own, kernel.space.n)).items():
@@ -119,11 +155,6 @@ def _read(made: Program) -> list[Statement]:
             wanted.update(statement.reads)
             kept.append(statement)
     return kept[::-1]
-
-
-def type_text(type_: Any) -> str:
-    """A Triton type as source."""
-    return f"tl.{NAMES.get(type_.name, type_.name)}"
 
 
 def rounded(text: str, spec: TensorSpec) -> str:
@@ -201,8 +232,6 @@ class Row(NamedTuple):
 
     def number(self, value: float | int, type_: Any) -> str:
         """A number as source."""
-        from .pointwise import number_text
-
         return f"tl.full([], {number_text(value)}, {type_text(type_)})"
 
 

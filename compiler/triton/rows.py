@@ -14,13 +14,18 @@ from typing import Any, NamedTuple
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ...triton_kernels.indexing.index_bounds import Bound
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ...triton_kernels.random.random import start_of_draws
 from ...triton_kernels.reduction.sides import INTERPRETED_REDUCED, INTERPRETED_TILE, LANES
 from ..reductions import View
 from ..schedule import RowsKernel
-from .pointwise import import_of, number_text
-from .row_statements import Program, Statement, program_of, type_text, words_of
+from .draws import start_lines
+from .launch_arguments import LaunchArguments
+from .pointwise import import_of
+from .row_statements import Program, Statement, program_of, words_of
 from .source_files import module_of
+from .source_text import number_text, type_text
 
 HEADER = '''"""{what}
 
@@ -66,6 +71,7 @@ class WrittenRows(NamedTuple):
         tile: the block for which it was written.
         is_whole: whether that has whole rows.
         index_type: ``i32`` or ``i64``.
+        bounds: what the numbers in inputs may be, and the places of these inputs.
     """
 
     name: str
@@ -73,6 +79,7 @@ class WrittenRows(NamedTuple):
     tile: Tile
     is_whole: bool
     index_type: str
+    bounds: tuple[tuple[Bound, int], ...] = ()
 
 
 def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
@@ -81,6 +88,9 @@ def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
     launch, grid = plan_launch(kernel, written)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     enqueue, rows = launch.enqueue, kernel.space.rows
+    if written.bounds or kernel.draws:
+        more = LaunchArguments(kernel.device, written.bounds, kernel.draws)
+        return more.launching(launch, grid, allocators, rows)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
@@ -95,14 +105,18 @@ def plan_launch(kernel: RowsKernel, written: WrittenRows) -> tuple[Launch, tuple
     specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
     names = names_of(kernel)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
+    more = LaunchArguments(kernel.device, written.bounds, kernel.draws)
     tile = written.tile
     launch = Launch(
         kernel.device,
         getattr(module_of(written.text), written.name),
-        {**signature, "n_rows": written.index_type},
+        {**signature, **more.signature, "n_rows": written.index_type},
         {"BLOCK_O": tile.rows, "BLOCK_R": tile.elements},
         divisible=["n_rows"] if kernel.space.rows % 16 == 0 else [],
-        elements=[name for name, spec in zip(names, specs, strict=True) if spec.numel == 1],
+        elements=[
+            *more.elements,
+            *(name for name, spec in zip(names, specs, strict=True) if spec.numel == 1),
+        ],
         num_warps=tile.warps,
     )
     return launch, (cdiv(kernel.space.rows, tile.rows), 1, 1)
@@ -122,16 +136,17 @@ def write_rows_kernel(kernel: RowsKernel) -> WrittenRows:
     body = writer.whole() if is_whole else writer.in_passes()
     operators = ", ".join(c.node.target.name().removeprefix("aten::") for c in kernel.computed)
     names = names_of(kernel)
+    bounds = tuple([(bound, kernel.inputs.index(node)) for bound, node in program.bounds])
     text = HEADER.format(
         what=f"{operators}: rows {list(kernel.space.line)} of {list(kernel.space.sizes)}.",
         device=kernel.device.type,
         imports="\n".join(import_of(function, name) for function, name in program.imports.items()),
         name=kernel.name,
-        pointers=", ".join(names),
+        pointers=", ".join([*names, *LaunchArguments(kernel.device, bounds, kernel.draws).signature]),
         body="\n".join(f"    {line}" if line else "" for line in body),
         index_type="tl.int64" if layout.is_wide else "tl.int32",
     )
-    return WrittenRows(kernel.name, text, tile, is_whole, "i64" if layout.is_wide else "i32")
+    return WrittenRows(kernel.name, text, tile, is_whole, "i64" if layout.is_wide else "i32", bounds)
 
 
 class Layout:
@@ -236,7 +251,8 @@ def wide_values(program: Program, layout: Layout) -> set[str]:
     """The values that differ from element to element of a row."""
     found = {name for name in program.loads if layout.moves_along_rows(name)}
     for statement in program.statements:
-        if statement.reduction is None and found.intersection(statement.reads):
+        moves = statement.moves_along_rows or found.intersection(statement.reads)
+        if statement.reduction is None and moves:
             found.add(statement.name)
     return found
 
@@ -262,8 +278,11 @@ class _Writer:
         """What comes before all steps."""
         for line in offset_lines(self.layout.over_rows, "o", "o"):
             self.write(line)
-        if self.masks_rows:
+        if self.masks_rows or self.program.bounds:
             self.write("is_row = o < n_rows")
+        if self.program.draws:
+            for line in start_lines(len(self.program.draws), self.function(start_of_draws)):
+                self.write(line)
 
     def columns(self, base: str = "") -> None:
         """The elements of a row that are computed now."""
@@ -273,6 +292,11 @@ class _Writer:
             self.write(line)
         if self.masks_line:
             self.write(f"is_inside = r < {self.n}")
+        if self.program.bounds:
+            self.write(f"is_element = is_row & (r < {self.n})")
+        if self.program.draws and self.n % 4 == 0:
+            first = base.replace("base", "base // 4")
+            self.write(f"quads = {first}tl.arange(0, BLOCK_R // 4)[None, :]")
 
     def mask(self, over_rows: bool, over_line: bool) -> str:
         """The mask of a value that moves over rows, or along them; empty where there is none."""

@@ -18,7 +18,8 @@ from pathlib import Path
 import triton
 import triten as tt
 from triten.compiler.triton.block_reductions import plan_launch, write_reduction_kernel
-from triten.compiler.triton.pointwise import block_of, write_kernel
+from triten.compiler.triton.launch_arguments import LaunchArguments
+from triten.compiler.triton.pointwise import block_of, launch_arguments, write_kernel
 from triten.compiler.triton.rows import write_rows_kernel
 from triten.compiler.triton.source_files import module_of
 from triten.perf.ahead_of_time.disassembly import count_instructions, disassemble, resources
@@ -63,13 +64,41 @@ def column_sums(a, b, c):
     return y.sum(0), (y * c).sum(0), a.sum(0)
 
 
-ROWS = (residual_norm, softmax, scores)
+def rotary(a, b, c):
+    x, y = a.chunk(2, -1)
+    return a * b + tt.cat([-y, x], -1) * c
+
+
+def dropped(a, b, c):
+    return F.dropout(a + b, 0.3) * c
+
+
+tokens = tt.arange(80, device="cuda") * 7 % 80
+places = tokens[:, None].expand(80, 96).contiguous()
+
+
+def picked(a, b, c):
+    return a.gather(0, places) * b + c
+
+
+def embedded(a, b, c):
+    return F.layer_norm(F.embedding(tokens, a) + b, (96,), c[0])
+
+
+def dropped_norm(a, b, c):
+    return F.layer_norm(F.dropout(a, 0.3) + b, (96,), c[0])
+
+
+ROWS = (residual_norm, softmax, scores, embedded, dropped_norm)
 REDUCTIONS = (column_sums,)
 found = {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-for function in (chain, gated, broadcast, mixed, *ROWS, *REDUCTIONS):
+for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, *ROWS, *REDUCTIONS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
-    got, expected = tt.compile(function, fullgraph=True)(*operands), function(*operands)
+    tt.manual_seed(0)
+    got = tt.compile(function, fullgraph=True)(*operands)
+    tt.manual_seed(0)
+    expected = function(*operands)
     pairs = zip(got, expected) if isinstance(got, tuple) else [(got, expected)]
     if function in (*ROWS, *REDUCTIONS):  # added in the order of another tile
         equal = all(a.dtype is b.dtype and tt.allclose(a, b, rtol=1e-6, atol=3e-6) for a, b in pairs)
@@ -87,10 +116,12 @@ for function in (chain, gated, broadcast, mixed, *ROWS, *REDUCTIONS):
     elif function in ROWS:
         written = write_rows_kernel(kernel)
         sizes, warps = {"n_rows": written.index_type}, written.tile.warps
+        signature |= LaunchArguments(kernel.device, written.bounds, kernel.draws).signature
         constants = {"BLOCK_O": written.tile.rows, "BLOCK_R": written.tile.elements}
     else:
         written = write_kernel(kernel)
         sizes, warps, constants = {"n": written.index_type}, 4, {"BLOCK": block_of(kernel, written)}
+        signature |= launch_arguments(kernel).signature
     compiled = {}
     for target in (80, 90, 100):
         binary = compile_kernel(
@@ -122,7 +153,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-FUNCTIONS = ("chain", "gated", "broadcast", "mixed", "residual_norm", "softmax", "scores", "column_sums")
+FUNCTIONS = (
+    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped", "picked"),
+    *("residual_norm", "softmax", "scores", "embedded", "dropped_norm", "column_sums"),
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

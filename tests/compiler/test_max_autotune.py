@@ -114,6 +114,17 @@ def test_operators_are_timed_once_each_and_draw_no_numbers(
     assert asked == ["Tensor", "Tensor"], "addmm and softmax; views have nothing to time"
 
 
+def test_kernels_that_draw_are_not_timed(watch: Watch) -> None:
+    f = lambda x: tt.nn.functional.dropout(x * 2, 0.5) + 1  # noqa: E731
+    x = drawn(5, 8, device="cuda")
+    tt.manual_seed(1)
+    expected, after = f(x), tt.rand(1, device="cuda")
+    tt.manual_seed(1)
+    same(tt.compile(f, fullgraph=True, mode="max-autotune-no-cudagraphs")(x), expected)
+    same(tt.rand(1, device="cuda"), after)
+    assert not watch.runs
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_nothing_is_timed_where_times_say_nothing(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     def refused(device: Any) -> Any:

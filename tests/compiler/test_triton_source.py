@@ -19,7 +19,8 @@ from triten.tests.compiler.beside_eager import agree, drawn, same
 if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
     pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
-from triten.compiler.triton.pointwise import number_text, write_kernel
+from triten.compiler.triton.pointwise import write_kernel
+from triten.compiler.triton.source_text import number_text
 from triten.runtime.cuda.driver import driver
 
 F = tt.nn.functional

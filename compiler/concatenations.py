@@ -1,0 +1,223 @@
+"""`cat` and paddings in fused kernels on CUDA: each element is computed by the part that it belongs to.
+
+A part may be a tensor, or the last of pointwise steps that nobody else reads, which are computed where the result is
+stored: no part is written first. What pads a tensor, as the gradient of a slice is padded with zeros, is one number.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Node
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import PointwiseCall, bound_arguments
+from .reductions import DTYPES
+
+MOST_PARTS = 8
+"""Of one `cat`: each element asks for all of them which it belongs to."""
+MOST_STEPS = 16
+"""Of all parts together: each is computed for all elements of a program, those of other parts among them."""
+
+
+class Padding(NamedTuple):
+    """A part of which all elements are one number.
+
+    Attributes:
+        length: how long it is along the dimension.
+        value: the number.
+    """
+
+    length: int
+    value: float | int
+
+
+class CatCall(NamedTuple):
+    """A step that puts tensors, and paddings, one after another along a dimension.
+
+    Attributes:
+        node: the step.
+        dim: the dimension.
+        parts: what is put together.
+        chains: for each part the steps that it alone needs, which are computed with it.
+    """
+
+    node: Node
+    dim: int
+    parts: tuple[Node | Padding, ...]
+    chains: tuple[frozenset[Node], ...]
+
+    @property
+    def operands(self) -> list[Any]:
+        """The parts."""
+        return list(self.parts)
+
+    @property
+    def starts(self) -> list[int]:
+        """Where along the dimension each part begins, and where the last one ends."""
+        lengths = [p.length if isinstance(p, Padding) else p.val.sizes[self.dim] for p in self.parts]
+        return [0, *accumulate(lengths)]
+
+    @property
+    def steps(self) -> frozenset[Node]:
+        """The steps of all parts."""
+        return frozenset().union(*self.chains)
+
+
+class Region(NamedTuple):
+    """A part of a `cat` as the place where a step is computed.
+
+    Attributes:
+        cat: the `cat`.
+        part: which of its parts.
+    """
+
+    cat: CatCall
+    part: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The part's sizes."""
+        part = self.cat.parts[self.part]
+        sizes = list(self.cat.node.val.sizes)
+        sizes[self.cat.dim] = part.length if isinstance(part, Padding) else part.val.sizes[self.cat.dim]
+        return tuple(sizes)
+
+    @property
+    def start(self) -> int:
+        """Where it begins along the dimension."""
+        return self.cat.starts[self.part]
+
+
+def cat_call(
+    node: Node, calls: Mapping[Node, Any], results: Collection[Node], taken: Collection[Node]
+) -> CatCall | None:
+    """A step as a `cat` that may be in a kernel, or None for any other.
+
+    Args:
+        node: the step.
+        calls: the steps that may be in kernels.
+        results: what the program returns.
+        taken: steps that other kernels have.
+    """
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return None
+    spec = node.val
+    if node.target._entry.name not in JOINING or not isinstance(spec, TensorSpec):
+        return None
+    if spec.device.type != "cuda" or spec.dtype not in DTYPES or not spec.is_contiguous:
+        return None
+    found = JOINING[node.target._entry.name](bound_arguments(node), spec)
+    if found is None or not 2 <= len(found[1]) <= MOST_PARTS:
+        return None
+    dim, parts = found
+    if not all(isinstance(p, Padding) or _is_part(p.val, spec) for p in parts):
+        return None
+    chains: list[frozenset[Node]] = []
+    for part in parts:
+        chain: frozenset[Node] = frozenset()
+        if isinstance(part, Node) and parts.count(part) == 1:
+            chain = _chain_of(part, node, calls, results, taken)
+        is_short = len(chain) + sum(map(len, chains)) <= MOST_STEPS
+        chains.append(chain if is_short else frozenset())
+    return CatCall(node, dim, tuple(parts), tuple(chains))
+
+
+Parts = tuple[int, list[Node | Padding]]
+
+
+def _joined(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
+    return values[1] % spec.ndim, list(values[0])
+
+
+def _gradient_of_slice(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
+    gradient, _, dim, start, end, step = values
+    at = dim % spec.ndim
+    first, last, _ = slice(start, end).indices(spec.sizes[at])
+    return (at, _padded(gradient, first, spec.sizes[at] - last, 0)) if step == 1 and first < last else None
+
+
+def _constant_padding(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
+    source, pads, value = values
+    padded = [i for i in range(len(pads) // 2) if pads[2 * i] or pads[2 * i + 1]]
+    if len(padded) != 1 or min(pads) < 0 or not _is_exact(value, spec):
+        return None
+    before, after = pads[2 * padded[0] : 2 * padded[0] + 2]
+    value = value if spec.dtype.is_floating_point else int(value)
+    return spec.ndim - 1 - padded[0], _padded(source, before, after, value)
+
+
+def _is_exact(value: Any, spec: TensorSpec) -> bool:
+    """Whether a number is the same in a tensor's dtype, or rounded to it; what overflows is left to the operator."""
+    if not isinstance(value, float | int):
+        return False
+    return not math.isfinite(value) or abs(value) < 6e4 if spec.dtype.is_floating_point else value in (0, 1)
+
+
+def _padded(source: Node, before: int, after: int, value: float | int) -> list[Node | Padding]:
+    around: list[Node | Padding] = [Padding(before, value), source, Padding(after, value)]
+    return [part for part in around if not isinstance(part, Padding) or part.length]
+
+
+JOINING: dict[str, Callable[[Sequence[Any], TensorSpec], Parts | None]] = {
+    "aten::cat": _joined,
+    "aten::slice_backward": _gradient_of_slice,
+    "aten::constant_pad_nd": _constant_padding,
+}
+"""The operators whose results consist of parts; each function tells from the arguments the dimension and the parts."""
+
+
+def _is_part(part: TensorSpec, spec: TensorSpec) -> bool:
+    return bool(
+        part.dtype is spec.dtype and part.device is spec.device and part.ndim == spec.ndim and part.numel
+    )
+
+
+def _chain_of(
+    part: Node,
+    cat: Node,
+    calls: Mapping[Node, Any],
+    results: Collection[Node],
+    taken: Collection[Node],
+) -> frozenset[Node]:
+    """The pointwise steps of a part's sizes that nobody else reads."""
+    found: set[Node] = set()
+    waiting = [part]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(calls.get(node), PointwiseCall) or node.val.sizes != part.val.sizes:
+            continue
+        is_read_elsewhere = any(user is not cat and user not in found for user in node.users)
+        if is_read_elsewhere or node in results or node in taken or node in found:
+            continue
+        found.add(node)
+        waiting += node.all_input_nodes
+        # A step that was read by one that came later is looked at again then.
+    return frozenset(found)
+
+
+def cat_calls(nodes: Sequence[Node], calls: Mapping[Node, Any], results: Collection[Node]) -> list[CatCall]:
+    """The steps of a graph that may be a `cat` in a kernel, each with the steps of its own."""
+    found: list[CatCall] = []
+    taken: set[Node] = set()
+    for node in nodes:
+        call = None if node.target is operator.getitem else cat_call(node, calls, results, taken)
+        if call is not None:
+            found.append(call)
+            taken |= call.steps
+    return found
+
+
+def regions_of(calls: Sequence[Any]) -> dict[Node, Region]:
+    """The steps of a kernel that are computed for a part of a `cat`."""
+    return {
+        node: Region(call, k)
+        for call in calls
+        if isinstance(call, CatCall)
+        for k, chain in enumerate(call.chains)
+        for node in chain
+    }

@@ -1,0 +1,73 @@
+"""Dropout in fused kernels on CUDA: a kernel draws the random numbers that an eager call would draw.
+
+Element i of a draw has word i % 4 of counter `first` + i // 4 (`dispatch/structured/meta/draws.py`), whatever kernel it
+is in; a launch takes the counters of its draws from the device's generator, in the order of the program.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Node
+from ..dispatch.structured.meta.draws import counters
+from ..runtime.scalar_type import bfloat16, float16, float32, float64
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import bound_arguments
+from .reductions import takes_each_once
+
+DTYPES = frozenset({float16, bfloat16, float32, float64})
+
+
+class DropoutCall(NamedTuple):
+    """A step that drops elements at random, and says which it kept.
+
+    Attributes:
+        node: the step.
+        source: what it drops elements of.
+        p: how likely an element is dropped.
+    """
+
+    node: Node
+    source: Node
+    p: float
+
+    @property
+    def operands(self) -> list[Any]:
+        """What it drops elements of."""
+        return [self.source]
+
+    @property
+    def spec(self) -> TensorSpec:
+        """What is left."""
+        spec: TensorSpec = self.source.val
+        return spec
+
+    @property
+    def counters(self) -> int:
+        """How many counters it takes."""
+        return counters(self.spec, False)
+
+    @property
+    def results(self) -> dict[int, Node]:
+        """What takes one of its results, by their places: what is left, and the mask."""
+        return {user.args[1]: user for user in self.node.users}
+
+
+def dropout_call(node: Node) -> DropoutCall | None:
+    """A step as dropout that may be in a kernel, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return None
+    if node.target._entry.name != "aten::native_dropout":
+        return None
+    source, p, train = bound_arguments(node)
+    if train is False or not isinstance(p, float | int) or not 0 <= p <= 1:
+        return None
+    if not isinstance(source, Node) or not takes_each_once(node):
+        return None
+    spec = source.val
+    if spec.device.type != "cuda" or spec.dtype not in DTYPES or spec.numel < 2 or not spec.ndim:
+        return None
+    if not all(each.is_contiguous for each in (spec, *node.val)):
+        return None
+    return DropoutCall(node, source, float(p))

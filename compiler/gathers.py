@@ -1,0 +1,141 @@
+"""Steps that take the rows of a table at the numbers that a tensor holds: embeddings, `index_select`, an index tensor.
+
+A row of the result is a row of the table, so that such a step is computed for some rows together with what reads them.
+On CUDA it is a load at an address that another load gives; on the CPU rows are taken into a block. Numbers are checked
+as the eager kernels check them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload
+from ..dispatch.layers.graph.graph import Node
+from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..runtime.dispatch_key import BY_NAME
+from ..runtime.scalar_type import int32, int64
+from ..runtime.tensor_spec import TensorSpec
+from .pointwise import DeviceOnly, PointwiseCall, bound_arguments
+from .reductions import DTYPES, RowCall, RowSpace, View, is_served
+
+NUMBERS = frozenset({int32, int64})
+"""The dtypes of row numbers; masks are no numbers."""
+
+
+FEWEST_ON_HOST = 1 << 15
+"""Elements from which rows are taken block by block on the CPU: fewer stay in the cache from step to step."""
+
+
+class TableRows(NamedTuple):
+    """What an operator takes rows of.
+
+    Attributes:
+        table: the tensor whose rows are taken.
+        numbers: which rows are taken.
+        wraps: whether negative numbers count from the end.
+    """
+
+    table: Node
+    numbers: Node
+    wraps: bool
+
+
+class GatherCall(RowCall):
+    """A step that takes rows of a table, a row of the result for each number."""
+
+    __slots__ = ()
+
+    @property
+    def rows(self) -> TableRows:
+        """What is taken."""
+        found = _rows_of(self.node.target._entry.name, self.call.values)
+        assert found is not None
+        return found
+
+    @property
+    def operands(self) -> list[Any]:
+        """The table and the numbers."""
+        return [self.rows.table, self.rows.numbers]
+
+    def view_of(self, operand: Node, space: RowSpace) -> View:
+        """How an input is seen: a number for each row, or the table as a whole.
+
+        The rows may be more than the step's own, which are broadcast to them.
+        """
+        return View(operand, len(space.lead) if operand is self.rows.numbers else None)
+
+    def space_at(self, reader: PointwiseCall, space: RowSpace | None) -> RowSpace | None:
+        """The rows over which this step is computed with a step on CUDA that broadcasts its result.
+
+        Args:
+            reader: the step.
+            space: the rows that it is computed over, if it is.
+        """
+        spec, line = reader.node.val, self.space.line
+        found = space or RowSpace(tuple(spec.sizes[: -len(line)]), line, self.space.device)
+        is_broadcast = found.line == line and tuple(spec.sizes) == found.sizes
+        on_device = self.space.device.type == "cuda" and spec.ndim >= self.node.val.ndim
+        return found if is_broadcast and on_device and is_served(found, spec) else None
+
+    def reads_inside(self, operand: Node) -> bool:
+        """Any row may read any part of the table, and the numbers are read before it."""
+        return False
+
+
+def gather_call(node: Node) -> GatherCall | None:
+    """A step as one that takes rows of a table, or None for any other."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return None
+    entry = node.target._entry
+    if entry.name not in OPERATORS or not isinstance(node.val, TensorSpec):
+        return None
+    values = tuple(bound_arguments(node))
+    found = _rows_of(entry.name, values)
+    if found is None or found.table is found.numbers:
+        return None
+    table, index, spec = found.table.val, found.numbers.val, node.val
+    if spec.device.type not in ("cpu", "cuda") or any(s.device is not spec.device for s in (table, index)):
+        return None
+    if index.dtype not in NUMBERS or table.dtype not in DTYPES or not table.numel:
+        return None
+    if table.ndim < 2 or not (table.is_contiguous and spec.is_contiguous):
+        return None
+    space = RowSpace(tuple(index.sizes), tuple(table.sizes[1:]), spec.device)
+    if not index.ndim or tuple(spec.sizes) != space.sizes or not is_served(space, spec):
+        return None
+    if spec.device.type == "cpu" and spec.numel <= FEWEST_ON_HOST:
+        return None
+    kernel = entry.kernel_for(BY_NAME["CPU" if spec.device.type == "cpu" else "CUDA"])
+    planner = None if kernel is None else kernel.planner
+    if not isinstance(planner, StructuredKernel) or planner.form != "functional":
+        if spec.device.type == "cpu":
+            return None
+        return GatherCall(PointwiseCall(node, values, (), DeviceOnly()), space)
+    runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
+    return GatherCall(PointwiseCall(node, values, tuple(runtime), planner), space)
+
+
+def _embedding(values: tuple[Any, ...]) -> TableRows | None:
+    return TableRows(values[0], values[1], False)
+
+
+def _index_select(values: tuple[Any, ...]) -> TableRows | None:
+    table, dim, index = values
+    return TableRows(table, index, False) if dim in (0, -table.val.ndim) else None
+
+
+def _index(values: tuple[Any, ...]) -> TableRows | None:
+    table, indices = values
+    return TableRows(table, indices[0], True) if len(indices) == 1 and isinstance(indices[0], Node) else None
+
+
+OPERATORS = {
+    "aten::embedding": _embedding,
+    "aten::index_select": _index_select,
+    "aten::index.Tensor": _index,
+}
+"""The operators that may take rows; each function tells from the arguments which."""
+
+
+def _rows_of(name: str, values: tuple[Any, ...]) -> TableRows | None:
+    return OPERATORS[name](values)

@@ -1,0 +1,231 @@
+"""Views of what steps compute are taken of the steps' operands instead.
+
+Before::
+
+    graph(%x : float32[4, 6] cuda:0, %y : float32[4, 6] cuda:0):
+        %mul : float32[4, 6] cuda:0 = aten.mul.Tensor(%x, %y)
+        %slice_1 : float32[4, 2] cuda:0 = aten.slice.Tensor(%mul, 1, 0, 2)
+        %add : float32[4, 2] cuda:0 = aten.add.Tensor(%slice_1, 1)
+        return [%add]
+
+After::
+
+    graph(%x : float32[4, 6] cuda:0, %y : float32[4, 6] cuda:0):
+        %slice_2 : float32[4, 2] cuda:0 = aten.slice.Tensor(%x, 1, 0, 2)
+        %slice_3 : float32[4, 2] cuda:0 = aten.slice.Tensor(%y, 1, 0, 2)
+        %mul_1 : float32[4, 2] cuda:0 = aten.mul.Tensor(%slice_2, %slice_3)
+        %add : float32[4, 2] cuda:0 = aten.add.Tensor(%mul_1, 1)
+        return [%add]
+
+So no more is computed than is read, and the steps before and after the view are one kernel. Several views of one step
+are taken so if they have no more elements together than the step has: both halves of a gate. A view of a `cat` becomes
+a `cat` of views where it leaves the dimension whole.
+
+It is done where pointwise steps, copies, `cat` and paddings alone read the view, which give the same for the step's new
+result: a contiguous one. A result of the program stays what it is, and so does memory that is written to. On the CPU it
+is not done: functions of few elements, or of elements with gaps, may have other last bits there than those of many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload, find_overload
+from ...dispatch.generated import functions as ops
+from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
+from ...runtime.tensor_spec import TensorSpec
+from ..pointwise import COPIES, FILLS
+
+VIEWS = frozenset({
+    "aten::slice.Tensor", "aten::select.int", "aten::unsqueeze", "aten::permute", "aten::transpose.int", "aten::t",
+})  # fmt: skip
+"""Views that give each element once at most."""
+CAT = "aten::cat"
+PADDINGS = frozenset({"aten::slice_backward", "aten::constant_pad_nd"})
+"""Operators that put their operand into a larger tensor."""
+MOST_STEPS = 64
+"""Steps that views are moved before, for each view of a program."""
+
+
+def take_views_first(graph: Graph) -> bool:
+    """Take views before the steps whose results they see. Returns whether any was."""
+    results = set(graph.output_node.all_input_nodes)
+    waiting = [n for n in graph.find_nodes(op="call_function") if _name(n) in VIEWS]
+    left = MOST_STEPS * len(waiting)
+    gone: set[Node] = set()
+    while waiting and left:
+        view = waiting.pop()
+        if view in gone:
+            continue
+        left -= 1
+        step = view.args[0]
+        if view in results or not view.users or not isinstance(step, Node) or step in results:
+            continue
+        if not _may_move(step):
+            continue
+        views = list(step.users)
+        if any(_name(v) not in VIEWS or v in results or not _is_read_by_steps(v) for v in views):
+            continue
+        if sum(v.val.numel for v in views) > step.val.numel:
+            continue
+        planned = [_moved(v, step) for v in views]
+        if any(each is None for each in planned):
+            continue
+        for each in planned:
+            assert each is not None
+            waiting += each.place(graph)
+        graph.erase_node(step)
+        gone.update(views)
+    return bool(gone)
+
+
+def _name(node: Node) -> str:
+    return node.target._entry.name if isinstance(node.target, OpOverload) else ""
+
+
+def _may_move(step: Node) -> bool:
+    """Whether a view may be taken before a step."""
+    spec = step.val
+    if not isinstance(step.target, OpOverload) or step.is_impure or not isinstance(spec, TensorSpec):
+        return False
+    if not spec.ndim or spec.device.type != "cuda":
+        return False
+    return _is_step(step)
+
+
+def _is_step(node: Node) -> bool:
+    """Whether a step is pointwise, a copy, or `cat`."""
+    name = _name(node)
+    return name == CAT or name in COPIES or name in FILLS or "pointwise" in node.target._entry.tags
+
+
+def _is_read_by_steps(view: Node) -> bool:
+    """Whether pointwise steps, copies, `cat` and paddings alone read a view."""
+    for user in view.users:
+        if not isinstance(user.target, OpOverload) or user.is_impure or not isinstance(user.val, TensorSpec):
+            return False
+        if not _is_step(user) and _name(user) not in PADDINGS:
+            return False
+    return bool(view.users) and view.val.ndim > 0
+
+
+class _Moved:
+    """A view that is to be taken before a step.
+
+    Attributes:
+        view: the view.
+        step: the step.
+        specs: what the view gives of each operand of the step that is seen through it.
+        made: what the step gives then.
+        dim: for `cat` the dimension along which it joins.
+    """
+
+    def __init__(
+        self, view: Node, step: Node, specs: dict[Node, TensorSpec], made: TensorSpec, dim: int | None
+    ) -> None:
+        self.view, self.step, self.specs, self.made, self.dim = view, step, specs, made, dim
+
+    def place(self, graph: Graph) -> list[Node]:
+        """Write it to the graph. Returns the new views."""
+        view, step = self.view, self.step
+        seen: dict[Node, Node] = {}
+        with graph.inserting_before(view):
+            for operand, spec in self.specs.items():
+                source = operand
+                if operand.val.sizes != step.val.sizes and self.dim is None:
+                    sizes = list(step.val.sizes)
+                    source = graph.call_function(
+                        find_overload("aten::expand"), (operand, sizes), val=_expanded(operand, step)
+                    )
+                args = (source, *view.args[1:])
+                seen[operand] = graph.call_function(view.target, args, view.kwargs, val=spec)
+            args, kwargs = map_nodes((step.args, dict(step.kwargs)), lambda n: seen.get(n, n))
+            if self.dim is not None:
+                args, kwargs = (args[0], self.dim), {}
+            made = graph.call_function(step.target, args, kwargs, val=self.made)
+        view.replace_all_uses_with(made)
+        graph.erase_node(view)
+        return list(seen.values())
+
+
+def _moved(view: Node, step: Node) -> _Moved | None:
+    """How a view is taken before a step; None where that gives something else."""
+    is_cat = _name(step) == CAT
+    specs: dict[Node, TensorSpec] = {}
+    for operand in step.all_input_nodes:
+        if not isinstance(operand.val, TensorSpec) or operand.val.device is not step.val.device:
+            return None
+        if operand.val.ndim or is_cat:
+            own = operand.val if is_cat else _expanded(operand, step)
+            if is_cat and (own.ndim != step.val.ndim or own.dtype is not step.val.dtype):
+                return None
+            seen = _meta(view, {step: own})
+            if seen is None:
+                return None
+            specs[operand] = own.replace(sizes=seen.sizes, strides=seen.strides)
+    dim = _joined_dim(view, step) if is_cat else None
+    if is_cat and dim is None:
+        return None
+    made = _meta(step, specs, dim)
+    if made is None or made.dtype is not step.val.dtype or made.sizes != view.val.sizes:
+        return None
+    spec = step.val.replace(sizes=made.sizes, strides=made.strides)
+    if not spec.is_contiguous or not all(_gives_the_same(user, view, spec) for user in view.users):
+        return None
+    return _Moved(view, step, specs, spec, dim)
+
+
+def _expanded(operand: Node, step: Node) -> TensorSpec:
+    """An operand at the sizes of a step."""
+    spec: TensorSpec = operand.val
+    more = step.val.ndim - spec.ndim
+    strides = [
+        0 if n == 1 and m != 1 else s
+        for n, m, s in zip(spec.sizes, step.val.sizes[more:], spec.strides, strict=True)
+    ]
+    return spec.replace(sizes=step.val.sizes, strides=(*[0] * more, *strides))
+
+
+def _joined_dim(view: Node, step: Node) -> int | None:
+    """The dimension along which views of a `cat`'s parts are joined; None where the view does not leave it whole."""
+    arguments = [*step.args[1:], *step.kwargs.values()]
+    dim = (arguments[0] if arguments else 0) % step.val.ndim
+    marks = [1000 + d for d in range(step.val.ndim)]
+    name = _name(view)
+    if name in ("aten::slice.Tensor", "aten::select.int"):
+        at = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
+        if at.__class__ is not int or at % step.val.ndim == dim:
+            return None
+        return int(dim) - (name == "aten::select.int" and at % step.val.ndim < dim)
+    seen = _meta(view, {step: step.val.replace(sizes=tuple(marks), strides=(1,) * len(marks))})
+    sizes: list[int] = [] if seen is None else list(seen.sizes)
+    return sizes.index(1000 + dim) if sizes else None
+
+
+def _meta(node: Node, specs: dict[Node, TensorSpec], dim: int | None = None) -> Any:
+    """The spec of a step's result for operands of these specs, as its Meta kernel has it; None where it raises."""
+
+    def meta(operand: Node) -> Any:
+        spec = specs.get(operand, operand.val)
+        return ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
+
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), meta)
+    if dim is not None:
+        args, kwargs = (args[0], dim), {}
+    kwargs.pop("device", None)
+    try:
+        found = node.target(*args, **kwargs)
+    except (RuntimeError, IndexError):
+        return None
+    return getattr(found, "_spec", None)
+
+
+def _gives_the_same(user: Node, view: Node, spec: TensorSpec) -> bool:
+    """Whether a step gives the same of a result of another layout."""
+    found = _meta(user, {view: spec})
+    wanted = user.val
+    return found is not None and (found.sizes, found.strides, found.dtype) == (
+        wanted.sizes,
+        wanted.strides,
+        wanted.dtype,
+    )

@@ -1,0 +1,142 @@
+"""The loads of a fused kernel on CUDA: which input is read at which place, and for which elements.
+
+A step of a part of a `cat` reads its operands where the part lies, and only for the elements that are the part's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.layers.graph.graph import Node
+from ...runtime.memory_format import contiguous_strides
+from ...triton_kernels.conversion import compute_type
+from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ..concatenations import CatCall, Padding, Region, regions_of
+from ..picks import PickCall
+from ..schedule import FusedKernel
+from .source_text import number_text, type_text
+
+
+class Access(NamedTuple):
+    """An input as a step reads it.
+
+    Attributes:
+        node: the input.
+        region: the part of a `cat` for which it is read; None for all elements.
+    """
+
+    node: Node
+    region: Region | None
+
+    def strides(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The strides over an index space of these sizes."""
+        return broadcast_strides(self.node.val, sizes if self.region is None else self.region.sizes)
+
+    def shift(self, sizes: Sequence[int]) -> int:
+        """What is subtracted from the offset: a part begins at its own first element."""
+        region = self.region
+        return 0 if region is None else region.start * self.strides(sizes)[region.cat.dim]
+
+
+class Accesses:
+    """All loads of a kernel, and the geometry of loads and stores.
+
+    Attributes:
+        loads: the loads; those of all elements first, in the order of the inputs.
+        names: what their values are called.
+        regions: the steps that are computed for a part of a `cat`.
+        geometry: the index space, with the strides of loads, stores, the coordinates of parts, picks, and draws.
+    """
+
+    def __init__(self, kernel: FusedKernel) -> None:
+        self.kernel = kernel
+        self.regions = regions_of(kernel.calls)
+        self.cats = [call for call in kernel.calls if isinstance(call, CatCall)]
+        inputs = set(kernel.inputs)
+        read = [
+            Access(operand, self._region(call, place))
+            for call in kernel.computed
+            for place, operand in enumerate(call.operands)
+            if isinstance(operand, Node) and operand in inputs
+        ]
+        plain = [Access(node, None) for node in kernel.inputs]
+        self.loads = [each for each in plain if each in set(read)]
+        self.loads += dict.fromkeys(each for each in read if each.region is not None)
+        self.names = {each: f"x{i}" for i, each in enumerate(self.loads)}
+        sizes = kernel.domain.sizes
+        strides = [each.strides(sizes) for each in self.loads]
+        strides += [broadcast_strides(node.val, sizes) for node in kernel.outputs]
+        strides += [tuple([int(d == cat.dim) for d in range(len(sizes))]) for cat in self.cats]
+        strides += [pick.strides for pick in kernel.picks]
+        strides += [contiguous_strides(tuple(sizes))] * bool(kernel.draws)
+        self.geometry: Geometry = coalesced(sizes, strides)
+
+    def strides_of_output(self, node: Node) -> tuple[int, ...]:
+        """An output's strides over the geometry."""
+        return self.geometry.strides[len(self.loads) + self.kernel.outputs.index(node)]
+
+    def strides_of_source(self, pick: PickCall) -> tuple[int, ...]:
+        """The strides over the geometry of what elements are picked of."""
+        before = len(self.loads) + len(self.kernel.outputs) + len(self.cats)
+        return self.geometry.strides[before + self.kernel.picks.index(pick)]
+
+    @property
+    def strides_of_draws(self) -> tuple[int, ...]:
+        """The strides of a tensor whose elements lie in the order of draws."""
+        return self.geometry.strides[-1]
+
+    def _region(self, call: Any, place: int) -> Region | None:
+        """Where a step reads one of its operands."""
+        return Region(call, place) if isinstance(call, CatCall) else self.regions.get(call.node)
+
+    def values_for(self, call: Any, values: dict[Node, str]) -> dict[Node, str]:
+        """The names of the values that a step reads: those of other steps, and loads."""
+        own = dict(values)
+        for place, operand in enumerate(call.operands):
+            if isinstance(operand, Node) and operand not in values:
+                own[operand] = self.names[Access(operand, self._region(call, place))]
+        return own
+
+    def parts_of(self, cat: CatCall, values: dict[Node, str]) -> list[str]:
+        """The values of a `cat`'s parts, as source."""
+        found = []
+        for k, part in enumerate(cat.parts):
+            if isinstance(part, Padding):
+                type_ = type_text(compute_type(cat.node.val.dtype))
+                found.append(f"tl.full([], {number_text(part.value)}, {type_})")
+            else:
+                found.append(values[part] if part in values else self.names[Access(part, Region(cat, k))])
+        return found
+
+    def coordinate(self, cat: CatCall) -> str:
+        """The coordinate along a `cat`'s dimension, as source."""
+        strides = self.geometry.strides[len(self.loads) + len(self.kernel.outputs) + self.cats.index(cat)]
+        return f"i{strides.index(1)}"
+
+    def mask_of(self, region: Region) -> str:
+        """The name of the mask of a part's elements."""
+        return f"is_{self.cats.index(region.cat)}_{region.part}"
+
+    def mask_lines(self) -> list[str]:
+        """The masks of parts that are loaded."""
+        lines: list[str] = []
+        names = []
+        for region in dict.fromkeys(each.region for each in self.loads if each.region is not None):
+            starts, at, name = region.cat.starts, self.coordinate(region.cat), self.mask_of(region)
+            first, end = starts[region.part], starts[region.part + 1]
+            bounds = [f"({at} >= {first})"] if first else []
+            bounds += [f"({at} < {end})"] if end < starts[-1] else []
+            lines.append(f"{name} = {' & '.join(bounds)}")
+            names.append(name)
+        if names:
+            lines += ["if mask is not None:", *(f"    {name} = {name} & mask" for name in names)]
+        return lines
+
+
+def joined_text(cat: CatCall, parts: Sequence[str], coordinate: str, type_: str) -> str:
+    """The value of a `cat` as source."""
+    text = f"convert({parts[-1]}, {type_})"
+    for k in range(len(parts) - 2, -1, -1):
+        text = f"tl.where({coordinate} < {cat.starts[k + 1]}, convert({parts[k]}, {type_}), {text})"
+    return text

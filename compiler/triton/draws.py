@@ -1,0 +1,84 @@
+"""Which elements a draw keeps, as values of fused kernels; see `compiler/draws.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...dispatch.layers.graph.graph import Node
+from ...triton_kernels.conversion import compute_type, triton_type
+from ...triton_kernels.random import random_functions as f
+from ...triton_kernels.random.dropout import kept_at, kept_of_counters, scale_for
+from ...triton_kernels.random.random import start_of_draws, threshold
+from ..draws import DropoutCall
+from .source_text import type_text
+
+if TYPE_CHECKING:
+    from .row_statements import Program
+
+
+def limit_of(call: DropoutCall) -> str:
+    """The number below which a draw keeps an element, as source."""
+    return f"tl.full([], {threshold(1.0 - call.p)[0]}, tl.int64)"
+
+
+def left_text(call: DropoutCall, value: str, kept: str, function: str) -> str:
+    """What is left of a value, as source; `function` is what the source calls `kept`."""
+    type_, out = type_text(compute_type(call.spec.dtype)), type_text(triton_type(call.spec.dtype))
+    scale = f"tl.full([], {scale_for(call.p)!r}, {type_})"
+    return f"convert({function}(convert({value}, {type_}), {kept}, {scale}), {out})"
+
+
+def start_lines(count: int, function: str) -> list[str]:
+    """Lines that say where draws begin; `function` is what the source calls `start_of_draws`."""
+    return [f"seed_{i}, at_{i} = {function}(seed, first_{i}, state)" for i in range(count)]
+
+
+def kept_lines(
+    calls: Sequence[DropoutCall], at: str, coordinates: Sequence[str], imports: dict[Any, str]
+) -> list[str]:
+    """Lines that say which elements of a block the draws of a pointwise kernel keep.
+
+    Args:
+        calls: the draws.
+        at: the number of an element in the order of draws, as source.
+        coordinates: lines that define the names in `at`, unless it is ``index``.
+        imports: functions by the names that the source gives them; others are added.
+    """
+    lines = start_lines(len(calls), function_name(imports, start_of_draws))
+    for i, call in enumerate(calls):
+        if at == "index":
+            counter = f"at_{i} + start // 4 + tl.arange(0, BLOCK // 4)"
+            kept = f"{function_name(imports, kept_of_counters)}(seed_{i}, {counter}, {limit_of(call)})"
+        else:
+            kept = f"{function_name(imports, kept_at)}(seed_{i}, at_{i}, {at}, {limit_of(call)})"
+        lines.append(f"keep_{i} = {kept}")
+    return lines if at == "index" else [*coordinates, *lines]
+
+
+def values_of(call: DropoutCall, number: int, value: str, imports: dict[Any, str]) -> dict[Node, str]:
+    """The values of a draw's results in a pointwise kernel."""
+    kept = f"keep_{number}"
+    every = {0: left_text(call, value, kept, function_name(imports, f.kept)), 1: kept}
+    return {node: every[place] for place, node in sorted(call.results.items())}
+
+
+def function_name(imports: dict[Any, str], function: Any) -> str:
+    """What a source calls a `@triton.jit` function."""
+    return imports.setdefault(function, f"f_{function.__name__}_{len(imports)}")
+
+
+def dropped_rows(made: Program, call: DropoutCall, own: str, row: int) -> dict[int, str]:
+    """Write dropout over rows of `row` elements to a program. Returns the names of its values, by their places."""
+    number = len(made.draws)
+    made.draws.append(call)
+    if row % 4:
+        index = f"o.to(tl.int64) * {row} + r"
+        text = f"{made.function(kept_at)}(seed_{number}, at_{number}, {index}, {limit_of(call)})"
+    else:
+        counter = f"at_{number} + o.to(tl.int64) * {row // 4} + quads"
+        text = f"{made.function(kept_of_counters)}(seed_{number}, {counter}, {limit_of(call)})"
+    kept = made.value(text, comment=call.node.format_node(), moves_along_rows=True)
+    left = left_text(call, f"{{{own}}}", f"{{{kept}}}", made.function(f.kept))
+    words = max(call.spec.itemsize // 4, 1)
+    return {0: made.value(left, own, kept, words=words), 1: kept}

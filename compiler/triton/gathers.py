@@ -1,0 +1,66 @@
+"""Rows of a table in a kernel over rows on CUDA: a load at the row that another load names.
+
+A number that names no row is reported as the eager kernel reports it (`runtime/cuda/faults.py`), and its row is zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...triton_kernels.indexing.index_bounds import Bound
+from ...triton_kernels.indexing.picking_kernels import picked, table_row
+from ..gathers import GatherCall
+from ..picks import GATHER, PickCall
+
+if TYPE_CHECKING:
+    from .row_statements import Program
+
+
+def bound_of(call: GatherCall) -> Bound:
+    """What the numbers may be, and the eager kernel's error for others."""
+    rows = call.rows
+    spec, size = rows.numbers.val, rows.table.val.sizes[0]
+    name = call.node.target._opname
+    if rows.wraps:
+        return Bound(name, spec, size, 0, True, IndexError)
+    return Bound(name, spec, size, 0, False, IndexError, "index out of range in self")
+
+
+def bound_of_pick(call: PickCall) -> Bound:
+    """What the numbers of a pick may be, and the eager kernel's error for others."""
+    spec, size = call.numbers.val, call.source.val.sizes[call.dim]
+    name = call.node.target._opname
+    if call.node.target._entry.name == GATHER:
+        return Bound(name, spec, size, call.dim, False, RuntimeError)
+    return Bound(name, spec, size, call.dim, False, IndexError, "index out of range in self")
+
+
+def picked_text(call: PickCall, pointer: str, number: str, flag: int, imports: dict[Any, str]) -> str:
+    """The elements of a pick, as source.
+
+    Args:
+        call: the step.
+        pointer: to the elements at number 0, as source.
+        number: the name of the numbers' value.
+        flag: which of the launch's words says that one is out of bounds.
+        imports: functions by the names that the source gives them; others are added.
+    """
+    name = imports.setdefault(picked, f"f_picked_{len(imports)}")
+    source = call.source.val
+    size, step = source.sizes[call.dim], source.strides[call.dim]
+    return f"{name}({pointer}, {number}, {size}, {step}, flags + {flag}, mask)"
+
+
+def taken_rows(made: Program, call: GatherCall, values: dict[Any, str]) -> str:
+    """Write the step to a program. Returns the name of its value."""
+    rows = call.rows
+    table, index = rows.table.val, values[rows.numbers]
+    flag = made.flag(bound_of(call), rows.numbers)
+    width = math.prod(table.sizes[1:])
+    text = (
+        f"{made.function(table_row)}({made.pointer(rows.table)}, {{{index}}}, r, {flag}, {table.sizes[0]}, {width}, "
+        f"is_row, is_element, {rows.wraps})"
+    )
+    words = max(table.itemsize // 4, 1)
+    return made.value(text, index, comment=call.node.format_node(), words=words, moves_along_rows=True)
