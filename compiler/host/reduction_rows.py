@@ -135,6 +135,8 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
         made = s.reduced("row_sum", a) if b is None else s.reduced("row_dot", a, b)
         return s.program.convert(made, F32)
     is_own = all(x.dtype.name == F32 for x in tensors)
+    if not is_own and spec.numel <= 2 * softmax_kernels.BLOCK:
+        raise CannotLower("softmax")  # NumPy's pairwise sum
     if s.n <= softmax_kernels.ROW and (spec.ndim == 2 or (is_own and s.n <= softmax_kernels.EXPANDED)):
         raise CannotLower("softmax")
     return s.reduced("line_sum", a if b is None else s.binary("mul", a, b))
