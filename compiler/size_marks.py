@@ -124,7 +124,7 @@ def marks_of(tensor: Any) -> SizeMarks | None:
 
 
 def _indices(index: int | Sequence[int]) -> Sequence[int]:
-    return index if isinstance(index, list | tuple) else (index,)  # type: ignore[return-value]
+    return (index,) if isinstance(index, int) else index
 
 
 def _mark(tensor: Any, name: str, mark: Any) -> None:

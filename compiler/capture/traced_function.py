@@ -159,7 +159,7 @@ class TracedFunction:
                         element=self.elements[i],
                     )
             elif isinstance(leaf, SymInt):
-                found[i] = operator.index(leaf)
+                found[i] = operator.index(cast(Any, leaf))
             elif not isinstance(leaf, int | float | complex | str | None):
                 if leaf in arguments:
                     kind = type(leaf).__name__

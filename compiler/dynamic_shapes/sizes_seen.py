@@ -63,13 +63,15 @@ class SizesSeen:
             found = None if point is None else template.recording(point)
             if found is not None:
                 return found
+        seen: list[Sizes]
         if marked is not None and marked.names:
             varying, seen = marked.varying, [marked.names]
         elif self._first is None:
             self._first = sizes
             return None
         else:
-            varying, seen = difference(self._first, sizes)
+            varying, differing = difference(self._first, sizes)
+            seen = [*differing]
         if any(tensor._spec.requires_grad and not tensor.is_leaf for tensor in tensors):
             self.reason = "an argument has a history"
             return None

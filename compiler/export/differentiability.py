@@ -68,7 +68,8 @@ def _wanting(leaf: Any) -> Any:
     """An argument that requires grad, if it can."""
     if not isinstance(leaf, TensorImpl) or leaf._spec.requires_grad or not leaf._spec.dtype.is_floating_point:
         return leaf
-    return leaf.detach().requires_grad_()
+    tensor: Any = leaf
+    return tensor.detach().requires_grad_()
 
 
 def differentiable_program(
@@ -163,7 +164,7 @@ def _has_same_derivative(
             capturing.exports -= 1
         found = record(program, inputs, tree_structure(((0,) * len(inputs), {})))
     numbers: dict[Any, int] = {}
-    return (
+    return bool(
         _Described(wanted, tensors, names, numbers).all() == _Described(found, inputs, names, numbers).all()
     )
 

@@ -44,7 +44,8 @@ class ExportedProgram:
         graph(%p_factor : float32[], %x : float32[2]):
             %mul : float32[2] = aten.mul.Tensor(%x, %p_factor)
             return [%mul]
-        >>> program.module()(tt.tensor([1.0, 2.0]))
+        >>> with tt.no_grad():
+        ...     program.module()(tt.tensor([1.0, 2.0]))
         {'scaled': tensor([3., 6.])}
     """
 
