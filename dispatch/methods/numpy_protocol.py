@@ -46,6 +46,16 @@ class NumPyMethods(_Base):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """The memory to what takes buffers, as ``memoryview(tensor)``, from Python 3.12 on (PEP 688).
+
+        Raises BufferError for what `numpy` refuses, and for dtypes that buffers do not have, such as bfloat16.
+        """
+        try:
+            return memoryview(self.__array__())
+        except (TypeError, RuntimeError, ValueError) as error:
+            raise BufferError(f"{type(self).__name__} has no buffer: {error}") from None
+
     def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
         """The result of a NumPy function of this tensor, as a tensor over the same memory."""
         from ..tensor_data import from_numpy
@@ -65,7 +75,7 @@ class NumPyMethods(_Base):
         if reduction is not None:
             given = reduction.arguments(args, kwargs)
             return _of_arrays(func, args, kwargs) if given is None else reduction.result(given)
-        return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)  # type: ignore[arg-type]
+        return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)
 
 
 def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
