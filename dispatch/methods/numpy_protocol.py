@@ -52,7 +52,8 @@ class NumPyMethods(_Base):
         Raises BufferError for what `numpy` refuses, and for dtypes that buffers do not have, such as bfloat16.
         """
         try:
-            return memoryview(self.__array__())
+            array: Any = self.__array__()
+            return memoryview(array)
         except (TypeError, RuntimeError, ValueError) as error:
             raise BufferError(f"{type(self).__name__} has no buffer: {error}") from None
 
