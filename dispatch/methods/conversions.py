@@ -16,7 +16,7 @@ from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
@@ -235,6 +235,7 @@ class ConversionMethods(_Base):
 
         return tensor_text(self)  # type: ignore[arg-type]
 
+    @api_boundary
     def _repr_html_(self) -> str:
         """The tensor as notebooks show it, which look for this name."""
         from .notebook import notebook_view
