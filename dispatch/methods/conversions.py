@@ -16,7 +16,7 @@ from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
@@ -24,7 +24,7 @@ from .pickling import copied, reduced
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
     from ...runtime.device import DeviceLike
     from ...runtime.scalar_type import Number
@@ -81,18 +81,6 @@ class ConversionMethods(_Base):
                 "NumPy has dtypes for"
             )
         return tensor._data  # type: ignore[no-any-return]
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
-        """The result of a NumPy function of this tensor, as a tensor over the same memory."""
-        from ..tensor_data import from_numpy
-
-        return from_numpy(np.asarray(array))
 
     def new_tensor(
         self,
@@ -246,6 +234,13 @@ class ConversionMethods(_Base):
         from .printing import tensor_text
 
         return tensor_text(self)  # type: ignore[arg-type]
+
+    @api_boundary
+    def _repr_html_(self) -> str:
+        """The tensor as notebooks show it, which look for this name."""
+        from .notebook import notebook_view
+
+        return notebook_view(self)
 
     def __format__(self, spec: str) -> str:
         if self._spec.ndim == 0 and not self._spec.is_meta:
