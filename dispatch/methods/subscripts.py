@@ -16,7 +16,7 @@ from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
-from ...runtime.scalar_type import bool_, int64, uint8
+from ...runtime.scalar_type import bool_, int64, uint8, uint64
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
@@ -185,7 +185,7 @@ def _number(value: object, tensor: TensorImpl) -> Any:
             if value.imag and dtype is not bool_:
                 raise overflow_error(dtype)
             value = value != 0 if dtype is bool_ else value.real
-        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        if isinstance(value, int) and not _LEAST <= value <= (2**64 - 1 if dtype is uint64 else _MOST):
             raise ValueError(f"Overflow when unpacking long long: {value} is assigned")
         if isinstance(value, float) and dtype.is_integral and not math.isfinite(value) and dtype is not bool_:
             raise overflow_error(dtype)
