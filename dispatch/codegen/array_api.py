@@ -113,11 +113,9 @@ def function_text(function: ElementwiseFunction) -> str:
     if function.is_composed:
         return f"{head}    return {path}({_callee(function)}, x1, x2)\n"
     # A Python number is told by its class: an exception for its missing spec would cost as much as the sum.
-    numbers = (
-        f"    cls = x2.__class__\n    if cls is float or cls is int:\n        return {path}({_callee(function)}, x1, x2)\n"
-        if function.takes_numbers
-        else ""
-    )
+    numbers = "    cls = x2.__class__\n    if cls is float or cls is int:\n" if function.takes_numbers else ""
+    if numbers:
+        numbers += f"        return {path}({_callee(function)}, x1, x2)\n"
     return (
         f"{head}{numbers}"
         "    try:\n"
