@@ -2,8 +2,9 @@
 
 ``import triten.array_api as xp``, or `Tensor.__array_namespace__`: the standard's names, signatures and promotion.
 Functions of PyTorch's names and semantics are in `triten` itself; what is no function of the standard does not belong
-here. Modules have the names of the standard's chapters. `elementwise_functions` is generated from the table beside it;
-`promotion`, `axes`, `special_cases` and `clipping` are what functions are composed of.
+here. Modules have the names of the standard's chapters; `conversion_functions` are those of its creation functions that
+take others' objects. `elementwise_functions` is generated from the table beside it. `promotion`, `axes`, `special_cases`
+and `clipping` are what functions are composed of.
 
 Example:
     >>> import triten.array_api as xp
@@ -35,6 +36,7 @@ from ..runtime.scalar_type import (
 )
 from . import fft, linalg
 from .clipping import clip
+from .conversion_functions import *
 from .creation_functions import *
 from .data_type_functions import *
 from .elementwise_functions import *
