@@ -3,8 +3,8 @@
 ``import triten.array_api as xp``, or `Tensor.__array_namespace__`: the standard's names, signatures and promotion.
 Functions of PyTorch's names and semantics are in `triten` itself; what is no function of the standard does not belong
 here. Modules have the names of the standard's chapters; `conversion_functions` are those of its creation functions that
-take others' objects. `elementwise_functions` is generated from the table beside it. `promotion`, `axes`, `special_cases`
-and `clipping` are what functions are composed of.
+take others' objects. `elementwise_functions` is generated from the table beside it. `promotion`, `axes`,
+`special_cases` and `clipping` are what functions are composed of.
 
 Example:
     >>> import triten.array_api as xp
