@@ -88,7 +88,8 @@ lint: $(DEV_READY)
 
 # mypy does not read the import hook of an editable install, so it gets the root under the package's name. It runs
 # beside that name: it looks for modules in its own folder first, where the root's would be found under two names.
-TYPED := $(addprefix -p triten.,_C runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization safetensors serialization \
+TYPED := $(addprefix -p triten.,_C array_api runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization safetensors \
+	serialization \
 	utils distributions \
 	autograd cuda amp backends compiler) \
 	-m triten $(patsubst %.py,-m triten.%,$(filter-out __init__.py setup.py,$(wildcard *.py))) -m triten.tests.test_public_types
@@ -100,6 +101,7 @@ type: $(DEV_READY)
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
+	$(RUN) -m triten.dispatch.codegen.array_api
 	$(RUN) -m triten.dispatch.codegen.kernel_index
 
 coverage: $(DEV_READY)
@@ -111,6 +113,7 @@ docs: $(DOCS_READY)
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
+	$(RUN) -m triten.dispatch.codegen.array_api --check
 	$(RUN) -m triten.dispatch.codegen.kernel_index --check
 
 # `build/` of an earlier wheel would add modules that are no longer there.

@@ -14,9 +14,10 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.errors import NegativeStep
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
-from ...runtime.scalar_type import bool_, int64, uint8
+from ...runtime.scalar_type import bool_, int64, uint8, uint64
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
@@ -86,12 +87,17 @@ class SubscriptMethods(_Base):
                 except (KeyError, TypeError):
                     try:
                         return _slice_first(tensor, index)
+                    except NegativeStep:
+                        return _backward_slices().read(tensor, (index,))  # type: ignore[no-any-return]
                     except BaseException:
                         hide_inner_frames()
                         raise
                 return plan(self)
             if cls is tuple or index is None or index is Ellipsis:
-                basic = _basic(tensor, index if cls is tuple else (index,))
+                try:
+                    basic = _basic(tensor, index if cls is tuple else (index,))
+                except NegativeStep:
+                    return _backward_slices().read(tensor, index)  # type: ignore[no-any-return]
                 if basic is not None:
                     return basic
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
@@ -114,6 +120,8 @@ class SubscriptMethods(_Base):
             if advanced is not None:
                 return picked.index(advanced)
             return picked.alias() if picked is tensor else picked
+        except NegativeStep:
+            return _backward_slices().read(tensor, _as_tuple(index))  # type: ignore[no-any-return]
         except BaseException:
             hide_inner_frames()
             raise
@@ -135,6 +143,8 @@ class SubscriptMethods(_Base):
             basic = None
             cls = index.__class__
             if not modes and (cls is int or cls is slice or index is Ellipsis or index is None):
+                if cls is slice and index.step is not None:
+                    _bounds(index)
                 basic = tensor[index]
             elif cls is tuple and not modes:
                 basic = _basic(tensor, index)
@@ -152,9 +162,17 @@ class SubscriptMethods(_Base):
                 _write(basic, value, is_tensor)
             else:
                 _write_at(basic, advanced, value, is_tensor)
+        except NegativeStep:
+            _backward_slices().write(tensor, _as_tuple(index), value)
         except BaseException:
             hide_inner_frames()
             raise
+
+
+def _backward_slices() -> Any:
+    from . import backward_slices
+
+    return backward_slices
 
 
 def _public(name: str) -> Any:
@@ -173,7 +191,7 @@ def _number(value: object, tensor: TensorImpl) -> Any:
             if value.imag and dtype is not bool_:
                 raise overflow_error(dtype)
             value = value != 0 if dtype is bool_ else value.real
-        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        if isinstance(value, int) and not _LEAST <= value <= (2**64 - 1 if dtype is uint64 else _MOST):
             raise ValueError(f"Overflow when unpacking long long: {value} is assigned")
         if isinstance(value, float) and dtype.is_integral and not math.isfinite(value) and dtype is not bool_:
             raise overflow_error(dtype)
@@ -367,7 +385,7 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step is not None and step <= 0:
-        raise ValueError("step must be greater than zero")
+        raise NegativeStep("step must be greater than zero")
     return start, stop, 1 if step is None else step
 
 
