@@ -267,6 +267,8 @@ else:
         "multiprocessing.reduction",
         lambda: _import_module(f"{__package__}.multiprocessing.reductions").init_reductions(),
     )
+    # einops looks for the frameworks that it serves among the subclasses of a class of its own.
+    _when_imported("einops._backends", lambda: _import_module(f"{__package__}.utils.einops.backend"))
     onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")
