@@ -187,7 +187,9 @@ PANDAS = Client(
     (
         Call("pandas.DataFrame(x).to_numpy()", gives="array", shares=True, cuda=False),
         Call("pandas.Series(v).to_numpy()", gives="array", shares=True, cuda=False),
-        Call("pandas.DataFrame({'v': v, 'k': k}).groupby('k').v.mean().to_numpy()", gives="array", cuda=False),
+        Call(
+            "pandas.DataFrame({'v': v, 'k': k}).groupby('k').v.mean().to_numpy()", gives="array", cuda=False
+        ),
         Call("pandas.Series(k).value_counts().to_dict()", gives="other", cuda=False),
     ),
 )

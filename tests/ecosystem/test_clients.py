@@ -30,8 +30,15 @@ def test_calls_take_tensors_and_give_what_the_table_says(client: Client) -> None
         assert not [(device, each.text, each.wrong) for each in several if each.wrong]
         for each in several:
             call = expected[each.text]
-            assert (device, each.text, each.gives, each.shares) == (device, call.text, call.gives, call.shares)
+            assert (device, each.text, each.gives, each.shares) == (
+                device,
+                call.text,
+                call.gives,
+                call.shares,
+            )
     written = "".join(
         f"{line}\n" for line in TABLE.read_text().splitlines() if line.startswith(f"| {client.name} |")
     )
-    assert written == rows(client, found["cpu"], found["cuda"]), "python -P -m triten.tests.ecosystem.table writes it"
+    assert written == rows(client, found["cpu"], found["cuda"]), (
+        "python -P -m triten.tests.ecosystem.table writes it"
+    )
