@@ -14,8 +14,8 @@ class Call:
 
     Attributes:
         text: the expression. It may use the names that the preparation defines, and `x` (4x6, float32), `y` (4x6,
-            positive), `m` (6x6, positive definite), `v` (24 numbers), `w` (24 others), `z` (4x6, complex), `k` (integers
-            0 to 2, 24 of them), `to_array`, which makes an array of a tensor, and `xp`, the namespace of either.
+            positive), `m` (6x6, positive definite), `v` and `w` (24 numbers each), `k` (24 integers of 0 to 2), and
+            `xp`, the namespace of the array API.
         gives: "tensor" where the result, or what it consists of, are tensors on the device of the arguments; "array"
             for arrays of NumPy; "other" for anything else, which has to be equal all the same.
         shares: whether the result lies in the memory of `x`.

@@ -13,11 +13,10 @@ __all__ = ["findings"]
 
 
 def findings(client: Client, device: str) -> list[Finding]:
-    """One for each of the client's calls that are made on this device. Raises RuntimeError where the process ends early."""
-    module = f"{__package__}.run_client"
-    program = f"import runpy, sys; sys.argv[1:] = {[client.name, device]}; runpy.run_module({module!r}, run_name='__main__')"
+    """One for each of the client's calls that are made on this device. Raises RuntimeError where the process fails."""
+    program = f"import json; from {__package__}.run_client import main; print(json.dumps(main({client.name!r}, {device!r})))"
     simulated = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}
     run = run_python(program, environment=os.environ | simulated | client.environment)
     if run.returncode:
         raise RuntimeError(f"{client.name} on {device}: {run.stderr[-3000:]}")
-    return [Finding(**found) for found in json.loads(run.stdout.splitlines()[-1])]
+    return [Finding(*found) for found in json.loads(run.stdout.splitlines()[-1])]
