@@ -14,7 +14,8 @@ __all__ = ["findings"]
 
 def findings(client: Client, device: str) -> list[Finding]:
     """One for each of the client's calls that are made on this device. Raises RuntimeError where the process fails."""
-    program = f"import json; from {__package__}.run_client import main; print(json.dumps(main({client.name!r}, {device!r})))"
+    call = f"main({client.name!r}, {device!r})"
+    program = f"import json; from {__package__}.run_client import main; print(json.dumps({call}))"
     simulated = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}
     run = run_python(program, environment=os.environ | simulated | client.environment)
     if run.returncode:

@@ -1,4 +1,4 @@
-"""The table of `docs/with_other_libraries.md`: ``python -P -m triten.tests.ecosystem.table > docs/clients_table.md``."""
+"""The table of "With other libraries": ``python -P -m triten.tests.ecosystem.table > docs/clients_table.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other libraries with tensors in the place of arrays: results, kinds of results, and memory, as the documentation says."""
+"""Other libraries with tensors in the place of arrays: results, and what the documentation says of them."""
 
 from __future__ import annotations
 
