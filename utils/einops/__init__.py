@@ -1,8 +1,8 @@
 """einops on tensors: its functions take them as they are, and its layers are here as modules.
 
 The package ``einops`` finds the framework of an array among the subclasses of its `AbstractBackend`. `backend` has
-ours, which `import triten` adds as soon as a program imports ``einops``, whichever of the two comes first. `layers` has the
-modules that `einops.layers.torch` has for PyTorch.
+ours, which `import triten` adds as soon as a program imports ``einops``, whichever of the two comes first. `layers` has
+the modules that `einops.layers.torch` has for PyTorch.
 
 Source: https://einops.rocks.
 """
