@@ -100,6 +100,7 @@ type: $(DEV_READY)
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
+	$(RUN) -m triten.dispatch.codegen.array_api
 	$(RUN) -m triten.dispatch.codegen.kernel_index
 
 coverage: $(DEV_READY)
@@ -111,6 +112,7 @@ docs: $(DOCS_READY)
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
+	$(RUN) -m triten.dispatch.codegen.array_api --check
 	$(RUN) -m triten.dispatch.codegen.kernel_index --check
 
 # `build/` of an earlier wheel would add modules that are no longer there.

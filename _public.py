@@ -145,6 +145,7 @@ from .runtime.layout import sparse_csc as sparse_csc
 from .runtime.layout import sparse_csr as sparse_csr
 from .runtime.layout import strided as strided
 from .runtime.lazy_import import CallableLazyModule as _CallableLazyModule
+from .runtime.lazy_import import ConstantLazyModule as _ConstantLazyModule
 from .runtime.lazy_import import LazyModule as _LazyModule
 from .runtime.lazy_import import namespace_package as _namespace_package
 from .runtime.lazy_import import when_imported as _when_imported
@@ -220,6 +221,7 @@ perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
     from . import _dynamo as _dynamo
     from . import ao as ao
+    from . import array_api as array_api
     from . import cpu as cpu
     from . import distributed as distributed
     from . import distributions as distributions
@@ -245,6 +247,7 @@ if _typing.TYPE_CHECKING:
 else:
     _dynamo = _LazyModule(f"{__package__}._dynamo")
     ao = _LazyModule(f"{__package__}.ao")
+    array_api = _ConstantLazyModule(f"{__package__}.array_api")
     distributed = _LazyModule(f"{__package__}.distributed")
     distributions = _LazyModule(f"{__package__}.distributions")
     export = _CallableLazyModule(f"{__package__}.export")

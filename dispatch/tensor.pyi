@@ -1,5 +1,6 @@
 from ..runtime.tensor_impl import TensorImpl
 from .generated.methods import TensorMethods
+from .methods.array_api import ArrayApiMethods
 from .methods.autograd import AutogradMethods
 from .methods.casts import CastMethods
 from .methods.conversions import ConversionMethods
@@ -31,6 +32,7 @@ class Tensor(
     UniqueMethods,
     TypeMethods,
     FormerMethods,
+    ArrayApiMethods,
     TensorMethods,
     TensorImpl,
     metaclass=TensorMeta,

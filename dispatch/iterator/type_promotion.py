@@ -32,7 +32,10 @@ def _promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
         return None
     if a in _BAREBONES_UNSIGNED or b in _BAREBONES_UNSIGNED:
         other = b if a in _BAREBONES_UNSIGNED else a
-        return other if other.is_floating_point else None
+        if not other.is_integral:
+            return other if other.is_floating_point else None
+        if st.uint64 in (a, b) and a.is_signed != b.is_signed:
+            return None
     if a is st.bool_ or b is st.bool_:
         return b if a is st.bool_ else a
     if a.is_complex or b.is_complex:
@@ -68,9 +71,13 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
         A dtype.
 
     Raises:
-        RuntimeError: PyTorch does not promote the pair: floats of 8 and 4 bits with anything else, and uint16, uint32
-            or uint64 with a bool, an integral or a complex dtype.
+        RuntimeError: The pair does not promote: floats of 8 and 4 bits with anything else; uint16, uint32 or uint64
+            with a bool or a complex dtype; and uint64 with a signed integral dtype.
         TypeError: An argument is no dtype.
+
+    Note:
+        PyTorch refuses uint16, uint32 and uint64 beside any other integral dtype. Here the result is the least dtype
+        that holds both, as in the Python array API standard.
 
     Example:
         >>> import triten as tt

@@ -7,6 +7,7 @@ these methods when the operators are made known. Nothing below imports this fold
 """
 
 from ..tensor import Tensor
+from .array_api import ArrayApiMethods
 from .autograd import AutogradMethods
 from .casts import CastMethods
 from .conversions import ConversionMethods
@@ -37,6 +38,7 @@ MIXINS: tuple[type, ...] = (
     UniqueMethods,
     TypeMethods,
     FormerMethods,
+    ArrayApiMethods,
 )
 """What `Tensor` gets its methods from, the first of a name counting; all come before the generated ones."""
 

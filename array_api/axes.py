@@ -1,0 +1,28 @@
+"""Axes as the standard's functions take them: None, one, or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def normalized(axis: int, rank: int) -> int:
+    """An axis counted from the front. Raises IndexError for one that an array of this rank does not have."""
+    if not -rank <= axis < rank:
+        raise IndexError(f"axis {axis} is out of bounds for an array with {rank} dimensions")
+    return axis % rank
+
+
+def reduced(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """The axes of a reduction, counted from the front; None means all.
+
+    Raises:
+        IndexError: An axis is out of bounds.
+        ValueError: An axis stands there twice.
+    """
+    if axis is None:
+        return tuple(range(rank))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(normalized(each, rank) for each in given)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"axis {axis} names a dimension twice")
+    return axes

@@ -1,0 +1,486 @@
+"""Linear algebra of the standard (its extension `linalg`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..dispatch.generated import functions
+from ..runtime.scalar_type import dtype as ScalarType
+from . import statistical_functions
+from .axes import reduced
+from .linear_algebra_functions import matmul, matrix_transpose, tensordot, vecdot
+from .manipulation_functions import broadcast_arrays, broadcast_shapes
+from .promotion import common_operands, promoted_tensors
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+
+
+def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
+    """The Cholesky factor of positive definite matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+        upper: Whether it is the upper one.
+
+    Returns:
+        An array of `x`'s shape and dtype.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.cholesky.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.cholesky(xp.asarray([[4.0, 0.0], [0.0, 9.0]]))
+        tensor([[2., 0.],
+                [0., 3.]])
+    """
+    return functions.linalg_cholesky(x, upper=upper)
+
+
+def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+    """The cross product of vectors of three elements.
+
+    Args:
+        x1: An array of size 3 along `axis`.
+        x2: Another one; other axes broadcast.
+        axis: The axis.
+
+    Returns:
+        An array of the broadcast shape.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.cross.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.cross(xp.asarray([1, 0, 0]), xp.asarray([0, 1, 0]))
+        tensor([0, 0, 1])
+    """
+    x1, x2 = common_operands(x1, x2)
+    if x1.ndim != x2.ndim:
+        x1, x2 = broadcast_arrays(x1, x2)
+    return functions.linalg_cross(x1, x2, dim=axis)
+
+
+def det(x: Tensor, /) -> Tensor:
+    """The determinants of matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        An array without the last two axes.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.det.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.det(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor(16.)
+    """
+    return functions.linalg_det(x)
+
+
+def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
+    """The diagonals of matrices, as a view.
+
+    Args:
+        x: An array of at least two dimensions.
+        offset: Which: 0 the main one, positive ones above it.
+
+    Returns:
+        A view, without the last two axes and with one of the diagonal's length.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.diagonal.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.diagonal(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor([2., 8.])
+    """
+    return functions.diagonal(x, offset, -2, -1)
+
+
+def eig(x: Tensor, /) -> Any:
+    """Eigenvalues and eigenvectors of matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        A named tuple: complex `eigenvalues` and `eigenvectors`, the columns.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.eig.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.eig(xp.asarray([[2.0, 0.0], [0.0, 8.0]])).eigenvalues
+        tensor([2.+0.j, 8.+0.j])
+    """
+    return functions.linalg_eig(x)
+
+
+def eigh(x: Tensor, /) -> Any:
+    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        A named tuple: real `eigenvalues`, ascending, and `eigenvectors`, the columns.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.eigh.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.eigh(xp.asarray([[2.0, 0.0], [0.0, 8.0]])).eigenvalues
+        tensor([2., 8.])
+    """
+    return functions.linalg_eigh(x)
+
+
+def eigvals(x: Tensor, /) -> Tensor:
+    """Eigenvalues of matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        A complex array.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.eigvals.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.eigvals(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor([2.+0.j, 8.+0.j])
+    """
+    return functions.linalg_eigvals(x)
+
+
+def eigvalsh(x: Tensor, /) -> Tensor:
+    """Eigenvalues of symmetric or Hermitian matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        A real array, ascending along the last axis.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.eigvalsh.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.eigvalsh(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor([2., 8.])
+    """
+    return functions.linalg_eigvalsh(x)
+
+
+def inv(x: Tensor, /) -> Tensor:
+    """The inverses of matrices.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        An array of `x`'s shape and dtype.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.inv.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.inv(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.1250]])
+    """
+    return functions.linalg_inv(x)
+
+
+def matrix_norm(
+    x: Tensor, /, *, keepdims: bool = False, ord: float | Literal["fro", "nuc"] | None = "fro"
+) -> Tensor:
+    """The norms of matrices.
+
+    Args:
+        x: An array of at least two dimensions, of a floating-point dtype.
+        keepdims: Whether the last two axes stay, with size 1.
+        ord: ``"fro"``, ``"nuc"``, 1, -1, 2, -2, inf or -inf; None is ``"fro"``.
+
+    Returns:
+        A real array.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.matrix_norm.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.matrix_norm(xp.asarray([[3.0, 0.0], [0.0, 4.0]]))
+        tensor(5.)
+    """
+    return functions.linalg_matrix_norm(x, "fro" if ord is None else ord, (-2, -1), keepdims)
+
+
+def matrix_power(x: Tensor, n: int, /) -> Tensor:
+    """Matrices to the power of an integer.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+        n: The exponent; a negative one inverts.
+
+    Returns:
+        An array of `x`'s shape and dtype.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.matrix_power.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.matrix_power(xp.asarray([[2.0, 0.0], [0.0, 8.0]]), 2)
+        tensor([[ 4.,  0.],
+                [ 0., 64.]])
+    """
+    return functions.linalg_matrix_power(x, n)
+
+
+def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
+    """The ranks of matrices: how many singular values are not negligible.
+
+    Args:
+        x: Matrices of a floating-point dtype.
+        rtol: The greatest negligible value, relative to the greatest one; by default the
+            larger size times the dtype's `eps`.
+
+    Returns:
+        An array of int64.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.matrix_rank.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.matrix_rank(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor(2)
+    """
+    return functions.linalg_matrix_rank(x, rtol=rtol)
+
+
+def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The products of all pairs of elements.
+
+    Args:
+        x1: A vector.
+        x2: Another one.
+
+    Returns:
+        A matrix.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.outer.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.outer(xp.asarray([1, 2]), xp.asarray([3, 4]))
+        tensor([[3, 4],
+                [6, 8]])
+    """
+    return promoted_tensors(functions.outer, x1, x2)
+
+
+def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
+    """The pseudo-inverses of matrices (Moore and Penrose).
+
+    Args:
+        x: Matrices of a floating-point dtype.
+        rtol: Which singular values are negligible, as in `matrix_rank`.
+
+    Returns:
+        An array with the last two sizes swapped.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.pinv.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.pinv(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.1250]])
+    """
+    return functions.linalg_pinv(x, rtol=rtol)
+
+
+def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
+    """The QR decomposition of matrices.
+
+    Args:
+        x: Matrices of a floating-point dtype.
+        mode: Whether `Q` has as many columns as needed, or is square.
+
+    Returns:
+        A named tuple: `Q` and `R`.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.qr.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.qr(xp.asarray([[2.0, 0.0], [0.0, 8.0]])).R.shape
+        triten.Size([2, 2])
+    """
+    return functions.linalg_qr(x, mode)
+
+
+def slogdet(x: Tensor, /) -> Any:
+    """The signs of determinants, and the logarithms of their magnitudes.
+
+    Args:
+        x: Square matrices of a floating-point dtype.
+
+    Returns:
+        A named tuple: `sign` and `logabsdet`.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.slogdet.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.slogdet(xp.asarray([[2.0, 0.0], [0.0, 8.0]])).logabsdet
+        tensor(2.7726)
+    """
+    return functions.linalg_slogdet(x)
+
+
+def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The solutions of systems of linear equations.
+
+    Args:
+        x1: Square matrices of a floating-point dtype.
+        x2: The right sides: a vector, or matrices whose other axes broadcast.
+
+    Returns:
+        An array of the dtype to which theirs promote.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.solve.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.solve(xp.asarray([[2.0, 0.0], [0.0, 8.0]]), xp.asarray([2.0, 4.0]))
+        tensor([1.0000, 0.5000])
+    """
+    x1, x2 = common_operands(x1, x2)
+    # PyTorch's operator takes a stack of right sides for vectors if the shapes allow both: they are made matrices.
+    sides = x2.unsqueeze(-1) if x2.ndim == 1 else x2
+    batch = broadcast_shapes(tuple(x1.shape[:-2]), tuple(sides.shape[:-2]))
+    solved = functions.linalg_solve(
+        x1.expand((*batch, *x1.shape[-2:])), sides.expand((*batch, *sides.shape[-2:]))
+    )
+    return solved.squeeze(-1) if x2.ndim == 1 else solved
+
+
+def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
+    """The singular value decomposition of matrices.
+
+    Args:
+        x: Matrices of a floating-point dtype.
+        full_matrices: Whether `U` and `Vh` are square.
+
+    Returns:
+        A named tuple: `U`, `S`, descending, and `Vh`.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.svd.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.svd(xp.asarray([[2.0, 0.0], [0.0, 8.0]])).S
+        tensor([8., 2.])
+    """
+    return functions.linalg_svd(x, full_matrices)
+
+
+def svdvals(x: Tensor, /) -> Tensor:
+    """The singular values of matrices.
+
+    Args:
+        x: Matrices of a floating-point dtype.
+
+    Returns:
+        A real array, descending along the last axis.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.svdvals.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.svdvals(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor([8., 2.])
+    """
+    return functions.linalg_svdvals(x)
+
+
+def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> Tensor:
+    """The sums of diagonals of matrices.
+
+    Args:
+        x: An array of at least two dimensions.
+        offset: Which diagonal, as in `diagonal`.
+        dtype: The dtype of the sums; by default as that of `sum`.
+
+    Returns:
+        An array without the last two axes.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.trace.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.trace(xp.asarray([[2.0, 0.0], [0.0, 8.0]]))
+        tensor(10.)
+    """
+    return statistical_functions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def vector_norm(
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
+) -> Tensor:
+    """The norms of vectors.
+
+    Args:
+        x: An array of a floating-point dtype.
+        axis: The axes of the vectors; by default the flattened array is one.
+        keepdims: Whether they stay, with size 1.
+        ord: The order p: the p-th root of the sum of p-th powers; inf and -inf are the extremes, 0 counts.
+
+    Returns:
+        A real array.
+
+    Source: https://data-apis.org/array-api/2025.12/extensions/generated/array_api.linalg.vector_norm.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.linalg.vector_norm(xp.asarray([3.0, 4.0]))
+        tensor(5.)
+    """
+    axes = reduced(axis, x.ndim)
+    if not axes:
+        # The norm of a number: its magnitude; of order 0, whether it is not 0.
+        size = functions.abs(x)
+        return size if ord else size.ne(0).to(size.dtype)
+    return functions.linalg_vector_norm(x, ord, axes, keepdims)

@@ -1,0 +1,406 @@
+"""Manipulation functions of the standard: shapes, order, joining, repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..dispatch.generated import functions
+from ..dispatch.iterator import broadcast
+from ..runtime.tensor_impl import TensorImpl
+from .axes import normalized, reduced
+from .promotion import common_dtype
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flip",
+    "moveaxis",
+    "permute_dims",
+    "repeat",
+    "reshape",
+    "roll",
+    "squeeze",
+    "stack",
+    "tile",
+    "unstack",
+]
+
+
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+    """Arrays as views of their common shape.
+
+    Args:
+        *arrays: Arrays whose shapes broadcast.
+
+    Returns:
+        A view of each.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.broadcast_arrays.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> [x.shape for x in xp.broadcast_arrays(xp.ones(3), xp.ones((2, 1)))]
+        [triten.Size([2, 3]), triten.Size([2, 3])]
+    """
+    shape = broadcast_shapes(*(array.shape for array in arrays))
+    return tuple(array.expand(shape) for array in arrays)
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape to which shapes broadcast.
+
+    Args:
+        *shapes: Shapes.
+
+    Returns:
+        A tuple of sizes; an empty one of none.
+
+    Raises:
+        ValueError: They do not broadcast.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.broadcast_shapes.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.broadcast_shapes((2, 1), (3,))
+        (2, 3)
+    """
+    try:
+        return tuple(broadcast.broadcast_shapes(*shapes))
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+
+
+def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
+    """An array as a view of another shape.
+
+    Args:
+        x: An array.
+        shape: A shape to which `x`'s broadcasts.
+
+    Returns:
+        A view.
+
+    Raises:
+        ValueError: `x`'s shape does not broadcast to it.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.broadcast_to.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.broadcast_to(xp.asarray([1, 2]), (2, 2))
+        tensor([[1, 2],
+                [1, 2]])
+    """
+    if broadcast_shapes(tuple(x.shape), tuple(shape)) != tuple(shape):
+        raise ValueError(f"broadcast_to(): an array of shape {tuple(x.shape)} has no shape {tuple(shape)}")
+    return x.expand(tuple(shape))
+
+
+def _of_common_dtype(arrays: Sequence[Tensor]) -> list[Tensor]:
+    dtype = common_dtype(list(arrays))
+    return [array if dtype is None or array.dtype is dtype else array.to(dtype) for array in arrays]
+
+
+def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
+    """Arrays joined along an axis.
+
+    Args:
+        arrays: Arrays of equal shapes, but for `axis`.
+        axis: The axis; None flattens the arrays.
+
+    Returns:
+        An array of the dtype to which theirs promote.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.concat.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.concat([xp.asarray([1]), xp.asarray([2, 3])])
+        tensor([1, 2, 3])
+    """
+    parts = _of_common_dtype(arrays)
+    if axis is None:
+        return functions.cat([part.reshape(-1) for part in parts], 0)
+    # PyTorch's operator takes an empty vector of any place; the standard does not.
+    for part in parts:
+        axis_of_part = normalized(axis, part.ndim)
+        rest = [size for d, size in enumerate(part.shape) if d != axis_of_part]
+        if part.ndim != parts[0].ndim or rest != [
+            size for d, size in enumerate(parts[0].shape) if d != axis_of_part
+        ]:
+            raise ValueError(
+                f"concat(): expected equal shapes but for axis {axis}, got {[tuple(each.shape) for each in parts]}"
+            )
+    return functions.cat(parts, axis)
+
+
+def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
+    """Arrays joined along a new axis.
+
+    Args:
+        arrays: Arrays of one shape.
+        axis: Where the new axis stands in the result.
+
+    Returns:
+        An array of the dtype to which theirs promote.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.stack.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.stack([xp.asarray([1, 2]), xp.asarray([3, 4])], axis=1)
+        tensor([[1, 3],
+                [2, 4]])
+    """
+    return functions.stack(_of_common_dtype(arrays), axis)
+
+
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices of an array along an axis, as views.
+
+    Args:
+        x: An array of at least one dimension.
+        axis: The axis.
+
+    Returns:
+        A tuple of arrays without that axis.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.unstack.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.unstack(xp.asarray([[1, 2], [3, 4]]))
+        (tensor([1, 2]), tensor([3, 4]))
+    """
+    return tuple(x.unbind(normalized(axis, x.ndim)))
+
+
+def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
+    """An array with new axes of size 1, as a view.
+
+    Args:
+        x: An array.
+        axis: Where they stand in the result; a tuple for several.
+
+    Returns:
+        A view.
+
+    Raises:
+        IndexError: An axis is out of bounds.
+        ValueError: An axis stands there twice.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.expand_dims.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.expand_dims(xp.ones(3), (0, -1)).shape
+        triten.Size([1, 3, 1])
+    """
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    for each in sorted(reduced(given, x.ndim + len(given))):
+        x = x.unsqueeze(each)
+    return x
+
+
+def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
+    """An array without axes of size 1, as a view.
+
+    Args:
+        x: An array.
+        axis: The axes.
+
+    Returns:
+        A view.
+
+    Raises:
+        ValueError: An axis has another size.
+        IndexError: An axis is out of bounds.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.squeeze.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.squeeze(xp.ones((1, 3, 1)), (0, 2)).shape
+        triten.Size([3])
+    """
+    axes = reduced(axis, x.ndim)
+    for each in axes:
+        if x.shape[each] != 1:
+            raise ValueError(f"squeeze(): axis {each} has size {x.shape[each]}, not 1")
+    return x.squeeze(axes)
+
+
+def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+    """The elements in another shape.
+
+    Args:
+        x: An array.
+        shape: The shape; one size may be -1, which is inferred.
+        copy: True always copies, False never does, None does if it must.
+
+    Returns:
+        An array.
+
+    Raises:
+        ValueError: `copy` is False and there is no such view.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.reshape.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.reshape(xp.asarray([1, 2, 3, 4]), (2, -1))
+        tensor([[1, 2],
+                [3, 4]])
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if copy is False:
+        try:
+            return x.view(sizes)
+        except RuntimeError as error:
+            raise ValueError(
+                f"reshape(): copy=False forbids the copy that this shape needs: {error}"
+            ) from None
+    return x.clone().reshape(sizes) if copy else x.reshape(sizes)
+
+
+def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
+    """An array with its axes in another order, as a view.
+
+    Args:
+        x: An array.
+        axes: The order.
+
+    Returns:
+        A view.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.permute_dims.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.permute_dims(xp.ones((2, 3)), (1, 0)).shape
+        triten.Size([3, 2])
+    """
+    return x.permute(tuple(axes))
+
+
+def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
+    """An array with some axes elsewhere, as a view; the others keep their order.
+
+    Args:
+        x: An array.
+        source: The axes.
+        destination: Where each stands in the result.
+
+    Returns:
+        A view.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.moveaxis.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.moveaxis(xp.ones((2, 3, 4)), 0, -1).shape
+        triten.Size([3, 4, 2])
+    """
+    return functions.movedim(x, source, destination)
+
+
+def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """An array with the order of elements reversed, as a copy.
+
+    Args:
+        x: An array.
+        axis: The axes along which it is; all by default.
+
+    Returns:
+        An array of `x`'s shape.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.flip.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.flip(xp.asarray([1, 2, 3]))
+        tensor([3, 2, 1])
+    """
+    return functions.flip(x, reduced(axis, x.ndim))
+
+
+def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """An array whose elements move along axes; those that leave at one end enter at the other.
+
+    Args:
+        x: An array.
+        shift: By how many places, for each axis.
+        axis: The axes; None rolls the flattened array.
+
+    Returns:
+        An array of `x`'s shape.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.roll.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.roll(xp.asarray([1, 2, 3]), 1)
+        tensor([3, 1, 2])
+    """
+    if axis is None:
+        return functions.roll(x.reshape(-1), shift, 0).reshape(tuple(x.shape))
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if not axes:
+        return x.clone()
+    return functions.roll(x, shifts, tuple(normalized(each, x.ndim) for each in axes))
+
+
+def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
+    """Each element several times. On a GPU, an array of `repeats` is waited for.
+
+    Args:
+        x: An array.
+        repeats: How often, for all elements or for each.
+        axis: The axis; None flattens the array.
+
+    Returns:
+        An array of `x`'s dtype.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.repeat.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.repeat(xp.asarray([1, 2]), xp.asarray([1, 2]))
+        tensor([1, 2, 2])
+    """
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if isinstance(repeats, TensorImpl):
+        counts = repeats.long()
+        return functions.repeat_interleave(x, counts.expand(x.shape[axis]).contiguous(), axis)
+    return functions.repeat_interleave(x, repeats, axis)
+
+
+def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
+    """An array several times side by side.
+
+    Args:
+        x: An array.
+        repetitions: How often along each axis; missing axes are added in front, on either side.
+
+    Returns:
+        An array of `x`'s dtype.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.tile.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.tile(xp.asarray([1, 2]), (2, 1))
+        tensor([[1, 2],
+                [1, 2]])
+    """
+    return functions.tile(x, tuple(repetitions))

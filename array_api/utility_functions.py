@@ -1,0 +1,98 @@
+"""Utility functions of the standard: tests of all elements, and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..dispatch.generated import functions
+from ..runtime import scalar_type as st
+from .axes import normalized, reduced
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
+__all__ = ["all", "any", "diff"]
+
+Axes = int | Sequence[int] | None
+
+
+def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements are true, or not zero.
+
+    Args:
+        x: An array.
+        axis: The axes that are reduced; all by default.
+        keepdims: Whether reduced axes stay, with size 1.
+
+    Returns:
+        An array of bools.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.all.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.all(xp.asarray([[1, 2], [0, 1]]), axis=1)
+        tensor([ True, False])
+    """
+    return _tested(functions.all, x, axis, keepdims)
+
+
+def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether any element is true, or not zero.
+
+    Args:
+        x: An array.
+        axis: The axes that are reduced; all by default.
+        keepdims: Whether reduced axes stay, with size 1.
+
+    Returns:
+        An array of bools.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.any.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.any(xp.asarray([[0, 2], [0, 0]]), axis=1)
+        tensor([ True, False])
+    """
+    return _tested(functions.any, x, axis, keepdims)
+
+
+def _tested(function: Callable[..., Tensor], x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    axes = reduced(axis, x.ndim)
+    truths = x if x.dtype is st.bool_ else x.ne(0)
+    if not axes:
+        return truths.clone()
+    return function(truths, axes, keepdims)
+
+
+def diff(
+    x: Tensor,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
+    """The differences of neighbours along an axis.
+
+    Args:
+        x: An array of a numeric dtype.
+        axis: The axis.
+        n: How often they are taken.
+        prepend: What is put before the elements first, of `x`'s dtype.
+        append: What is put after them first.
+
+    Returns:
+        An array that is shorter by `n` along `axis`.
+
+    Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.diff.html
+
+    Example:
+        >>> import triten.array_api as xp
+        >>> xp.diff(xp.asarray([1, 4, 9]), prepend=xp.asarray([0]))
+        tensor([1, 3, 5])
+    """
+    return functions.diff(x, n, normalized(axis, x.ndim), prepend, append)
