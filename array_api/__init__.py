@@ -33,7 +33,7 @@ from ..runtime.scalar_type import (
     uint32,
     uint64,
 )
-from . import fft, linalg
+from . import fft, linalg, special
 from .clipping import clip
 from .creation_functions import *
 from .data_type_functions import *

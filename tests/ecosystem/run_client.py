@@ -93,7 +93,10 @@ def _finding(call: Call, client: Client, device: str) -> Finding:
     return Finding(call.text, gives, shares, wrong)
 
 
-def main(name: str, device: str) -> list[Finding]:
-    """What the calls of one client give on one device."""
+def main(name: str) -> dict[str, list[Finding]]:
+    """What the calls of one client give, on the CPU and on CUDA."""
     client = next(each for each in CLIENTS if each.name == name)
-    return [_finding(call, client, device) for call in client.calls if device == "cpu" or call.cuda]
+    return {
+        "cpu": [_finding(call, client, "cpu") for call in client.calls],
+        "cuda": [_finding(call, client, "cuda") for call in client.calls if call.cuda],
+    }

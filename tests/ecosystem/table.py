@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .client import Client, Finding
 from .clients import CLIENTS
@@ -14,21 +14,19 @@ _HEADING = "| library | call | result | memory | with tensors on CUDA |\n|---|--
 _RESULTS = {"tensor": "tensor", "array": "NumPy array", "other": "number or object"}
 
 
-def rows(client: Client, on_cpu: Sequence[Finding], on_cuda: Sequence[Finding]) -> str:
+def rows(client: Client, found: Mapping[str, Sequence[Finding]]) -> str:
     """The lines of one client."""
-    cuda = {found.text: _RESULTS[found.gives] for found in on_cuda}
+    cuda = {each.text: _RESULTS[each.gives] for each in found["cuda"]}
     return "".join(
-        f"| {client.name} | `{found.text}` | {_RESULTS[found.gives]} | {'shared' if found.shares else 'new'} | "
-        f"{cuda.get(found.text, 'to be copied to the CPU first')} |\n"
-        for found in on_cpu
+        f"| {client.name} | `{each.text}` | {_RESULTS[each.gives]} | {'shared' if each.shares else 'new'} | "
+        f"{cuda.get(each.text, 'to be copied to the CPU first')} |\n"
+        for each in found["cpu"]
     )
 
 
 def table() -> str:
     """The lines of all clients, which have to be installed."""
-    return _HEADING + "".join(
-        rows(client, findings(client, "cpu"), findings(client, "cuda")) for client in CLIENTS
-    )
+    return _HEADING + "".join(rows(client, findings(client)) for client in CLIENTS)
 
 
 if __name__ == "__main__":
