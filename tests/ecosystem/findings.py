@@ -13,7 +13,7 @@ __all__ = ["findings"]
 
 
 def findings(client: Client) -> dict[str, list[Finding]]:
-    """By device, one for each of the client's calls that are made there. Raises RuntimeError where the process fails."""
+    """By device, one for each of the client's calls that are made there; RuntimeError where the process fails."""
     program = (
         f"import json; from {__package__}.run_client import main; print(json.dumps(main({client.name!r})))"
     )
