@@ -7,6 +7,7 @@ from .methods.conversions import ConversionMethods
 from .methods.former import FormerMethods
 from .methods.interchange import InterchangeMethods
 from .methods.names import NamedMethods
+from .methods.numpy_protocol import NumPyMethods
 from .methods.python_elementwise import PythonElementwiseMethods
 from .methods.queries import QueryMethods
 from .methods.reflected_operators import ReflectedOperators
@@ -26,6 +27,7 @@ class Tensor(
     SparseMethods,
     SubclassMethods,
     InterchangeMethods,
+    NumPyMethods,
     NamedMethods,
     QueryMethods,
     PythonElementwiseMethods,

@@ -21,6 +21,9 @@ Number: TypeAlias = bool | int | float | complex
 class dtype:
     """An element type, such as ``tt.float32``. Compared by identity; printed as PyTorch prints it.
 
+    NumPy takes one for its own (``np.zeros(3, tt.bfloat16)``), in comparisons too, as it takes ``"float32"``. As with
+    that, what is equal to a dtype of NumPy's has another hash: a dict or set holds dtypes of one of the two libraries.
+
     Example:
         >>> import triten as tt
         >>> tt.float32.itemsize, tt.float32.is_floating_point, tt.int8.is_signed
@@ -65,6 +68,13 @@ class dtype:
 
     def __deepcopy__(self, memo: object) -> dtype:
         return self
+
+    @property
+    def __numpy_dtype__(self) -> np.dtype[Any]:
+        """NumPy's dtype of the elements, so that `numpy.dtype` takes this one (NumPy 2.4 or later)."""
+        if self in QUANTIZED or self is PACKED:
+            raise AttributeError(f"{self} has no counterpart in NumPy")
+        return self.np
 
     def to_complex(self) -> dtype:
         """The complex dtype of this precision (``float64`` gives ``complex128``)."""

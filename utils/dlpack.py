@@ -1,28 +1,7 @@
 """Tensors of other libraries without a copy, by DLPack (`torch.utils.dlpack`); see `tt.from_dlpack`."""
 
-import enum
-
 from ..dispatch.methods.interchange import from_dlpack as from_dlpack
 from ..dispatch.methods.interchange import to_dlpack as to_dlpack
+from ..runtime.dlpack.device_type import DLDeviceType as DLDeviceType
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
-
-
-class DLDeviceType(enum.IntEnum):
-    """Where memory is, by DLPack's number."""
-
-    kDLCPU = 1
-    kDLCUDA = 2
-    kDLCUDAHost = 3
-    kDLOpenCL = 4
-    kDLVulkan = 7
-    kDLMetal = 8
-    kDLVPI = 9
-    kDLROCM = 10
-    kDLROCMHost = 11
-    kDLExtDev = 12
-    kDLCUDAManaged = 13
-    kDLOneAPI = 14
-    kDLWebGPU = 15
-    kDLHexagon = 16
-    kDLMAIA = 17

@@ -14,6 +14,7 @@ from .conversions import ConversionMethods
 from .former import FormerMethods
 from .interchange import InterchangeMethods
 from .names import NamedMethods
+from .numpy_protocol import NumPyMethods
 from .python_elementwise import PythonElementwiseMethods
 from .queries import QueryMethods
 from .reflected_operators import ReflectedOperators
@@ -31,6 +32,7 @@ MIXINS: tuple[type, ...] = (
     ReflectedOperators,
     SubclassMethods,
     InterchangeMethods,
+    NumPyMethods,
     NamedMethods,
     QueryMethods,
     SparseMethods,

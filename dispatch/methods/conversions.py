@@ -24,7 +24,7 @@ from .pickling import copied, reduced
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
     from ...runtime.device import DeviceLike
     from ...runtime.scalar_type import Number
@@ -81,18 +81,6 @@ class ConversionMethods(_Base):
                 "NumPy has dtypes for"
             )
         return tensor._data  # type: ignore[no-any-return]
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
-        """The result of a NumPy function of this tensor, as a tensor over the same memory."""
-        from ..tensor_data import from_numpy
-
-        return from_numpy(np.asarray(array))
 
     def new_tensor(
         self,

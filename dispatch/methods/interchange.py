@@ -1,7 +1,4 @@
-"""Tensors over others' memory: the buffer protocol, and DLPack on the host (torch/utils/dlpack.py).
-
-On CUDA arrays are exchanged by ``__cuda_array_interface__``, which `tt.as_tensor` and CuPy read.
-"""
+"""Tensors over others' memory: DLPack (torch/utils/dlpack.py) and the buffer protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.data_ptr import DataPtr
+from ...runtime.device import CPU
+from ...runtime.device import device as Device
 from ...runtime.errors import not_a_tensor
+from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.layout import strided
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
@@ -17,14 +19,17 @@ from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import overridable
 
 if TYPE_CHECKING:
+    from ...runtime.device import DeviceLike
     from ..tensor import Tensor
 
     _Base = TensorImpl
 else:
     _Base = object
 
-HOST = 1, 0
-"""DLPack's CPU."""
+KDL_CPU, KDL_CUDA = 1, 2
+"""DLPack's kinds of devices."""
+LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, NO_ORDER = 1, 2, -1
+"""How ``stream`` names the default streams, and that the caller sees to the order himself."""
 
 
 class InterchangeMethods(_Base):
@@ -32,62 +37,157 @@ class InterchangeMethods(_Base):
 
     __slots__ = ()
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """A capsule over this tensor's memory (`torch.Tensor.__dlpack__`; options are those of the Array API).
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = NO_ORDER,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule over this tensor's memory, for another library's ``from_dlpack`` (`torch.Tensor.__dlpack__`).
 
-        Raises BufferError for a tensor that requires grad, or that is not on the CPU, and for dtypes that DLPack, or
-        NumPy, which makes the capsule, does not have.
+        Args:
+            stream: On CUDA the stream whose later work may use the memory: it waits for what the current stream of
+                the tensor's device was given. None and 1 are the default stream; -1, and nothing given, no waiting.
+            max_version: The newest version of DLPack that the caller reads; None is one before 1.0, which cannot say
+                that memory is read-only.
+            dl_device: Where the memory is to be, by DLPack's kind and ordinal: a copy there if it is elsewhere.
+            copy: Whether a copy is shown; None copies where it has to, False never.
+
+        Raises:
+            BufferError: The tensor requires grad, is sparse or quantized, is on a device or of a dtype that DLPack does
+                not have, or is read-only and the caller's version cannot say so; `stream` is 2.
+            AssertionError: `stream` is 0, or names a stream for memory of the CPU.
+            ValueError: `copy` is False and `dl_device` another device.
+            TypeError: `stream` is no int.
         """
-        if self._spec.requires_grad:
-            raise BufferError(
-                "Can't export tensors that require gradient, use tensor.detach(): the capsule would lose the history"
-            )
-        if self._spec.keys & QUANTIZED_BIT:
-            raise BufferError(f"QUInt/QInt types are not supported by dlpack, got {self._spec.dtype}")
-        self._check_host()
         tensor: Tensor = self  # type: ignore[assignment]
-        return tensor.host_array().__dlpack__(**options)
+        _check_exportable(tensor)
+        source = tensor._spec.device
+        _check_stream(stream, source)
+        target = _device_of(dl_device, source)
+        if target.type != source.type or target.resolved_index != source.resolved_index:
+            if copy is False:
+                raise ValueError(
+                    f"cannot move (i.e. copy=False) tensor from {source} to {target} without copying."
+                )
+            copied = tensor.detach().to(device=target, copy=True)
+        else:
+            copied = tensor.detach().clone() if copy else tensor
+        return _capsule(copied, stream, max_version, copied is not tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's name of the CPU. Raises BufferError for other devices."""
-        self._check_host()
-        return HOST
+        """DLPack's kind of the tensor's device, an `utils.dlpack.DLDeviceType`, and its ordinal.
 
-    def _check_host(self) -> None:
-        if self._spec.device.type != "cpu":
-            raise BufferError(
-                f"__dlpack__: expected a tensor on the CPU, but got one on {self._spec.device}; memory of CUDA is "
-                "shown by __cuda_array_interface__"
-            )
+        Raises ValueError for devices that DLPack does not have. Simulated devices are of kind kDLCUDA, too.
+        """
+        from ...runtime.dlpack.device_type import DLDeviceType
+
+        return _dl_device(self._spec.device, DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA)
 
 
-class _Consumable:
-    """A bare capsule as NumPy wants it."""
+def _check_exportable(tensor: Tensor) -> None:
+    spec = tensor._spec
+    if spec.requires_grad:
+        raise BufferError(
+            "Can't export tensors that require gradient, use tensor.detach(): the capsule would lose the history"
+        )
+    if spec.layout is not strided:
+        raise BufferError(f"Can't export tensors with layout other than strided, got {spec.layout}")
+    if spec.keys & QUANTIZED_BIT:
+        raise BufferError(f"QUInt/QInt types are not supported by dlpack, got {spec.dtype}")
+    if spec.device.type not in ("cpu", "cuda"):
+        raise BufferError(f"Cannot pack tensors on {spec.device}: expected one on the CPU or a CUDA device")
 
-    def __init__(self, capsule: Any) -> None:
-        self.capsule = capsule
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.capsule
+def _check_stream(stream: Any, device: Device) -> None:
+    if stream is not None and type(stream) is not int:
+        raise TypeError(f"stream must be ``int`` or ``none``, got {type(stream).__name__}")
+    if device.type == "cpu":
+        if stream is not None and stream != NO_ORDER:
+            raise AssertionError(f"stream should be None on cpu, got {stream}.")
+    elif stream == PER_THREAD_DEFAULT_STREAM:
+        raise BufferError("per-thread default stream is not supported.")
+    elif stream is not None and (stream == 0 or stream < NO_ORDER):
+        raise AssertionError(f"unsupported stream on CUDA: {stream}.")
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return HOST
+
+def _dl_device(device: Device, cpu: int = KDL_CPU, cuda: int = KDL_CUDA) -> tuple[int, int]:
+    if device.type == "cpu":
+        return cpu, 0
+    if device.type == "cuda":
+        return cuda, device.resolved_index
+    raise ValueError(f"Unknown device type {device.type} for Dlpack")
+
+
+def _device_of(dl_device: tuple[int, int] | None, own: Device) -> Device:
+    if dl_device is None:
+        return own
+    kind, index = dl_device
+    if kind == KDL_CPU:
+        return CPU
+    if kind == KDL_CUDA:
+        return Device("cuda", index)
+    raise BufferError(f"__dlpack__: expected dl_device of the CPU (1) or of CUDA (2), got {dl_device!r}")
+
+
+def _capsule(tensor: Tensor, stream: int | None, max_version: tuple[int, int] | None, is_copied: bool) -> Any:
+    from ...runtime.dlpack.exported import capsule
+    from ...runtime.dlpack.structures import IS_COPIED, READ_ONLY
+
+    spec = tensor._spec
+    flags = IS_COPIED if is_copied else 0
+    strides = spec.strides
+    if spec.device.type == "cpu":
+        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
+        owner: Any = tensor.host_array()
+        address = owner.__array_interface__["data"][0]
+        if spec.numel:
+            strides = tuple(step // spec.itemsize for step in owner.strides)
+    else:
+        owner = tensor._data
+        if not isinstance(owner, DataPtr):
+            raise BufferError(f"Cannot pack a {type(tensor).__name__}, which has no memory")
+        address = owner.address
+        if stream != NO_ORDER:
+            _order(spec.device, 0 if stream in (None, LEGACY_DEFAULT_STREAM) else stream)
+    if spec.read_only:
+        flags |= READ_ONLY
+    versioned = max_version is not None and max_version[0] >= 1
+    device = _dl_device(spec.device)
+    return capsule(owner, address, device, spec.dtype, tuple(spec.sizes), strides, flags, versioned)
+
+
+def _order(device: Device, waiting: int | None) -> None:
+    """Have a stream wait for the current one of a device."""
+    from ...runtime.cuda.driver import driver
+    from ...runtime.cuda.stream_order import wait_for_stream
+
+    index = device.resolved_index
+    wait_for_stream(index, driver().current_stream(index), waiting)
 
 
 @api_boundary
-def from_dlpack(ext_tensor: Any) -> Tensor:
+def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of another library's array (`torch.from_dlpack`).
 
     Args:
-        ext_tensor: An object with ``__dlpack__`` on the CPU, or a capsule; of a CUDA device one with
-            ``__cuda_array_interface__``, such as CuPy's arrays.
+        ext_tensor: An object with ``__dlpack__`` and ``__dlpack_device__``, one with ``__cuda_array_interface__``, or
+            a capsule, which can be taken once. On CUDA the device's current stream waits for the other library's.
+        device: Where the tensor is to be; by default where the memory is. A capsule's is left where it is.
+        copy: Whether the tensor is a copy; None copies where it has to, False never. A capsule is not copied.
 
     Returns:
-        A tensor of the same shape and dtype; writes to one are seen in the other.
+        A tensor of the same shape and dtype; writes to one are seen in the other. Memory that the other library calls
+        read-only gives a tensor that refuses writes.
 
     Raises:
         TypeError: `ext_tensor` is anything else.
-        BufferError: The array is on another device.
+        RuntimeError: A capsule was taken before.
+        BufferError: The array is on a device, or of a dtype or a version, that is not known.
+        ValueError: Strides are negative, or `copy` is False where there must be one.
+        AssertionError: `device` or `copy` is given for a capsule.
 
     Example:
         >>> import numpy as np, triten as tt
@@ -98,15 +198,64 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     """
     from ..tensor_data import as_tensor, from_numpy, shows_device_memory
 
-    if shows_device_memory(ext_tensor):
-        return as_tensor(ext_tensor)
+    made: Tensor
     if type(ext_tensor).__name__ == "PyCapsule":
-        ext_tensor = _Consumable(ext_tensor)
-    if not hasattr(ext_tensor, "__dlpack__"):
+        if device is not None or copy is not None:
+            raise AssertionError(
+                "device and copy kwargs not supported when ext_tensor is already a DLPack capsule."
+            )
+        return _taken(ext_tensor)
+    if isinstance(ext_tensor, np.ndarray):
+        # NumPy's own capsules are of fewer dtypes.
+        made = from_numpy(ext_tensor)
+    elif hasattr(ext_tensor, "__dlpack__"):
+        made = _taken(_asked(ext_tensor, copy))
+    elif shows_device_memory(ext_tensor):
+        made = as_tensor(ext_tensor)
+    else:
         raise TypeError(
             f"from_dlpack(): expected an object with __dlpack__ or a capsule, but got {type(ext_tensor).__name__}"
         )
-    return from_numpy(np.from_dlpack(ext_tensor))
+    if device is None:
+        return made.to(copy=True) if copy else made
+    target, source = Device(device), made._spec.device
+    if copy is False and (target.type, target.resolved_index) != (source.type, source.resolved_index):
+        raise ValueError(
+            f"cannot move DLPack tensor from device {source} to {target} without copying. Set copy=None or copy=True."
+        )
+    return made.to(device=target, copy=bool(copy))
+
+
+def _asked(producer: Any, copy: bool | None) -> Any:
+    """The capsule of another library, which may know of fewer options.
+
+    Copies are made here, by our allocators; a library that could only give one is told where there must be none.
+    """
+    kind, index = producer.__dlpack_device__()
+    options: dict[str, Any] = {"max_version": (1, 0)}
+    if copy is False:
+        options["copy"] = False
+    if kind == KDL_CUDA:
+        options["stream"] = _current_stream(index)
+    for unknown in ("max_version", "copy"):
+        try:
+            return producer.__dlpack__(**options)
+        except TypeError:
+            options.pop(unknown, None)
+    return producer.__dlpack__(**options)
+
+
+def _taken(capsule: Any) -> Tensor:
+    from ...runtime.dlpack.imported import taken
+    from ..tensor import Tensor
+
+    return Tensor.from_data(*taken(capsule, is_inference=is_inference_mode_enabled()))
+
+
+def _current_stream(index: int) -> int:
+    from ...runtime.cuda.driver import driver
+
+    return driver().current_stream(index) or LEGACY_DEFAULT_STREAM
 
 
 @overridable

@@ -13,8 +13,8 @@ from ..data_ptr import DataPtr
 from ..device import device as Device
 from ..scalar_type import from_numpy_dtype
 from ..tensor_spec import TensorSpec
-from .device_guard import device_guard
 from .driver import driver
+from .stream_order import wait_for_stream
 
 LEGACY_DEFAULT_STREAM = 1
 """How the interface names the default stream: 0 could be taken for none."""
@@ -73,7 +73,7 @@ def imported(exporter: Any) -> tuple[DataPtr, TensorSpec]:
     last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     nbytes = 0 if empty else (last + 1) * dtype.itemsize
     if stream is not None and not empty:
-        _wait_for(device.resolved_index, 0 if stream == LEGACY_DEFAULT_STREAM else stream)
+        wait_for_stream(device.resolved_index, 0 if stream == LEGACY_DEFAULT_STREAM else stream)
     return DataPtr(0 if empty else address, nbytes, device, context=exporter), spec
 
 
@@ -93,17 +93,3 @@ def _strides(given: Any, sizes: tuple[int, ...], itemsize: int) -> tuple[int, ..
     if any(stride % itemsize for stride, size in zip(given, sizes, strict=True) if size > 1):
         raise ValueError("given cuda array strides not a multiple of the element byte size. Copy it first.")
     return tuple(int(stride) // itemsize for stride in given)
-
-
-def _wait_for(device: int, stream: int) -> None:
-    """Make later work of a device's current stream wait for what another one was given until now."""
-    with device_guard(device) as cuda:
-        current = cuda.current_stream(device)
-        if current == stream:
-            return
-        event = cuda.create_event()
-        try:
-            cuda.record_event(event, stream)
-            cuda.wait_event(current, event)
-        finally:
-            cuda.destroy_event(event)

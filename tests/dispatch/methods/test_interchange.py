@@ -1,8 +1,7 @@
-"""Memory of others: buffers and DLPack; and how tensors are printed."""
+"""Memory of others: buffers; and how tensors are printed."""
 
 import array
 
-import numpy as np
 import pytest
 
 import triten as tt
@@ -38,26 +37,6 @@ def test_buffers_that_do_not_fit(options, message):
         tt.frombuffer(5, dtype=tt.int8)
     with pytest.raises(ValueError, match="must not be 0"):
         tt.frombuffer(b"", dtype=tt.int8)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint32", "bool", "complex64"])
-def test_dlpack_shares_memory(dtype):
-    x = tt.ones(3, 4, dtype=getattr(tt, dtype))[:, ::2].t()
-    there = np.from_dlpack(x)
-    assert there.shape == (2, 3) and there.dtype == dtype and np.shares_memory(there, x.numpy())
-    back = tt.from_dlpack(x)
-    back.zero_()
-    assert not x.any() and back.stride() == x.stride()
-    assert tt.from_dlpack(tt.to_dlpack(x)).data_ptr() == x.data_ptr() and x.__dlpack_device__() == (1, 0)
-
-
-def test_what_dlpack_refuses():
-    with pytest.raises(BufferError, match="require gradient"):
-        tt.ones(2, requires_grad=True).__dlpack__()
-    with pytest.raises(BufferError, match="on the CPU, but got one on meta"):
-        tt.to_dlpack(tt.ones(2, device="meta"))
-    with pytest.raises(TypeError, match="but got int"):
-        tt.from_dlpack(5)
 
 
 @pytest.fixture

@@ -1,0 +1,164 @@
+"""What NumPy asks of a tensor: its elements, results as tensors, and reductions such as ``np.sum(tensor)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import float64, from_numpy_dtype
+from ...runtime.tensor_impl import TensorImpl
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from ..tensor import Tensor
+
+    _Base = TensorImpl
+else:
+    _Base = object
+
+_PLAIN: Final = np.empty(0)
+"""An ndarray, whose ``__array_function__`` is NumPy's own."""
+_DOES_COPY = (
+    "Unable to avoid copy while creating an array as requested: a tensor of {own} was asked for as {wanted}. Use "
+    "np.asarray(tensor, dtype) to allow a copy when needed."
+)
+
+
+class NumPyMethods(_Base):
+    """Mixin of `Tensor`."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """The tensor as an ndarray, over the same memory where dtype and `copy` allow it; see `numpy`.
+
+        Raises ValueError where `copy` is False and `dtype` another one.
+        """
+        tensor: Tensor = self  # type: ignore[assignment]
+        array = tensor.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(_DOES_COPY.format(own=array.dtype, wanted=np.dtype(dtype)))
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
+        """The result of a NumPy function of this tensor, as a tensor over the same memory."""
+        from ..tensor_data import from_numpy
+
+        return from_numpy(np.asarray(array))
+
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A function of NumPy's of this tensor: reductions are the tensor's own, all else is done as without this.
+
+        Reductions keep device and history; ``np.mean`` of integers is in float64, ``np.std`` divides by n, as NumPy's.
+        """
+        if not all(issubclass(kind, np.ndarray | TensorImpl) for kind in types):
+            return NotImplemented
+        reduction = REDUCTIONS.get(func)
+        if reduction is not None:
+            given = reduction.arguments(args, kwargs)
+            return _of_arrays(func, args, kwargs) if given is None else reduction.result(given)
+        return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)  # type: ignore[arg-type]
+
+
+def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """NumPy's own result for the tensors' elements, as a tensor unless it is an array of the caller's."""
+    from ..tensor_data import from_numpy
+
+    result = func(*map(_as_array, args), **{name: _as_array(value) for name, value in kwargs.items()})
+    given = (*args, *kwargs.values())
+    return result if any(result is each for each in given) else from_numpy(np.asarray(result))
+
+
+def _as_array(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, TensorImpl) else value
+
+
+class Reduction:
+    """A function of NumPy's that is a method of tensors.
+
+    Args:
+        method: the method that reduces all dimensions, or those that are given.
+        parameters: NumPy's names of the arguments by position.
+        is_mean: whether integers have results of float64.
+    """
+
+    __slots__ = ("is_mean", "method", "parameters")
+
+    def __init__(self, method: str, *parameters: str, is_mean: bool = False) -> None:
+        self.method = method
+        self.parameters = ("a", "axis", *parameters)
+        self.is_mean = is_mean
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments by name; None if there is one that only NumPy's function knows, or no tensor to reduce.
+
+        No dimensions are none to NumPy, and all of them to PyTorch.
+        """
+        given = dict(zip(self.parameters, args, strict=False)) | kwargs
+        given = {name: value for name, value in given.items() if value is not np._NoValue}
+        known = len(args) <= len(self.parameters) and given.keys() <= set(self.parameters)
+        out = given.get("out")
+        if not known or not isinstance(given.get("a"), TensorImpl) or isinstance(out, np.ndarray):
+            return None
+        if given.get("axis") == ():
+            return None
+        return given
+
+    def result(self, given: dict[str, Any]) -> Any:
+        """The reduced tensor."""
+        tensor: Any = given["a"]
+        axis, keepdims, dtype = given.get("axis"), bool(given.get("keepdims", False)), given.get("dtype")
+        if dtype is not None and not isinstance(dtype, ScalarType):
+            dtype = from_numpy_dtype(np.dtype(dtype))
+        if dtype is None and self.is_mean and not (tensor.is_floating_point() or tensor.is_complex()):
+            dtype = float64
+        if dtype is not None:
+            tensor = tensor.to(dtype)
+        options = {"correction": given.get("ddof", 0)} if "ddof" in self.parameters else {}
+        made = _reduced(tensor, self.method, axis, keepdims, options)
+        out = given.get("out")
+        if out is None:
+            return made
+        if out.shape != made.shape:
+            raise ValueError(
+                f"output parameter for reduction operation {self.method} has the shape {tuple(out.shape)}, expected "
+                f"{tuple(made.shape)}"
+            )
+        return out.copy_(made)
+
+
+def _reduced(tensor: Any, method: str, axis: Any, keepdims: bool, options: dict[str, Any]) -> Any:
+    dims = tuple(range(tensor.dim())) if axis is None else axis
+    if method == "prod":  # of one dimension at a time
+        rank = tensor.dim()
+        each = sorted((int(d) % rank for d in np.atleast_1d(dims)), reverse=True) if rank else ()
+        for dim in each:
+            tensor = tensor.prod(dim, keepdims)
+        return tensor.prod() if axis is None and not rank else tensor
+    if not tensor.dim() and axis is None:
+        return getattr(tensor, method)(**options)
+    return getattr(tensor, method)(dim=dims, keepdim=keepdims, **options)
+
+
+REDUCTIONS: Final[dict[Any, Reduction]] = {
+    np.sum: Reduction("sum", "dtype", "out", "keepdims"),
+    np.prod: Reduction("prod", "dtype", "out", "keepdims"),
+    np.mean: Reduction("mean", "dtype", "out", "keepdims", is_mean=True),
+    np.std: Reduction("std", "dtype", "out", "ddof", "keepdims", is_mean=True),
+    np.var: Reduction("var", "dtype", "out", "ddof", "keepdims", is_mean=True),
+    np.max: Reduction("amax", "out", "keepdims"),
+    np.amax: Reduction("amax", "out", "keepdims"),
+    np.min: Reduction("amin", "out", "keepdims"),
+    np.amin: Reduction("amin", "out", "keepdims"),
+    np.all: Reduction("all", "out", "keepdims"),
+    np.any: Reduction("any", "out", "keepdims"),
+}
+"""The functions that would call a tensor's method with arguments that it does not have."""

@@ -1,0 +1,101 @@
+"""DLPack's structures, devices and dtypes (github.com/dmlc/dlpack, include/dlpack/dlpack.h)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from .. import scalar_type as types
+from ..scalar_type import dtype as ScalarType
+
+VERSION: Final = 1, 0
+"""What is written: capsules of this major version can be read."""
+READ_ONLY, IS_COPIED = 1, 2
+"""Flags of a managed tensor with a version."""
+NAME, VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
+"""What a capsule is called until it is taken; then with `USED` before it."""
+USED: Final = b"used_"
+
+
+class DLDevice(ctypes.Structure):
+    """A device: its kind and ordinal."""
+
+    _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
+
+
+class DLDataType(ctypes.Structure):
+    """A dtype: its kind, bits of a number, and numbers of an element."""
+
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class DLTensor(ctypes.Structure):
+    """Memory and its geometry, strides in elements; no strides are contiguous ones."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class DLManagedTensor(ctypes.Structure):
+    """A tensor with what frees it, before version 1."""
+
+    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class DLManagedTensorVersioned(ctypes.Structure):
+    """A tensor with what frees it, version and flags."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", DLTensor),
+    )
+
+
+MANAGED: Final = {NAME: DLManagedTensor, VERSIONED_NAME: DLManagedTensorVersioned}
+
+INT, UINT, FLOAT, BFLOAT, COMPLEX, BOOL = 0, 1, 2, 4, 5, 6
+FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT8_E8M0FNU, FLOAT4_E2M1FN = 10, 12, 14, 17
+
+
+def _by_kind() -> dict[ScalarType, tuple[int, int, int]]:
+    codes = {"i": INT, "u": UINT, "f": FLOAT, "c": COMPLEX, "b": BOOL}
+    found = {each: (codes[each.np.kind], 8 * each.itemsize, 1) for each in types.READ_BY_NUMPY}
+    return found | {
+        types.complex32: (COMPLEX, 32, 1),
+        types.bfloat16: (BFLOAT, 16, 1),
+        types.float8_e4m3fn: (FLOAT8_E4M3FN, 8, 1),
+        types.float8_e5m2: (FLOAT8_E5M2, 8, 1),
+        types.float8_e8m0fnu: (FLOAT8_E8M0FNU, 8, 1),
+        types.float4_e2m1fn_x2: (FLOAT4_E2M1FN, 4, 2),
+    }
+
+
+DATA_TYPES: Final = _by_kind()
+"""Code, bits and lanes of each dtype that DLPack has."""
+DTYPES: Final = {data_type: dtype for dtype, data_type in DATA_TYPES.items()}
+
+_python = ctypes.pythonapi
+_python.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_python.PyCapsule_IsValid.restype = ctypes.c_int
+_python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_python.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_python.PyCapsule_SetName.restype = ctypes.c_int
+
+has_name = _python.PyCapsule_IsValid
+"""Whether an object is a capsule of a name."""
+address_in = _python.PyCapsule_GetPointer
+"""The address that a capsule of a name holds."""
+rename = _python.PyCapsule_SetName
+"""Gives a capsule a name, whose bytes must live for ever."""
