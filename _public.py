@@ -270,8 +270,10 @@ else:
         "multiprocessing.reduction",
         lambda: _import_module(f"{__package__}.multiprocessing.reductions").init_reductions(),
     )
-    # einops looks for the frameworks that it serves among the subclasses of a class of its own.
+    # These serve the frameworks that have told them how.
     _when_imported("einops._backends", lambda: _import_module(f"{__package__}.utils.einops.backend"))
+    _when_imported("opt_einsum.backends", lambda: _import_module(f"{__package__}.utils.opt_einsum").register())
+    _when_imported("dask.array", lambda: _import_module(f"{__package__}.utils.dask").register())
     onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
     signal = _namespace_package(f"{__package__}.signal")

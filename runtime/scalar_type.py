@@ -76,6 +76,11 @@ class dtype:
             raise AttributeError(f"{self} has no counterpart in NumPy")
         return self.np
 
+    @property
+    def kind(self) -> str:
+        """NumPy's letter for the kind of number, which libraries ask for as they ask a dtype of NumPy's."""
+        return self.np.kind
+
     def to_complex(self) -> dtype:
         """The complex dtype of this precision (``float64`` gives ``complex128``)."""
         return _TO_COMPLEX.get(self, complex64)
