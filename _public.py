@@ -237,6 +237,7 @@ if _typing.TYPE_CHECKING:
     from . import onnx as onnx
     from . import quantization as quantization
     from . import random as random
+    from . import safetensors as safetensors
     from . import signal as signal
     from . import sparse as sparse
     from . import storage as storage
@@ -276,6 +277,7 @@ else:
     _when_imported("dask.array", lambda: _import_module(f"{__package__}.utils.dask").register())
     onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
+    safetensors = _namespace_package(f"{__package__}.safetensors")
     signal = _namespace_package(f"{__package__}.signal")
     types = _namespace_package(f"{__package__}.types")
     triton_kernels = _LazyModule(f"{__package__}.triton_kernels")

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import importlib.util
 import subprocess
 import sys
 import threading
@@ -23,6 +24,9 @@ from triten.runtime.dlpack.structures import (
 from triten.utils.dlpack import DLDeviceType
 
 NEW = {"max_version": (1, 0)}
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton has no wheel for this platform"
+)
 
 
 def managed_in(capsule):
@@ -68,13 +72,15 @@ def test_every_dtype_keeps_memory_and_geometry(dtype, options, device):
 def test_numpy_reads_the_same_memory():
     x = tt.arange(12.0).view(3, 4)[:, ::2].t()
     there = np.from_dlpack(x)
-    assert there.ctypes.data == x.data_ptr() and there.flags.writeable
-    there[0, 1] = 50
-    assert x[0, 1] == 50
+    assert there.ctypes.data == x.data_ptr()
+    assert there.flags.writeable is np.from_dlpack(np.ones(3)).flags.writeable  # never, before NumPy 2.2
+    x[0, 1] = 50
+    assert there[0, 1] == 50
     assert np.from_dlpack(tt.tensor(3)).shape == () and np.from_dlpack(tt.empty(0, 3)).shape == (0, 3)
     assert tt.empty(0, 3).__dlpack__() is not None and tt.from_dlpack(tt.empty(2, 0)).shape == (2, 0)
 
 
+@needs_triton
 def test_devices(device):
     kind = DLDeviceType.kDLCPU if device == "cpu" else DLDeviceType.kDLCUDA
     x = tt.arange(4.0, device=device)
@@ -150,6 +156,7 @@ def test_a_capsule_that_nobody_takes_frees_its_memory(options):
     assert gone() is None
 
 
+@needs_triton
 def test_device_memory_lives_as_long_as_who_took_it():
     x = tt.arange(1000.0, device="cuda")
     tt.cuda.synchronize()
@@ -322,6 +329,7 @@ def test_what_has_no_capsule():
         (0xBAD0, RuntimeError, "invalid resource handle"),
     ],
 )
+@needs_triton
 @pytest.mark.interpreter
 def test_streams_that_there_are_not(stream, error, message):
     with pytest.raises(error, match=message):
@@ -332,6 +340,7 @@ def test_streams_that_there_are_not(stream, error, message):
     assert tt.ones(2).__dlpack__(stream=None) is not None and tt.ones(2).__dlpack__(stream=-1) is not None
 
 
+@needs_triton
 @pytest.mark.interpreter
 def test_streams_wait_for_each_other():
     producing, consuming = tt.cuda.Stream(), tt.cuda.Stream()

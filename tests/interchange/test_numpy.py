@@ -84,8 +84,8 @@ def test_operators_that_arrays_do_not_have():
             other - tt.ones(1)
     with pytest.raises(RuntimeError, match="requires grad"):
         np.ones(2) + tt.ones(2, requires_grad=True)
-    with pytest.raises(TypeError, match="can't convert"):
-        np.ones(2) + tt.ones(2, device="cuda")
+    with pytest.raises(TypeError, match="can't convert meta"):
+        np.ones(2) + tt.ones(2, device="meta")
 
 
 REDUCTIONS = ["sum", "prod", "mean", "std", "var", "max", "min", "amax", "amin", "all", "any"]
@@ -169,7 +169,7 @@ def test_import_brings_no_client():
 
     program = (
         "import sys, triten\n"
-        "names = 'safetensors', 'triten.runtime.dlpack', 'cupy', 'jax', 'torch', 'mmap', 'triten.safetensors'\n"
+        "names = 'safetensors', 'triten.runtime.dlpack', 'cupy', 'jax', 'torch', 'triten.safetensors.opening'\n"
         "assert not [n for n in names if n in sys.modules], [n for n in names if n in sys.modules]\n"
     )
     subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=60)

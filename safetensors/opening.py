@@ -1,0 +1,224 @@
+"""Files that are read: `safe_open`, `load_file`, `load`."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+import safetensors
+
+from ..dispatch.generated import functions as ops
+from ..dispatch.tensor import Tensor
+from ..dispatch.tensor_data import from_numpy
+from ..runtime.device import DeviceLike
+from ..runtime.device import device as Device
+from ..runtime.traceback_filter import api_boundary
+from .dtypes import geometry_of, size_of
+
+LENGTH_BYTES = 8
+"""Of the header's length, with which a file begins."""
+
+
+class safe_open:
+    """A file whose tensors are read when they are asked for (`safetensors.safe_open`), also by ``with``.
+
+    On the CPU a tensor is the file itself, mapped to memory: opening costs the header, and bytes are read where they
+    are first touched. Writes to a tensor stay in memory. The file must not be written to meanwhile; `save_file` to the
+    same path makes a new one. Tensors outlive the file's being closed.
+
+    Args:
+        filename: The file.
+        framework: ``"pt"``, as programs for PyTorch say; nothing else is known.
+        device: Where tensors are made.
+        backend: ``"mmap"``, or ``"pread"``, which reads a tensor into memory of its own.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        SafetensorError: The file is not in the format, or not whole.
+        ValueError: `framework` or `backend` is another one.
+
+    Example:
+        >>> import os, tempfile, triten as tt
+        >>> from triten.safetensors import safe_open, save_file
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> save_file({"weight": tt.arange(6.0).view(3, 2)}, path, {"format": "pt"})
+        >>> with safe_open(path) as file:
+        ...     print(file.keys(), file.metadata(), file.get_slice("weight")[1:, 0])
+        ['weight'] {'format': 'pt'} tensor([2., 4.])
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        framework: str = "pt",
+        device: DeviceLike = "cpu",
+        *,
+        backend: str = "mmap",
+    ) -> None:
+        if framework not in ("pt", "pytorch", "torch", "triten"):
+            raise ValueError(f"safe_open: expected the framework 'pt', got {framework!r}")
+        if backend not in ("mmap", "pread"):
+            raise ValueError(f"safe_open: expected the backend 'mmap' or 'pread', got {backend!r}")
+        self._device = Device("cpu" if device is None else device)
+        self._header: Any = safetensors.safe_open(filename, framework="np")
+        with open(filename, "rb") as file:
+            start = LENGTH_BYTES + int.from_bytes(file.read(LENGTH_BYTES), "little")
+            self._mapped: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self._in_place = backend == "mmap"
+        self._tensors: dict[str, tuple[int, str, tuple[int, ...]]] = {}
+        for name in self._header.offset_keys():
+            part = self._header.get_slice(name)
+            dtype, shape = part.get_dtype(), tuple(part.get_shape())
+            self._tensors[name] = start, dtype, shape
+            # In the order of their offsets tensors follow each other without gaps: the package has checked that.
+            start += size_of(dtype, shape)
+        if start != len(self._mapped):
+            raise safetensors.SafetensorError(
+                f"Error while deserializing header: the file has changed, expected {start} bytes and got "
+                f"{len(self._mapped)}"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._header.__exit__(kind, error, trace)
+        self._mapped = None
+
+    def keys(self) -> list[str]:
+        """The tensors' names, sorted."""
+        return list(self._header.keys())
+
+    def offset_keys(self) -> list[str]:
+        """The tensors' names in the order of the file."""
+        return list(self._header.offset_keys())
+
+    def metadata(self) -> dict[str, str] | None:
+        """The texts that the writer added; None if there are none."""
+        found: dict[str, str] | None = self._header.metadata()
+        return found
+
+    @api_boundary
+    def get_tensor(self, name: str) -> Tensor:
+        """A tensor. Raises SafetensorError if there is none of the name, TypeError if its dtype has no counterpart."""
+        made = self._mapped_tensor(name)
+        return made.to(device=self._device, copy=not self._in_place)
+
+    def get_tensors(self) -> dict[str, Tensor]:
+        """All tensors by name."""
+        return {name: self.get_tensor(name) for name in self.keys()}
+
+    def get_slice(self, name: str) -> SafeSlice:
+        """A tensor of which a part is read by a subscript. Raises SafetensorError if there is none of the name."""
+        self._placed(name)
+        return SafeSlice(self, name)
+
+    def _placed(self, name: str) -> tuple[int, str, tuple[int, ...]]:
+        if self._mapped is None:
+            raise safetensors.SafetensorError("File is closed")
+        found = self._tensors.get(name)
+        if found is None:
+            raise safetensors.SafetensorError(f"File does not contain tensor {name}")
+        return found
+
+    def _mapped_tensor(self, name: str) -> Tensor:
+        """A tensor over the file's bytes; over a copy where they do not lie as its elements must."""
+        start, dtype_name, given = self._placed(name)
+        dtype, shape = geometry_of(dtype_name, given)
+        if 0 in shape:
+            return ops.empty(shape, dtype=dtype, device="cpu")
+        # The mapping is the array's base: so each tensor is a storage of its own bytes, and not of the whole file's.
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype.np, self._mapped, start)
+        return from_numpy(array if array.flags.aligned else array.copy())
+
+
+class SafeSlice:
+    """A tensor in an opened file, parts of which are read by subscripts (what `safe_open.get_slice` returns)."""
+
+    __slots__ = ("_file", "_name")
+
+    def __init__(self, file: safe_open, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def get_shape(self) -> list[int]:
+        """The sizes of the whole tensor."""
+        return list(self._file._placed(self._name)[2])
+
+    def get_dtype(self) -> str:
+        """The format's name of the dtype, such as ``"BF16"``."""
+        return self._file._placed(self._name)[1]
+
+    @api_boundary
+    def __getitem__(self, index: Any) -> Tensor:
+        """A part, by what subscripts of tensors take."""
+        file = self._file
+        part = file._mapped_tensor(self._name)[index]
+        return part.to(device=file._device, copy=not file._in_place)
+
+
+def load_file(
+    filename: str | os.PathLike[str], device: DeviceLike = "cpu", *, backend: str = "mmap"
+) -> dict[str, Tensor]:
+    """All tensors of a file (`safetensors.torch.load_file`); see `safe_open` for what they are made of.
+
+    Args:
+        filename: The file.
+        device: Where the tensors are made.
+        backend: ``"mmap"``, or ``"pread"``, which reads them into memory of their own.
+
+    Returns:
+        The tensors by name.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        SafetensorError: The file is not in the format, or not whole.
+        TypeError: A tensor's dtype has no counterpart.
+
+    Example:
+        >>> import os, tempfile, triten as tt
+        >>> from triten.safetensors import load_file, save_file
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> save_file({"weight": tt.ones(2, dtype=tt.bfloat16)}, path)
+        >>> load_file(path)
+        {'weight': tensor([1., 1.], dtype=triten.bfloat16)}
+    """
+    with safe_open(filename, device=device, backend=backend) as file:
+        return file.get_tensors()
+
+
+@api_boundary
+def load(data: bytes) -> dict[str, Tensor]:
+    """All tensors of a file's bytes, copied to the CPU (`safetensors.torch.load`).
+
+    Args:
+        data: What `save` returned, or a file holds.
+
+    Returns:
+        The tensors by name.
+
+    Raises:
+        SafetensorError: The bytes are not in the format, or not all there.
+        TypeError: A tensor's dtype has no counterpart.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.safetensors import load, save
+        >>> load(save({"weight": tt.ones(2)}))
+        {'weight': tensor([1., 1.])}
+    """
+    made: dict[str, Tensor] = {}
+    for name, row in safetensors.deserialize(data):
+        dtype, shape = geometry_of(row["dtype"], tuple(row["shape"]))
+        if 0 in shape:
+            made[name] = ops.empty(shape, dtype=dtype, device="cpu")
+            continue
+        array = np.frombuffer(row["data"], dtype.np).reshape(shape)
+        made[name] = from_numpy(array if array.flags.aligned and array.flags.writeable else array.copy())
+    return made
