@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import dask.array
 import numpy as np
-from dask.array import dispatch
+from dask.array import _shuffle, chunk, dispatch
 from dask.array.backends import ArrayBackendEntrypoint
 from dask.base import normalize_token
 from dask.sizeof import sizeof
@@ -43,8 +42,8 @@ def _like(given: Any, tensor: Tensor) -> Tensor:
 
 
 def _concatenate(chunks: Sequence[Any], axis: int = 0, **options: Any) -> Tensor:
-    first = next(chunk for chunk in chunks if isinstance(chunk, Tensor))
-    return tt.cat([_like(chunk, first) for chunk in chunks], axis)
+    first = next(each for each in chunks if isinstance(each, Tensor))
+    return tt.cat([_like(each, first) for each in chunks], axis)
 
 
 def _take(x: Tensor, indices: Any, axis: int | None = None, **options: Any) -> Tensor:
@@ -90,6 +89,17 @@ def _token(x: Tensor) -> Any:
     return normalize_token(_to_numpy(x)), str(x.device)
 
 
+def _taken(obj: Any, index: Any) -> Any:
+    """Elements of a chunk by places, which Dask keeps in as few bytes as can be: PyTorch takes uint8 for a mask."""
+    places = tuple(each.astype(np.int64) if isinstance(each, np.ndarray) else each for each in index[1])
+    return chunk.getitem(obj, places)
+
+
+def _percentile(x: Tensor, q: Any, method: str = "linear") -> Any:
+    percentiles, count = dispatch.percentile_lookup(_to_numpy(x), q, method)
+    return tt.as_tensor(percentiles, device=x.device), count
+
+
 LOOKUPS: Mapping[Dispatch, Callable[..., Any]] = {
     dispatch.concatenate_lookup: _concatenate,
     dispatch.take_lookup: _take,
@@ -97,6 +107,7 @@ LOOKUPS: Mapping[Dispatch, Callable[..., Any]] = {
     dispatch.einsum_lookup: _einsum,
     dispatch.empty_lookup: _empty,
     dispatch.divide_lookup: _divide,
+    dispatch.percentile_lookup: _percentile,
     dispatch.numel_lookup: _number_of_elements,
     dispatch.nannumel_lookup: _number_of_numbers,
     dispatch.to_numpy_dispatch: _to_numpy,
@@ -136,6 +147,8 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
     @staticmethod
     def _made(name: str, meta: Any, *args: Any, **kwargs: Any) -> Any:
         """An array that Dask makes for NumPy, as one of tensors."""
+        import dask.array
+
         with dask.config.set({"array.backend": "numpy"}):
             return TritenBackend.to_backend(getattr(dask.array, name)(*args, **kwargs))
 
@@ -169,6 +182,7 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
 
 def register() -> None:
     """Tell Dask of tensors."""
+    _shuffle._getitem = _taken
     for lookup, function in LOOKUPS.items():
         lookup.register(Tensor, function)
     to_triten_dispatch.register(np.ndarray, lambda x, **options: tt.from_numpy(np.ascontiguousarray(x)))

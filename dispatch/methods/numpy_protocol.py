@@ -52,6 +52,36 @@ class NumPyMethods(_Base):
 
         return from_numpy(np.asarray(array))
 
+    def astype(
+        self,
+        dtype: DTypeLike | ScalarType,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Tensor:
+        """The tensor in another dtype (`numpy.ndarray.astype`); `to` is PyTorch's name.
+
+        Args:
+            dtype: The dtype, of ours or of NumPy's, or its name.
+            order: Taken for NumPy's sake, as are `casting` and `subok`.
+            copy: Whether a tensor that has the dtype already is copied.
+
+        Returns:
+            A tensor of the same shape and device.
+
+        Raises:
+            TypeError: There is no such dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5, -2.5]).astype("int32")
+            tensor([ 1, -2], dtype=triten.int32)
+        """
+        wanted = dtype if isinstance(dtype, ScalarType) else from_numpy_dtype(np.dtype(dtype))
+        tensor: Tensor = self  # type: ignore[assignment]
+        return tensor.to(wanted, copy=copy)
+
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
