@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
+HOST: Final = frozenset({"cpu", "meta"})
+"""Devices on which NumPy computes, or refuses to."""
 _PLAIN: Final = np.empty(0)
 """An ndarray, whose ``__array_function__`` is NumPy's own."""
 _DOES_COPY = (
@@ -95,7 +97,41 @@ class NumPyMethods(_Base):
         if reduction is not None:
             given = reduction.arguments(args, kwargs)
             return _of_arrays(func, args, kwargs) if given is None else reduction.result(given)
+        if self._spec.device.type not in HOST:
+            from . import numpy_on_devices
+
+            computed = numpy_on_devices.of_function(func, args, kwargs)
+            if computed is not NotImplemented:
+                return computed
         return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)  # type: ignore[arg-type]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """A ufunc of this tensor, as NumPy computes it of the elements, and as a tensor over the result.
+
+        Tensors that are not on the CPU are given to the function of that name here, if there is one.
+        """
+        if self._spec.device.type not in HOST and method == "__call__" and kwargs.keys() <= {"dtype"}:
+            from . import numpy_on_devices
+
+            computed = numpy_on_devices.of_ufunc(ufunc, inputs, **kwargs)
+            if computed is not NotImplemented:
+                return computed
+        out = kwargs.get("out", ())
+        if out:
+            kwargs = kwargs | {"out": tuple(map(_as_array, out))}
+        result = getattr(ufunc, method)(*map(_as_array, inputs), **kwargs)
+        if isinstance(result, tuple):
+            return tuple(_wrapped(each, given) for each, given in zip(result, out or result, strict=True))
+        return _wrapped(result, out[0] if out else result)
+
+
+def _wrapped(result: Any, out: Any) -> Any:
+    """A ufunc's result as a tensor, or what it was written to."""
+    from ..tensor_data import from_numpy
+
+    if result is not out:
+        return out
+    return result if result is None else from_numpy(np.asarray(result))
 
 
 def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -199,6 +199,69 @@ PANDAS = Client(
     ),
 )
 
+DASK = Client(
+    "Dask",
+    ("dask",),
+    "import dask.array as da\na = da.from_array(x, chunks=3)",
+    (
+        *_tensors(
+            "(a * 2 + 1).compute()",
+            "a.sum().compute()",
+            "a.mean(axis=0).compute()",
+            "a.std(axis=1).compute()",
+            "a.max(axis=1).compute()",
+            "a.cumsum(axis=0).compute()",
+            "(a @ a.T).compute()",
+            "da.tensordot(a, a, axes=([1], [1])).compute()",
+            "da.einsum('ij,kj->ik', a, a).compute()",
+            "da.exp(a).compute()",
+            "a[1:3, ::2].compute()",
+            "a[[0, 2, 3]].compute()",
+            "da.concatenate([a, a], axis=1).compute()",
+            "da.stack([a, a]).compute()",
+            "a.rechunk((2, 6)).T.compute()",
+            "a.map_blocks(lambda block: block * 2).compute()",
+            "(a > 0).any(axis=0).compute()",
+            "a.astype('float64').compute()",
+        ),
+        Call("a.to_backend('numpy').compute()", gives="array"),
+        Call("da.where(a > 0, a, 0).compute()", gives="array", cuda=False),
+        Call("da.histogram(a, bins=3, range=(-3, 3))[0].compute()", gives="array", cuda=False),
+    ),
+)
+
+XARRAY = Client(
+    "xarray",
+    ("xarray",),
+    "import xarray as xr\na = xr.DataArray(x, dims=('row', 'column'))",
+    (
+        Call("a.data", shares=True),
+        Call("a.isel(row=slice(1, 3)).data", shares=True),
+        Call("a.transpose('column', 'row').data", shares=True),
+        *_tensors(
+            "(a * 2 + 1).data",
+            "a.sum().data",
+            "a.mean('row').data",
+            "a.max('column').data",
+            "xr.concat([a, a], 'row').data",
+            "xr.where(a > 0, 1.0, 0.0).data",
+            "xr.dot(a, a, dim='column').data",
+        ),
+    ),
+)
+
+ZARR = Client(
+    "Zarr",
+    ("zarr",),
+    "import zarr\n"
+    "stored = zarr.create_array(store={}, shape=(4, 6), chunks=(2, 3), dtype='float32')\n"
+    "stored[:] = x",
+    (
+        Call("stored[:]", gives="array", cuda=False),
+        Call("xp.asarray(stored[1:3])", cuda=False),
+    ),
+)
+
 CLIENTS = (
     EINOPS,
     EINOPS_ARRAY_API,
@@ -209,4 +272,7 @@ CLIENTS = (
     ARRAY_API_COMPAT,
     MATPLOTLIB,
     PANDAS,
+    DASK,
+    XARRAY,
+    ZARR,
 )
