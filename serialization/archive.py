@@ -7,6 +7,7 @@ folder, and names that occur twice, before it allocates for any of them.
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zipfile
 import zlib
@@ -15,12 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIGNATURE = b"PK\x03\x04"
 ALIGNMENT = 64
 """Of the records in a file, in bytes."""
+ALIGNED = 16
+"""What a record's position must be a multiple of for its elements to be used where they are."""
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 ZIP64_EXTRA = 20
 """What `zipfile` adds to the header of a record that is too large for 32 bits."""
@@ -44,10 +49,16 @@ class ArchiveReader:
     """The records of a file that begins with `SIGNATURE`, without the folder that they are in.
 
     Raises RuntimeError for an archive that is damaged or that `save` does not write.
+
+    Args:
+        file: the file, from its beginning.
+        maps: whether `mapped` gives records as the file's own bytes.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], maps: bool = False) -> None:
         self._file = file
+        self._maps = maps
+        self._memory: mmap.mmap | None = None
         try:
             with zipfile.ZipFile(file) as archive:
                 entries, end = archive.infolist(), archive.start_dir
@@ -100,6 +111,20 @@ class ArchiveReader:
         if record is None:
             raise RuntimeError(f"load: the archive has no record {name!r:.200}")
         return record
+
+    def mapped(self, name: str) -> NDArray[np.uint8] | None:
+        """The bytes of a record in the file's memory; None where it is not mapped, or they lie at an odd address.
+
+        Writes to them do not reach the file. Raises RuntimeError where the file ends before the record.
+        """
+        record = self.record(name)
+        if not self._maps or not record.size or record.offset % ALIGNED:
+            return None
+        if self._memory is None:
+            self._memory = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY)
+        if record.offset + record.size > len(self._memory):
+            raise RuntimeError(f"load: the file ends within record {name!r:.200}")
+        return np.ndarray(record.size, np.uint8, self._memory, record.offset)
 
     def read_into(self, name: str, target: memoryview) -> None:
         """Read a record. Raises RuntimeError where the file ends before it or where its checksum is another."""

@@ -50,7 +50,8 @@ def load(
         pickle_module: Python's `pickle`, and no other; only with weights_only=False.
         weights_only: Whether only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
             False is given. Otherwise the file may run any code.
-        mmap: Accepted as False and None: a file is read whole.
+        mmap: Whether storages on the CPU are the file itself, mapped to memory and read when they are needed; `f` is
+            a path then. Writes stay in memory; the file must not be written to meanwhile. Checksums are not looked at.
         **pickle_load_args: What Python's unpickler takes beside the file, such as `encoding`.
 
     Returns:
@@ -61,8 +62,9 @@ def load(
         FileNotFoundError: There is no file at the path.
         UnpicklingError: The file names a global that is not allowed, or its pickle is malformed.
         EOFError: The file is empty, or its pickle ends too early.
-        RuntimeError: The file is damaged or has another format, a tensor does not fit its storage, or a device is not
-            there.
+        RuntimeError: The file is damaged or has another format, which `mmap` may not have been written for, a tensor
+            does not fit its storage, or a device is not there.
+        ValueError: `mmap` is given for what is no path.
 
     Example:
         >>> import io, triten as tt
@@ -80,12 +82,12 @@ def load(
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if safe and pickle_load_args:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
-    if mmap:
-        raise NotImplementedError("load: mmap=True is not supported, the file is read whole")
+    if mmap and not isinstance(f, str | os.PathLike):
+        raise ValueError("f must be a file path in order to use the mmap argument")
     options = {"encoding": "utf-8", **pickle_load_args}
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file:
-            return read(file, map_location, safe, options)
+            return read(file, map_location, safe, options, bool(mmap))
     return read(_seekable(f), map_location, safe, options)
 
 

@@ -40,6 +40,11 @@ def host_storage(nbytes: int) -> tuple[Storage, NDArray[np.uint8]]:
     return storage_of(array, CPU), array
 
 
+def storage_of_bytes(array: NDArray[np.uint8]) -> Storage:
+    """The storage in host memory of bytes that are there already."""
+    return storage_of(array, CPU)
+
+
 def fill(storage: Storage, data: NDArray[np.uint8]) -> None:
     """Copy bytes into a storage of this size."""
     source, array = host_storage(len(data))

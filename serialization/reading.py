@@ -16,7 +16,7 @@ from .archive import SIGNATURE, ArchiveReader
 from .legacy import LegacyFile
 from .limits import Limits
 from .pickle_names import globals_in
-from .placement import goes_to_meta, host_storage, placed
+from .placement import goes_to_meta, host_storage, placed, storage_of_bytes
 from .rebuild import Load, Rebuild, TypedStorage
 from .restricted_unpickler import NOT_ALLOWED, RestrictedUnpickler
 from .user_globals import allowed_by_user
@@ -94,8 +94,10 @@ def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]
     return persistent_load
 
 
-def read(file: IO[bytes], map_location: MapLocation, safe: bool, options: dict[str, Any]) -> Any:
-    """The object of a file that can seek; what `load` does."""
+def read(
+    file: IO[bytes], map_location: MapLocation, safe: bool, options: dict[str, Any], mapped: bool = False
+) -> Any:
+    """The object of a file that can seek; what `load` does. Storages are the file's own bytes if it is to be mapped."""
     try:
         start = file.tell()
         signature = file.read(len(SIGNATURE))
@@ -103,11 +105,16 @@ def read(file: IO[bytes], map_location: MapLocation, safe: bool, options: dict[s
         if not signature:
             raise EOFError("load: the file is empty")
         if signature == SIGNATURE:
-            return _load_archive(ArchiveReader(file), map_location, safe, options)
+            return _load_archive(ArchiveReader(file, mapped), map_location, safe, options)
         if signature[:1] != pickle.PROTO:
             raise RuntimeError(
                 "load: a zip archive is expected, or the pickles that torch.save wrote before PyTorch 1.6; this "
                 "file is neither"
+            )
+        if mapped:
+            raise RuntimeError(
+                "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please "
+                "torch.save your checkpoint with this option in order to use mmap."
             )
         return _load_legacy(file.read(), map_location, safe, options)
     except UnpicklingError as error:
@@ -133,9 +140,13 @@ def _load_archive(
             if absent or skipped:
                 known[key] = Device("meta")
             else:
-                host, array = host_storage(size)
-                if size:
-                    archive.read_into(record, memoryview(array))  # type: ignore[arg-type]
+                bytes_in_file = archive.mapped(record)
+                if bytes_in_file is not None:
+                    host = storage_of_bytes(bytes_in_file)
+                else:
+                    host, array = host_storage(size)
+                    if size:
+                        archive.read_into(record, memoryview(array))  # type: ignore[arg-type]
                 known[key] = placed(host, location, map_location)
         found = known[key]
         if kind.dtype is None and isinstance(found, Storage):

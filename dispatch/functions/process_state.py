@@ -234,6 +234,7 @@ def from_file(
     dtype: ScalarType | None = None,
     layout: Layout | None = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor over the bytes of a file, which are read when they are needed (`torch.from_file`).
@@ -245,13 +246,14 @@ def from_file(
         dtype: Their dtype, by default the default dtype.
         layout: ``tt.strided`` or None.
         device: The CPU.
+        requires_grad: Whether autograd records operations on the result.
         pin_memory: False: pinned memory is no file's.
 
     Returns:
         A tensor of shape ``(size,)``.
 
     Raises:
-        RuntimeError: The file cannot be opened or is shorter, or `pin_memory` holds.
+        RuntimeError: The file cannot be opened or is shorter, `size` is negative, or `pin_memory` holds.
         NotImplementedError: `device` is another one.
 
     Example:
@@ -269,8 +271,11 @@ def from_file(
         raise NotImplementedError(f"from_file: expected the CPU, got {where}")
     kind = dtype or get_default_dtype()
     count = size or 0
+    if count < 0:
+        raise RuntimeError(f"from_file: expected a size that is not negative, got {count}")
     storage = Storage.from_file(filename, bool(shared), count * kind.itemsize)
-    return _ops.empty(0, dtype=kind).set_(storage, 0, (count,), (1,))
+    made = _ops.empty(0, dtype=kind).set_(storage, 0, (count,), (1,))
+    return made.requires_grad_() if requires_grad else made
 
 
 @api_boundary

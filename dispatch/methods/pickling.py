@@ -1,17 +1,19 @@
 """Tensors in pickles and deep copies: a tensor is its geometry over a storage, so that views stay views.
 
 What shares bytes before shares them after, as in PyTorch (torch/_tensor.py, torch/_utils.py): the storage is written
-or copied once in a pickle or a deep copy, whole, and each tensor finds its elements in it.
+or copied once in a pickle or a deep copy, whole, and each tensor finds its elements in it. By protocol 5 the bytes may
+stay outside of the pickle (PEP 574), and tensors are made over the buffers that are given back, without a copy.
 """
 
 from __future__ import annotations
 
 import copy
-import copyreg
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.layout import layout as Layout
@@ -96,7 +98,14 @@ def _rebuilt(
     if isinstance(storage, Device):
         made = empty_strided(sizes, strides, dtype=dtype, device=storage)
     else:
-        spec = TensorSpec.of(sizes, strides, dtype, storage.device, is_inference=is_inference_mode_enabled())
+        spec = TensorSpec.of(
+            sizes,
+            strides,
+            dtype,
+            storage.device,
+            is_inference=is_inference_mode_enabled(),
+            read_only=storage.device is CPU and not storage.root.flags.writeable,
+        )
         made = _of_class(cls, view_at(storage, offset, spec), spec)
     if names is not None:
         made.names = names
@@ -158,8 +167,29 @@ def _copied_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
     return found
 
 
-def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
-    return _rebuilt_storage, (_bytes_of(storage).cpu()._data.tobytes(), storage.device)
+BUFFERS_SINCE = 5
+"""The first protocol of `pickle` whose bytes may be outside."""
+ALIGNMENT = 16
+"""Of the bytes that a storage is made over: what no element needs more than."""
+
+
+def _reduced_storage(storage: Storage, protocol: Any = 0) -> tuple[Any, ...]:
+    data = _bytes_of(storage).cpu()._data
+    if protocol >= BUFFERS_SINCE:
+        return _storage_over, (pickle.PickleBuffer(data), storage.device)
+    return _rebuilt_storage, (data.tobytes(), storage.device)
+
+
+def _storage_over(buffer: Any, device: Device) -> Storage:
+    """A storage over a buffer, which is read-only where the buffer is; a copy on another device."""
+    from ..tensor_data import from_numpy
+
+    array = np.empty(0, np.uint8) if not memoryview(buffer).nbytes else np.frombuffer(buffer, np.uint8)
+    if array.__array_interface__["data"][0] % ALIGNMENT:
+        array = array.copy()
+    if device is not CPU:
+        array = from_numpy(array).to(device=device)._data
+    return storage_of(array, device)
 
 
 def _rebuilt_storage(data: bytes, device: Device) -> Storage:
@@ -172,5 +202,5 @@ def _rebuilt_storage(data: bytes, device: Device) -> Storage:
     return storage_of(made._data, device)
 
 
-# At import: a pickler of `multiprocessing` keeps the table as it was when the pickler was made.
-copyreg.pickle(Storage, _reduced_storage)
+# A method, since `copyreg` does not tell the protocol; `multiprocessing` has functions of its own in a table.
+Storage.__reduce_ex__ = _reduced_storage  # type: ignore[assignment,method-assign]

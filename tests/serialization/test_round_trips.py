@@ -340,7 +340,7 @@ def test_paths_and_what_is_no_file(tmp_path):
 def test_refusals(tmp_path):
     with pytest.raises(RuntimeError, match="a zip archive is expected"):
         loaded(b"no archive")
-    with pytest.raises(NotImplementedError, match="mmap=True is not supported"):
+    with pytest.raises(ValueError, match="f must be a file path"):
         loaded(saved(1), mmap=True)
     with pytest.raises(ValueError, match="only the zip format is written"):
         tt.save(1, io.BytesIO(), _use_new_zipfile_serialization=False)
