@@ -3,7 +3,7 @@
 ``import triten.array_api as xp``, or `Tensor.__array_namespace__`: the standard's names, signatures and promotion.
 Functions of PyTorch's names and semantics are in `triten` itself; what is no function of the standard does not belong
 here. Modules have the names of the standard's chapters. `elementwise_functions` is generated from the table beside it;
-`promotion`, `axes`, `division`, `rounding` and `clipping` are what its functions are composed of.
+`promotion`, `axes`, `special_cases` and `clipping` are what functions are composed of.
 
 Example:
     >>> import triten.array_api as xp

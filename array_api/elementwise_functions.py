@@ -37,7 +37,7 @@ from ..dispatch.generated.functions.pointwise import (
     sub_plans,
 )
 from ..runtime.local_dispatch_key_set import modes
-from . import division, rounding
+from . import special_cases
 from .promotion import promoted, promoted_tensors
 
 if TYPE_CHECKING:
@@ -627,7 +627,7 @@ def expm1(x: Tensor, /) -> Tensor:
         >>> xp.expm1(xp.asarray([0.0, 0.5]))
         tensor([0.0000, 0.6487])
     """
-    return functions.expm1(x)
+    return special_cases.expm1(x)
 
 
 def floor(x: Tensor, /) -> Tensor:
@@ -666,7 +666,7 @@ def floor_divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.floor_divide(xp.asarray([7, -7]), xp.asarray([2, 2]))
         tensor([ 3, -4])
     """
-    return promoted_tensors(division.floor_divide, x1, x2)
+    return promoted_tensors(special_cases.floor_divide, x1, x2)
 
 
 def greater(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
@@ -1308,7 +1308,7 @@ def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.remainder(xp.asarray([7, -7]), xp.asarray([3, 3]))
         tensor([1, 2])
     """
-    return promoted_tensors(division.remainder, x1, x2)
+    return promoted_tensors(special_cases.remainder, x1, x2)
 
 
 def round(x: Tensor, /) -> Tensor:
@@ -1327,7 +1327,7 @@ def round(x: Tensor, /) -> Tensor:
         >>> xp.round(xp.asarray([0.5, 1.5]))
         tensor([0., 2.])
     """
-    return rounding.round(x)
+    return special_cases.round(x)
 
 
 def sign(x: Tensor, /) -> Tensor:
@@ -1346,7 +1346,7 @@ def sign(x: Tensor, /) -> Tensor:
         >>> xp.sign(xp.asarray([-2.5, 0.0]))
         tensor([-1.,  0.])
     """
-    return rounding.sign(x)
+    return special_cases.sign(x)
 
 
 def signbit(x: Tensor, /) -> Tensor:
@@ -1441,7 +1441,7 @@ def square(x: Tensor, /) -> Tensor:
         >>> xp.square(xp.asarray([2, -3]))
         tensor([4, 9])
     """
-    return functions.square(x)
+    return special_cases.square(x)
 
 
 def subtract(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:

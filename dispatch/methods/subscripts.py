@@ -33,6 +33,7 @@ from ..generated.functions.views import (
 )
 from ..iterator.overlap import shares_memory
 from ..scalars import overflow_error, rounded
+from .backward_slices import NegativeStep, read, write
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -86,12 +87,17 @@ class SubscriptMethods(_Base):
                 except (KeyError, TypeError):
                     try:
                         return _slice_first(tensor, index)
+                    except NegativeStep:
+                        return read(tensor, (index,))
                     except BaseException:
                         hide_inner_frames()
                         raise
                 return plan(self)
             if cls is tuple or index is None or index is Ellipsis:
-                basic = _basic(tensor, index if cls is tuple else (index,))
+                try:
+                    basic = _basic(tensor, index if cls is tuple else (index,))
+                except NegativeStep:
+                    return read(tensor, index)
                 if basic is not None:
                     return basic
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
@@ -114,6 +120,8 @@ class SubscriptMethods(_Base):
             if advanced is not None:
                 return picked.index(advanced)
             return picked.alias() if picked is tensor else picked
+        except NegativeStep:
+            return read(tensor, _as_tuple(index))
         except BaseException:
             hide_inner_frames()
             raise
@@ -135,6 +143,8 @@ class SubscriptMethods(_Base):
             basic = None
             cls = index.__class__
             if not modes and (cls is int or cls is slice or index is Ellipsis or index is None):
+                if cls is slice and index.step is not None:
+                    _bounds(index)
                 basic = tensor[index]
             elif cls is tuple and not modes:
                 basic = _basic(tensor, index)
@@ -152,6 +162,8 @@ class SubscriptMethods(_Base):
                 _write(basic, value, is_tensor)
             else:
                 _write_at(basic, advanced, value, is_tensor)
+        except NegativeStep:
+            write(tensor, _as_tuple(index), value)
         except BaseException:
             hide_inner_frames()
             raise
@@ -367,7 +379,7 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step is not None and step <= 0:
-        raise ValueError("step must be greater than zero")
+        raise NegativeStep("step must be greater than zero")
     return start, stop, 1 if step is None else step
 
 

@@ -1,0 +1,57 @@
+"""Functions whose results the standard defines where PyTorch's operators give others, or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..dispatch.generated import functions
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
+
+def floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
+    """The quotient rounded down; with an infinite operand it is that of true division, not Python's NaN or -1."""
+    quotient = functions.floor_divide(x1, x2)
+    if not quotient.dtype.is_floating_point:
+        return quotient
+    infinite = functions.isinf(x1).logical_or(functions.isinf(x2))
+    return functions.where(infinite, functions.div(x1, x2), quotient)  # type: ignore[return-value]
+
+
+def remainder(x1: Tensor, x2: Tensor) -> Tensor:
+    """The remainder with the sign of the divisor, of a zero too."""
+    rest = functions.remainder(x1, x2)
+    if not rest.dtype.is_floating_point:
+        return rest
+    return functions.where(rest == 0, functions.copysign(rest, x2), rest)  # type: ignore[return-value]
+
+
+def round(x: Tensor) -> Tensor:
+    """The nearest integers; of complex numbers, of both parts."""
+    if x.dtype.is_complex:
+        return functions.complex(functions.round(x.real), functions.round(x.imag))
+    return functions.round(x)
+
+
+def sign(x: Tensor) -> Tensor:
+    """The signs; NaN has itself, where PyTorch has 0."""
+    signs = functions.sgn(x)
+    if x.dtype.is_floating_point:
+        return functions.where(functions.isnan(x), x, signs)  # type: ignore[return-value]
+    return signs
+
+
+def expm1(x: Tensor) -> Tensor:
+    """The exponential less 1; of a complex number at infinity it is what `exp` gives, without imaginary part a real."""
+    out = functions.expm1(x)
+    if not x.dtype.is_complex:
+        return out
+    out = functions.where(functions.isinf(x.real), functions.exp(x) - 1, out)  # type: ignore[assignment]
+    on_axis = functions.complex(functions.expm1(x.real), x.imag)
+    return functions.where(x.imag == 0, on_axis, out)  # type: ignore[return-value]
+
+
+def square(x: Tensor) -> Tensor:
+    """The element times itself; PyTorch takes the power, which is not exact for complex numbers on every device."""
+    return functions.mul(x, x)
