@@ -90,12 +90,6 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> Any:
     return functions.clamp(a, low, high)
 
 
-def _sum_of_numbers(
-    a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, **options: Any
-) -> Any:
-    return functions.nansum(a, _dims(a, axis), keepdims, dtype=_dtype(dtype))
-
-
 def _cumulative(function: Callable[..., Any]) -> Callable[..., Any]:
     def made(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
         return function(a.reshape(-1) if axis is None else a, axis or 0, dtype=_dtype(dtype))
@@ -121,7 +115,6 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.expand_dims: lambda a, axis: functions.unsqueeze(a, axis),
     np.flip: lambda m, axis=None: functions.flip(m, _dims(m, axis)),
     np.full_like: _like(None),
-    np.nansum: _sum_of_numbers,
     np.ones_like: _like(1),
     np.ravel: lambda a, order="C": a.reshape(-1),
     np.repeat: lambda a, repeats, axis=None: functions.repeat_interleave(a, repeats, axis),

@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, from_numpy_dtype
 from ...runtime.tensor_impl import TensorImpl
+from . import nan_reductions
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -203,6 +204,11 @@ class Reduction:
 
 def _reduced(tensor: Any, method: str, axis: Any, keepdims: bool, options: dict[str, Any]) -> Any:
     dims = tuple(range(tensor.dim())) if axis is None else axis
+    if method.startswith("nan"):
+        if tensor.is_floating_point() or tensor.is_complex():
+            reduce = nan_reductions.BY_NAME[method]
+            return reduce(tensor, (dims,) if isinstance(dims, int) else tuple(dims), keepdims, **options)
+        method = {"nanmax": "amax", "nanmin": "amin"}.get(method, method.removeprefix("nan"))
     if method == "prod":  # of one dimension at a time
         rank = tensor.dim()
         each = sorted((int(d) % rank for d in np.atleast_1d(dims)), reverse=True) if rank else ()
@@ -226,5 +232,12 @@ REDUCTIONS: Final[dict[Any, Reduction]] = {
     np.amin: Reduction("amin", "out", "keepdims"),
     np.all: Reduction("all", "out", "keepdims"),
     np.any: Reduction("any", "out", "keepdims"),
+    np.nansum: Reduction("nansum", "dtype", "out", "keepdims"),
+    np.nanprod: Reduction("nanprod", "dtype", "out", "keepdims"),
+    np.nanmean: Reduction("nanmean", "dtype", "out", "keepdims", is_mean=True),
+    np.nanstd: Reduction("nanstd", "dtype", "out", "ddof", "keepdims", is_mean=True),
+    np.nanvar: Reduction("nanvar", "dtype", "out", "ddof", "keepdims", is_mean=True),
+    np.nanmax: Reduction("nanmax", "out", "keepdims"),
+    np.nanmin: Reduction("nanmin", "out", "keepdims"),
 }
-"""The functions that would call a tensor's method with arguments that it does not have."""
+"""The functions that would call a tensor's method with arguments that it does not have, and those that skip NaN."""
