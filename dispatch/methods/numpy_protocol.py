@@ -121,18 +121,20 @@ class NumPyMethods(_Base):
         if out:
             kwargs = kwargs | {"out": tuple(map(_as_array, out))}
         result = getattr(ufunc, method)(*map(_as_array, inputs), **kwargs)
-        if isinstance(result, tuple):
-            return tuple(_wrapped(each, given) for each, given in zip(result, out or result, strict=True))
-        return _wrapped(result, out[0] if out else result)
+        results = result if isinstance(result, tuple) else (result,)
+        made = [each if each is not None else _tensor(result) for each, result in _beside(out, results)]
+        return tuple(made) if isinstance(result, tuple) else made[0]
 
 
-def _wrapped(result: Any, out: Any) -> Any:
-    """A ufunc's result as a tensor, or what it was written to."""
+def _beside(out: tuple[Any, ...], results: tuple[Any, ...]) -> zip[tuple[Any, Any]]:
+    """What results are written to, None where nothing is, beside each."""
+    return zip(out or (None,) * len(results), results, strict=True)
+
+
+def _tensor(result: Any) -> Any:
     from ..tensor_data import from_numpy
 
-    if result is not out:
-        return out
-    return result if result is None else from_numpy(np.asarray(result))
+    return None if result is None else from_numpy(np.asarray(result))
 
 
 def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
