@@ -74,7 +74,8 @@ class dtype:
         """NumPy's dtype of the elements, so that `numpy.dtype` takes this one (NumPy 2.4 or later)."""
         if self in QUANTIZED or self is PACKED:
             raise AttributeError(f"{self} has no counterpart in NumPy")
-        return self.np
+        kind: np.dtype[Any] = self.np
+        return kind
 
     @property
     def kind(self) -> str:

@@ -19,6 +19,7 @@ from ..runtime.device import device as Device
 from ..runtime.traceback_filter import api_boundary
 from .dtypes import geometry_of, size_of
 
+_package: Any = safetensors  # which has annotations of some functions only
 LENGTH_BYTES = 8
 """Of the header's length, with which a file begins."""
 
@@ -64,7 +65,7 @@ class safe_open:
         if backend not in ("mmap", "pread"):
             raise ValueError(f"safe_open: expected the backend 'mmap' or 'pread', got {backend!r}")
         self._device = Device("cpu" if device is None else device)
-        self._header: Any = safetensors.safe_open(filename, framework="np")
+        self._header: Any = _package.safe_open(filename, framework="np")
         with open(filename, "rb") as file:
             start = LENGTH_BYTES + int.from_bytes(file.read(LENGTH_BYTES), "little")
             self._mapped: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -214,7 +215,7 @@ def load(data: bytes) -> dict[str, Tensor]:
         {'weight': tensor([1., 1.])}
     """
     made: dict[str, Tensor] = {}
-    for name, row in safetensors.deserialize(data):
+    for name, row in _package.deserialize(data):
         dtype, shape = geometry_of(row["dtype"], tuple(row["shape"]))
         if 0 in shape:
             made[name] = ops.empty(shape, dtype=dtype, device="cpu")

@@ -9,6 +9,7 @@ Source: https://docs.dask.org/en/stable/how-to/selecting-the-collection-backend.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,17 +68,24 @@ def _divide(a: Any, b: Any, out: None = None, dtype: DTypeLike = None) -> Tensor
     return quotient.to(_dtype(dtype) or quotient.dtype)
 
 
+def _dims(x: Tensor, axis: Axis) -> tuple[int, ...]:
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return tuple(each % x.ndim for each in axes)
+
+
 def _number_of_elements(
     x: Tensor, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike = np.float64
 ) -> Tensor:
-    return _number_of_numbers(tt.zeros_like(x, dtype=tt.bool), axis, keepdims, dtype)
+    dims = _dims(x, axis)
+    sizes = [1 if dim in dims else size for dim, size in enumerate(x.shape) if keepdims or dim not in dims]
+    count = math.prod(x.shape[dim] for dim in dims)
+    return tt.full(sizes, count, dtype=_dtype(dtype), device=x.device)
 
 
 def _number_of_numbers(
     x: Tensor, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike = np.float64
 ) -> Tensor:
-    dims = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    return (~tt.isnan(x)).sum(dims, keepdim=keepdims, dtype=_dtype(dtype))
+    return (~tt.isnan(x)).sum(_dims(x, axis), keepdim=keepdims, dtype=_dtype(dtype))
 
 
 def _to_numpy(x: Tensor, **options: Any) -> Any:

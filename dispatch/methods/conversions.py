@@ -235,6 +235,12 @@ class ConversionMethods(_Base):
 
         return tensor_text(self)  # type: ignore[arg-type]
 
+    def _repr_html_(self) -> str:
+        """The tensor as notebooks show it, which look for this name."""
+        from .notebook import notebook_view
+
+        return notebook_view(self)
+
     def __format__(self, spec: str) -> str:
         if self._spec.ndim == 0 and not self._spec.is_meta:
             return format(self.item(), spec)

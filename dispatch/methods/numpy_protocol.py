@@ -49,6 +49,16 @@ class NumPyMethods(_Base):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """The memory to what takes buffers, as ``memoryview(tensor)``, from Python 3.12 on (PEP 688).
+
+        Raises BufferError for what `numpy` refuses, and for dtypes that buffers do not have, such as bfloat16.
+        """
+        try:
+            return memoryview(self.__array__())
+        except (TypeError, RuntimeError, ValueError) as error:
+            raise BufferError(f"{type(self).__name__} has no buffer: {error}") from None
+
     def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
         """The result of a NumPy function of this tensor, as a tensor over the same memory."""
         from ..tensor_data import from_numpy
@@ -104,7 +114,7 @@ class NumPyMethods(_Base):
             computed = numpy_on_devices.of_function(func, args, kwargs)
             if computed is not NotImplemented:
                 return computed
-        return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)  # type: ignore[arg-type]
+        return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """A ufunc of this tensor, as NumPy computes it of the elements, and as a tensor over the result.

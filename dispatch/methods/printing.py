@@ -134,6 +134,11 @@ def _with_notes(text: str, notes: list[str], indent: int) -> str:
     return text
 
 
+def elements_text(array: NDArray[Any]) -> str:
+    """The elements alone, as ``print`` shows them between the parentheses."""
+    return _array_text(array, 0)
+
+
 def _array_text(array: NDArray[Any], indent: int) -> str:
     if array.size == 0:
         return "[]"
@@ -179,19 +184,19 @@ def _format_of_real(values: NDArray[Any]) -> _Format:
     values = values.astype(np.float64)
     finite = values[np.isfinite(values) & (values != 0)]
     if finite.size == 0:
-        return _float_format(finite, f".{_options.precision}e" if _options.sci_mode else ".0f")
+        return _float_format(finite, ".0f", is_whole=True)  # whatever `sci_mode` says, as in PyTorch
     whole = bool((finite == np.ceil(finite)).all())
     largest, smallest = float(abs(finite).max()), float(abs(finite).min())
     exponents = largest / smallest > 1000.0 or largest > 1e8 or (not whole and smallest < 1e-4)
     if exponents if _options.sci_mode is None else _options.sci_mode:
         return _float_format(finite, f".{_options.precision}e")
-    return _float_format(finite, ".0f" if whole else f".{_options.precision}f")
+    return _float_format(finite, ".0f" if whole else f".{_options.precision}f", whole)
 
 
-def _float_format(finite: NDArray[Any], spec: str) -> _Format:
+def _float_format(finite: NDArray[Any], spec: str, is_whole: bool = False) -> _Format:
     def bare(v: float) -> str:
         text = format(v, spec)
-        return f"{text}." if spec == ".0f" and math.isfinite(v) else text
+        return f"{text}." if is_whole and math.isfinite(v) else text
 
     width = max((len(bare(float(v))) for v in finite), default=1)
     return _Format(lambda v: bare(float(v)).rjust(width), width)

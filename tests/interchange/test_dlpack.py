@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import importlib.util
+import os
 import subprocess
 import sys
 import threading
@@ -24,6 +25,10 @@ from triten.runtime.dlpack.structures import (
 from triten.utils.dlpack import DLDeviceType
 
 NEW = {"max_version": (1, 0)}
+simulated = pytest.mark.skipif(
+    os.environ.get("TRITEN_CUDA") not in ("interpret", "emulate"),
+    reason="streams that run when something waits",
+)
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton has no wheel for this platform"
 )
@@ -330,7 +335,7 @@ def test_what_has_no_capsule():
     ],
 )
 @needs_triton
-@pytest.mark.interpreter
+@simulated
 def test_streams_that_there_are_not(stream, error, message):
     with pytest.raises(error, match=message):
         tt.ones(2, device="cuda").__dlpack__(stream=stream)
@@ -341,7 +346,7 @@ def test_streams_that_there_are_not(stream, error, message):
 
 
 @needs_triton
-@pytest.mark.interpreter
+@simulated
 def test_streams_wait_for_each_other():
     producing, consuming = tt.cuda.Stream(), tt.cuda.Stream()
 

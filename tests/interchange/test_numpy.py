@@ -1,5 +1,6 @@
 """NumPy's protocols: arrays of tensors, tensors beside arrays, and NumPy's functions of tensors."""
 
+import io
 import operator
 import sys
 
@@ -141,6 +142,31 @@ def test_other_functions_are_done_as_before():
             return "foreign"
 
     assert np.concatenate([x, Foreign()]) == "foreign" == np.sum(Foreign())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 asks for __buffer__")
+def test_tensors_are_buffers():
+    x = tt.arange(12.0).view(3, 4)[:, ::2]
+    view = memoryview(x)
+    assert view.format == "f" and view.shape == (3, 2) and view.strides == (16, 8) and not view.readonly
+    view[0, 1] = 9.0
+    assert x[0, 1] == 9 and bytes(tt.ones(2, dtype=tt.uint8)) == b"\1\1"
+    assert tt.frombuffer(tt.ones(3), dtype=tt.float32).sum() == 3
+    assert (
+        np.asarray(x).ctypes.data == x.data_ptr()
+        and np.asarray(tt.ones(2).bfloat16()).dtype == tt.bfloat16.np
+    )
+    with pytest.raises(BufferError):
+        io.BytesIO().write(x)  # which wants contiguous bytes
+    for other in (tt.ones(2, requires_grad=True), tt.ones(2, device="meta"), tt.ones(2).bfloat16()):
+        with pytest.raises(BufferError, match="has no buffer"):
+            memoryview(other)
+
+
+def test_buffers_are_refused_as_arrays_are():
+    assert tt.ones(2).__buffer__(0).shape == (2,)
+    with pytest.raises(BufferError, match="requires grad"):
+        tt.ones(2, requires_grad=True).__buffer__(0)
 
 
 def test_tensordot_takes_axes():

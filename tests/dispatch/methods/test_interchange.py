@@ -2,6 +2,7 @@
 
 import array
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -53,7 +54,10 @@ def test_print_options(options):
     assert str(x[:4]) == "tensor([0.0000, 0.3333,\n        0.6667, 1.0000])"
     options(profile="short")
     assert str(x[:3]) == "tensor([0.00, 0.33, 0.67])"
+    options(precision=0)
+    assert str(x[:5]) == "tensor([0, 0, 1, 1, 1])" and str(tt.ones(2)) == "tensor([1., 1.])"
     options(profile="default", sci_mode=True)
+    assert str(tt.zeros(1)) == "tensor([0.])" and str(tt.tensor([np.inf])) == "tensor([inf])"
     assert str(x[:2]) == "tensor([0.0000e+00, 3.3333e-01])"
     assert str(tt.tensor([1.0, 2.0])) == "tensor([1.0000e+00, 2.0000e+00])"
     options(sci_mode=False)
