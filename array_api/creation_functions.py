@@ -156,8 +156,10 @@ def from_dlpack(x: Any, /, *, device: Place = None, copy: bool | None = None) ->
         >>> xp.from_dlpack(xp.ones(2))
         tensor([1., 1.])
     """
-    tensor = x.detach() if isinstance(x, TensorImpl) else interchange.from_dlpack(x)
-    return asarray(tensor, device=device, copy=copy)
+    if not isinstance(x, TensorImpl):
+        return asarray(interchange.from_dlpack(x), device=device, copy=copy)
+    own: Tensor = x  # type: ignore[assignment]
+    return asarray(own.detach(), device=device, copy=copy)
 
 
 def empty(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:

@@ -188,6 +188,9 @@ def add(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.add(xp.asarray([1, 2]), xp.asarray([10, 20]))
         tensor([11, 22])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.add, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = add_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -314,6 +317,9 @@ def bitwise_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.bitwise_and(xp.asarray([6, 5]), xp.asarray([3, 3]))
         tensor([2, 1])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.bitwise_and, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = bitwise_and_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -358,6 +364,9 @@ def bitwise_left_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.bitwise_left_shift(xp.asarray([1, 3]), xp.asarray([2, 1]))
         tensor([4, 6])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.bitwise_left_shift, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = bitwise_left_shift_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -383,6 +392,9 @@ def bitwise_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.bitwise_or(xp.asarray([6, 5]), xp.asarray([3, 3]))
         tensor([7, 7])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.bitwise_or, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = bitwise_or_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -408,6 +420,9 @@ def bitwise_right_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.bitwise_right_shift(xp.asarray([8, -8]), xp.asarray([2, 1]))
         tensor([ 2, -4])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.bitwise_right_shift, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = bitwise_right_shift_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -433,6 +448,9 @@ def bitwise_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.bitwise_xor(xp.asarray([6, 5]), xp.asarray([3, 3]))
         tensor([5, 6])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.bitwise_xor, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = bitwise_xor_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -496,6 +514,9 @@ def copysign(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.copysign(xp.asarray([1.0, 2.0]), xp.asarray([-1.0, 1.0]))
         tensor([-1.,  2.])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.copysign, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = copysign_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -559,6 +580,9 @@ def divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.divide(xp.asarray([1.0, 3.0]), xp.asarray([2.0, 2.0]))
         tensor([0.5000, 1.5000])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.div, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = div_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -584,6 +608,9 @@ def equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.equal(xp.asarray([1, 2]), xp.asarray([1, 3]))
         tensor([ True, False])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.eq, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = eq_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -686,6 +713,9 @@ def greater(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.greater(xp.asarray([1, 4]), xp.asarray([2, 3]))
         tensor([False,  True])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.gt, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = gt_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -711,6 +741,9 @@ def greater_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.greater_equal(xp.asarray([2, 1]), xp.asarray([2, 3]))
         tensor([ True, False])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.ge, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = ge_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -837,6 +870,9 @@ def less(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.less(xp.asarray([1, 4]), xp.asarray([2, 3]))
         tensor([ True, False])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.lt, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = lt_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -862,6 +898,9 @@ def less_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.less_equal(xp.asarray([2, 4]), xp.asarray([2, 3]))
         tensor([ True, False])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.le, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = le_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -1132,6 +1171,9 @@ def multiply(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.multiply(xp.asarray([1, 2]), xp.asarray([10, 20]))
         tensor([10, 40])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.mul, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = mul_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -1201,6 +1243,9 @@ def not_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.not_equal(xp.asarray([1, 2]), xp.asarray([1, 3]))
         tensor([False,  True])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.ne, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = ne_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -1245,6 +1290,9 @@ def pow(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.pow(xp.asarray([2, 3]), xp.asarray([3, 2]))
         tensor([8, 9])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.pow, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = pow_plans[first][second] if first.dtype is second.dtype and not modes else None
@@ -1461,6 +1509,9 @@ def subtract(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.subtract(xp.asarray([10, 20]), xp.asarray([1, 2]))
         tensor([ 9, 18])
     """
+    cls = x2.__class__
+    if cls is float or cls is int:
+        return promoted(functions.sub, x1, x2)
     try:
         first, second = x1._spec, x2._spec
         plan = sub_plans[first][second] if first.dtype is second.dtype and not modes else None

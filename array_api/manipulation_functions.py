@@ -309,7 +309,9 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
         >>> xp.moveaxis(xp.ones((2, 3, 4)), 0, -1).shape
         triten.Size([3, 4, 2])
     """
-    return functions.movedim(x, source, destination)
+    first = (source,) if isinstance(source, int) else source
+    second = (destination,) if isinstance(destination, int) else destination
+    return functions.movedim(x, first, second)
 
 
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..dispatch.generated.functions import full
 from ..dispatch.iterator.type_promotion import promote_types
 from ..runtime import scalar_type as st
@@ -48,7 +50,7 @@ def promoted(function: Callable[..., Tensor], x1: Tensor | Number, x2: Tensor | 
     Raises TypeError if neither operand is an array.
     """
     if isinstance(x1, TensorImpl) and (
-        (x2.__class__ is int and x1._spec.dtype is not st.bool_ and -(2**63) <= x2 < 2**63)  # type: ignore[operator]
+        (x2.__class__ is int and x1._spec.dtype is not st.bool_ and -(2**63) <= x2 < 2**63)
         or (x2.__class__ is float and not (x1._spec.dtype.is_integral or x1._spec.dtype is st.bool_))
     ):
         return function(x1, x2)
@@ -82,12 +84,14 @@ def common_operands(x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, T
 
 
 def array_of_number(number: Number, beside: Tensor) -> Tensor:
-    """A Python number as an array without dimensions, of the dtype that the standard gives it beside an array.
+    """A number of Python's or NumPy's as an array without dimensions, of the dtype of a Python number beside an array.
 
     Raises TypeError for anything but a number.
     """
     dtype: ScalarType | None = beside._spec.dtype
     assert dtype is not None
+    if isinstance(number, np.generic):
+        number = number.item()
     if isinstance(number, bool):
         dtype = dtype if dtype is st.bool_ else None
     elif isinstance(number, int):

@@ -171,4 +171,4 @@ def where(condition: Tensor, x1: Tensor | Number, x2: Tensor | Number, /) -> Ten
     """
     if isinstance(x1, TensorImpl) or isinstance(x2, TensorImpl):
         x1, x2 = common_operands(x1, x2)
-    return functions.where(condition, x1, x2)  # type: ignore[return-value]
+    return functions.where(condition, x1, x2)

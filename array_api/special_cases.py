@@ -16,7 +16,7 @@ def floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
     if not quotient.dtype.is_floating_point:
         return quotient
     infinite = functions.isinf(x1).logical_or(functions.isinf(x2))
-    return functions.where(infinite, functions.div(x1, x2), quotient)  # type: ignore[return-value]
+    return functions.where(infinite, functions.div(x1, x2), quotient)
 
 
 def remainder(x1: Tensor, x2: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def remainder(x1: Tensor, x2: Tensor) -> Tensor:
     rest = functions.remainder(x1, x2)
     if not rest.dtype.is_floating_point:
         return rest
-    return functions.where(rest == 0, functions.copysign(rest, x2), rest)  # type: ignore[return-value]
+    return functions.where(rest == 0, functions.copysign(rest, x2), rest)
 
 
 def round(x: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def sign(x: Tensor) -> Tensor:
     """The signs; NaN has itself, where PyTorch has 0."""
     signs = functions.sgn(x)
     if x.dtype.is_floating_point:
-        return functions.where(functions.isnan(x), x, signs)  # type: ignore[return-value]
+        return functions.where(functions.isnan(x), x, signs)
     return signs
 
 
@@ -47,9 +47,9 @@ def expm1(x: Tensor) -> Tensor:
     out = functions.expm1(x)
     if not x.dtype.is_complex:
         return out
-    out = functions.where(functions.isinf(x.real), functions.exp(x) - 1, out)  # type: ignore[assignment]
+    out = functions.where(functions.isinf(x.real), functions.exp(x) - 1, out)
     on_axis = functions.complex(functions.expm1(x.real), x.imag)
-    return functions.where(x.imag == 0, on_axis, out)  # type: ignore[return-value]
+    return functions.where(x.imag == 0, on_axis, out)
 
 
 def square(x: Tensor) -> Tensor:

@@ -151,3 +151,7 @@ def not_a_tensor(value: object, function: str, argument: str = "input", position
 
 class LinAlgError(RuntimeError):
     """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`)."""
+
+
+class NegativeStep(ValueError):
+    """Raised for a slice whose elements run backwards, of which there is no view: `tensor[...]` copies instead."""

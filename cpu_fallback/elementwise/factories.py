@@ -10,7 +10,7 @@ from ...dispatch.scalars import element_of
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ...runtime.scalar_type import EXPONENTS, PACKED
+from ...runtime.scalar_type import EXPONENTS, PACKED, uint64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
@@ -78,11 +78,12 @@ def arange(call: StructuredCall) -> PlannedKernel:
     same = wide == spec.np_dtype
     count, sizes = spec.numel, spec.sizes
     whole = bool(spec.dtype.is_integral)
+    widened = _bits_of_int64 if spec.dtype is uint64 else wide.type
 
     @quietly
     def large(out: Any, _: Any, start: Any, step: Any) -> None:
         flat = out.reshape(-1)
-        first, by = wide.type(start), wide.type(step)
+        first, by = widened(start), widened(step)
         last = int(first) + count * int(by) if whole else 0
         counted = whole and by and max(abs(last), abs(int(first))) < 1 << 62
 
@@ -104,12 +105,17 @@ def arange(call: StructuredCall) -> PlannedKernel:
     @quietly
     def into(out: Any, _: Any, start: Any, step: Any) -> None:
         values = np.arange(count, dtype=wide).reshape(sizes)
-        np.multiply(values, wide.type(step), values)
-        np.add(values, wide.type(start), out if same else values)
+        np.multiply(values, widened(step), values)
+        np.add(values, widened(start), out if same else values)
         if not same:
             np.copyto(out, values, casting="unsafe")
 
     return PlannedKernel(into)
+
+
+def _bits_of_int64(number: Any) -> np.int64:
+    """A number of uint64 as the int64 of the same bits, in which sums wrap around to the same ones."""
+    return np.int64((int(number) + 2**63) % 2**64 - 2**63)
 
 
 def linspace(call: StructuredCall) -> PlannedKernel:

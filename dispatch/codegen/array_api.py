@@ -112,8 +112,12 @@ def function_text(function: ElementwiseFunction) -> str:
     path = "promoted" if function.takes_numbers else "promoted_tensors"
     if function.is_composed:
         return f"{head}    return {path}({_callee(function)}, x1, x2)\n"
+    # A Python number is told by its class: an exception for its missing spec would cost as much as the sum.
+    numbers = "    cls = x2.__class__\n    if cls is float or cls is int:\n" if function.takes_numbers else ""
+    if numbers:
+        numbers += f"        return {path}({_callee(function)}, x1, x2)\n"
     return (
-        f"{head}"
+        f"{head}{numbers}"
         "    try:\n"
         "        first, second = x1._spec, x2._spec\n"
         f"        plan = {function.calls}_plans[first][second] if first.dtype is second.dtype and not modes else None\n"

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
 from ..generated.functions import arange
+from .subscripts import _consumed, _stripped
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-
-class NegativeStep(ValueError):
-    """Raised by what makes views for a slice whose elements run backwards."""
 
 
 def _runs_backwards(item: object) -> bool:
@@ -35,8 +32,6 @@ def _is_basic(item: object) -> bool:
 
 def _dimensions(index: tuple[Any, ...], rank: int) -> list[int]:
     """The dimension at which each item starts."""
-    from .subscripts import _consumed
-
     skipped = rank - sum(_consumed(item) for item in index)
     starts = []
     d = 0
@@ -87,8 +82,6 @@ def write(tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
     if all(map(_is_basic, index)):
         view = tensor[_ascending(tensor, index)]
         if isinstance(value, TensorImpl):
-            from .subscripts import _stripped
-
             given: Tensor = value  # type: ignore[assignment]
             given = _stripped(given, view._spec.ndim).expand(view._spec.sizes)
             value = given.flip(_turned_dimensions(index, len(sizes)))

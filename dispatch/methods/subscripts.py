@@ -14,9 +14,10 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.errors import NegativeStep
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
-from ...runtime.scalar_type import bool_, int64, uint8
+from ...runtime.scalar_type import bool_, int64, uint8, uint64
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
@@ -33,7 +34,6 @@ from ..generated.functions.views import (
 )
 from ..iterator.overlap import shares_memory
 from ..scalars import overflow_error, rounded
-from .backward_slices import NegativeStep, read, write
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -88,7 +88,7 @@ class SubscriptMethods(_Base):
                     try:
                         return _slice_first(tensor, index)
                     except NegativeStep:
-                        return read(tensor, (index,))
+                        return _backward_slices().read(tensor, (index,))  # type: ignore[no-any-return]
                     except BaseException:
                         hide_inner_frames()
                         raise
@@ -97,7 +97,7 @@ class SubscriptMethods(_Base):
                 try:
                     basic = _basic(tensor, index if cls is tuple else (index,))
                 except NegativeStep:
-                    return read(tensor, index)
+                    return _backward_slices().read(tensor, index)  # type: ignore[no-any-return]
                 if basic is not None:
                     return basic
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
@@ -121,7 +121,7 @@ class SubscriptMethods(_Base):
                 return picked.index(advanced)
             return picked.alias() if picked is tensor else picked
         except NegativeStep:
-            return read(tensor, _as_tuple(index))
+            return _backward_slices().read(tensor, _as_tuple(index))  # type: ignore[no-any-return]
         except BaseException:
             hide_inner_frames()
             raise
@@ -163,10 +163,16 @@ class SubscriptMethods(_Base):
             else:
                 _write_at(basic, advanced, value, is_tensor)
         except NegativeStep:
-            write(tensor, _as_tuple(index), value)
+            _backward_slices().write(tensor, _as_tuple(index), value)
         except BaseException:
             hide_inner_frames()
             raise
+
+
+def _backward_slices() -> Any:
+    from . import backward_slices
+
+    return backward_slices
 
 
 def _public(name: str) -> Any:
@@ -185,7 +191,7 @@ def _number(value: object, tensor: TensorImpl) -> Any:
             if value.imag and dtype is not bool_:
                 raise overflow_error(dtype)
             value = value != 0 if dtype is bool_ else value.real
-        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        if isinstance(value, int) and not _LEAST <= value <= (2**64 - 1 if dtype is uint64 else _MOST):
             raise ValueError(f"Overflow when unpacking long long: {value} is assigned")
         if isinstance(value, float) and dtype.is_integral and not math.isfinite(value) and dtype is not bool_:
             raise overflow_error(dtype)

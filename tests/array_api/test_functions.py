@@ -201,3 +201,18 @@ def test_meta() -> None:
     assert xp.add(x, xp.ones((), dtype=xp.float64, device="meta")).dtype is xp.float64
     assert xp.sum(x, axis=0).shape == (3,) and xp.linalg.svd(x).Vh.shape == (3, 3)
     assert xp.fft.rfft(x).shape == (2, 2) and xp.concat([x, x], axis=1).shape == (2, 6)
+
+
+def test_numbers_beyond_int64(device: str) -> None:
+    x = xp.zeros(3, dtype=xp.uint64, device=device)
+    x[0] = 2**64 - 1
+    x[xp.asarray([False, True, False], device=device)] = 2**63
+    x[..., 2] = 2**63 + 1
+    assert x.tolist() == [2**64 - 1, 2**63, 2**63 + 1]
+    with pytest.raises(ValueError, match="Overflow"):
+        x[0] = 2**64
+    with pytest.raises(ValueError, match="Overflow"):
+        xp.zeros(1, device=device)[0] = 2**63
+    for bounds in ((2**63, 2**63 + 5, 2), (2**64 - 1, 2**64 - 6, -2), (2**63 - 2, 2**63 + 4, 1)):
+        assert xp.arange(*bounds, dtype=xp.uint64, device=device).tolist() == list(range(*bounds))
+    assert xp.max(x).item() == 2**64 - 1 and xp.argmin(x).item() == 1

@@ -3,6 +3,7 @@
 import itertools
 import operator
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -66,6 +67,8 @@ def test_python_numbers(device: str) -> None:
             assert xp.atan2(x, 1).dtype is xp.hypot(1.0, x).dtype is dtype
     big = xp.asarray([1], dtype=xp.uint64, device=device)
     assert xp.add(big, 2**63).tolist() == xp.add(2**63, big).tolist() == [2**63 + 1]
+    assert xp.add(xp.ones(2, device=device), np.float64(1.5)).dtype is xp.float32
+    assert xp.add(np.int64(1), xp.ones(2, dtype=xp.int8, device=device)).dtype is xp.int8
     assert xp.result_type(xp.float32, 1j) is xp.complex64 and xp.result_type(xp.int8, 1) is xp.int8
     for dtype, number in ((xp.int8, 1.0), (xp.bool, 1), (xp.int8, True)):
         with pytest.raises(TypeError, match="a Python"):

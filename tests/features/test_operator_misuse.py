@@ -52,7 +52,6 @@ REFUSED = [
     ("x[0, 0]", ALL, IndexError, lambda x: x[0, 0]),
     ("x['a']", ALL, TypeError, lambda x: x["a"]),
     ("x[1.0]", ALL, IndexError, lambda x: x[1.0]),
-    ("x[::-1]", ALL, ValueError, lambda x: x[::-1]),
     ("x[0:'a']", ALL, TypeError, lambda x: x[0:"a"]),
     ("x[[5]]", ALL, IndexError, lambda x: x[[5]]),
     ("x[mask of three]", ALL, IndexError, lambda x: x[tt.tensor([True, True, False], device=x.device)]),

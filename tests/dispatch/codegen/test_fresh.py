@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from triten.dispatch.codegen import array_api
 from triten.dispatch.codegen.__main__ import DISPATCH, generate
+from triten.dispatch.codegen.location import ModelError
 
 GENERATED = DISPATCH / "generated"
 
@@ -53,3 +55,38 @@ def test_files_say_where_they_come_from(files: dict[str, str]) -> None:
 def test_nothing_generated_knows_the_machine(files: dict[str, str]) -> None:
     for name, text in files.items():
         assert str(Path(__file__).parents[3]) not in text, name
+
+
+def test_elementwise_functions_of_the_standard_are_fresh() -> None:
+    text = array_api.module_text(array_api.load_rows())
+    assert shape(text) == shape(array_api.MODULE.read_text())
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("name: f\n  operands: 3", "missing fields"),
+        (
+            "name: f\n  operands: 3\n  dtypes: all\n  summary: s\n  example: e\n  result: r",
+            "1 or 2 operands, got 3",
+        ),
+        ("name: f\n  operands: 1\n  dtypes: some\n  summary: s\n  example: e\n  result: r", "not 'some'"),
+        (
+            "name: f\n  operands: 1\n  dtypes: all\n  summary: s\n  example: e\n  result: r\n  x: 1",
+            "unknown fields",
+        ),
+    ],
+    ids=["missing", "operands", "dtypes", "unknown"],
+)
+def test_rows_of_the_standard_that_cannot_be(row: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.yaml"
+    path.write_text(f"- {row}\n")
+    with pytest.raises(ModelError, match=message):
+        array_api.load_rows(path)
+
+
+def test_a_name_of_the_standard_stands_once(tmp_path: Path) -> None:
+    path = tmp_path / "rows.yaml"
+    path.write_text(2 * "- name: f\n  operands: 1\n  dtypes: all\n  summary: s\n  example: e\n  result: r\n")
+    with pytest.raises(ModelError, match="f stands there twice"):
+        array_api.load_rows(path)
