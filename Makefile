@@ -88,11 +88,8 @@ lint: $(DEV_READY)
 
 # mypy does not read the import hook of an editable install, so it gets the root under the package's name. It runs
 # beside that name: it looks for modules in its own folder first, where the root's would be found under two names.
-<<<<<<< HEAD
-TYPED := $(addprefix -p triten.,_C runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization safetensors serialization \
-=======
-TYPED := $(addprefix -p triten.,_C array_api runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization serialization \
->>>>>>> arrayapi
+TYPED := $(addprefix -p triten.,_C array_api runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization safetensors \
+	serialization \
 	utils distributions \
 	autograd cuda amp backends compiler) \
 	-m triten $(patsubst %.py,-m triten.%,$(filter-out __init__.py setup.py,$(wildcard *.py))) -m triten.tests.test_public_types
@@ -211,7 +208,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[test$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
+	$(INSTALL) -e '.[test,ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
