@@ -208,7 +208,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[test$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
+	$(INSTALL) -e '.[test,ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python

@@ -271,12 +271,25 @@ else:
         "multiprocessing.reduction",
         lambda: _import_module(f"{__package__}.multiprocessing.reductions").init_reductions(),
     )
+    _when_imported("einops._backends", lambda: _tell_of_tensors("einops.backend"))
+    _when_imported("opt_einsum.backends", lambda: _tell_of_tensors("opt_einsum"))
+    _when_imported("dask.array", lambda: _tell_of_tensors("dask"))
     onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
     safetensors = _namespace_package(f"{__package__}.safetensors")
     signal = _namespace_package(f"{__package__}.signal")
     types = _namespace_package(f"{__package__}.types")
     triton_kernels = _LazyModule(f"{__package__}.triton_kernels")
+
+
+def _tell_of_tensors(client: str) -> None:
+    """Tell a library, which serves the frameworks that have told it how, of tensors; `utils` has the module."""
+    from warnings import warn
+
+    try:
+        _import_module(f"{__package__}.utils.{client}").register()
+    except (ImportError, AttributeError) as error:  # its other users need the library all the same
+        warn(f"{client.partition('.')[0]} was not told of tensors, of which it may be too old: {error}", stacklevel=2)
 
 
 def _choose_cuda_driver() -> None:

@@ -25,7 +25,7 @@ extensions = [
     "pytorch_comparison",
     "reference_pages",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "clients_table.md"]
 suppress_warnings = [
     "myst.header",  # a page may begin with a heading of the second level
     "ref.python",  # a type in a signature, such as `bytes`, that is also the name of some attributes

@@ -30,6 +30,10 @@ class AcceleratorError(RuntimeError):
         self.error_code = error_code
 
 
+class NotComplexError(RuntimeError, AttributeError):
+    """A tensor of real numbers has no imaginary part. PyTorch's error, and for `hasattr` a missing attribute."""
+
+
 class InternalAssertError(AssertionError, RuntimeError):
     """A fault of triten itself, never of its user. A RuntimeError too, as PyTorch's is."""
 

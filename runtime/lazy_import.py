@@ -170,7 +170,10 @@ def when_imported(name: str, callback: Callable[[], object]) -> None:
 
 
 class _Awaited:
-    """A finder that finds one module by the other finders, and has it tell when it is there."""
+    """A finder that finds one module by the finders after it, and has its loader tell when it is there.
+
+    It waits for the import: whoever only asks where the module is, as `importlib.util.find_spec`, does not end that.
+    """
 
     def __init__(self, name: str, callback: Callable[[], object]) -> None:
         self.name = name
@@ -179,18 +182,21 @@ class _Awaited:
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.name:
+        if fullname != self.name or self not in sys.meta_path:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        for finder in sys.meta_path:
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    telling: Any = _TellingLoader(spec.loader, self.callback)
+                    telling: Any = _TellingLoader(spec.loader, self._imported)
                     spec.loader = telling
                 return spec
         return None
+
+    def _imported(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self.callback()
 
 
 class _TellingLoader:

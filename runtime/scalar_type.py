@@ -77,6 +77,16 @@ class dtype:
         kind: np.dtype[Any] = self.np
         return kind
 
+    @property
+    def kind(self) -> str:
+        """NumPy's letter for the kind of number: libraries ask for it as they ask a dtype of NumPy's."""
+        return self.np.kind
+
+    @property
+    def type(self) -> Any:
+        """NumPy's class of such a number: libraries ask for it as they ask a dtype of NumPy's."""
+        return self.np.type
+
     def to_complex(self) -> dtype:
         """The complex dtype of this precision (``float64`` gives ``complex128``)."""
         return _TO_COMPLEX.get(self, complex64)
@@ -170,9 +180,14 @@ _TO_COMPLEX = {real: made for made, real in _TO_REAL.items()} | {made: made for 
 _BY_PYTHON: dict[type, dtype] = {bool: bool_, int: int64}
 
 
+def by_numpy(np_type: Any) -> dtype | None:
+    """The dtype of a NumPy dtype, or of one of its scalar classes; None for one that has no counterpart."""
+    return _BY_NUMPY.get(np_type if isinstance(np_type, np.dtype) else np.dtype(np_type))
+
+
 def from_numpy_dtype(np_type: Any) -> dtype:
     """The dtype of a NumPy dtype. Raises TypeError for one that has no counterpart, as `from_numpy` does."""
-    found = _BY_NUMPY.get(np_type if isinstance(np_type, np.dtype) else np.dtype(np_type))
+    found = by_numpy(np_type)
     if found is None:
         raise TypeError(
             f"can't convert np.ndarray of type {np_type}. The only supported types are: "

@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, from_numpy_dtype
 from ...runtime.tensor_impl import TensorImpl
+from . import nan_reductions
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
+HOST: Final = frozenset({"cpu", "meta"})
+"""Devices on which NumPy computes, or refuses to."""
 _PLAIN: Final = np.empty(0)
 """An ndarray, whose ``__array_function__`` is NumPy's own."""
 _DOES_COPY = (
@@ -63,6 +66,36 @@ class NumPyMethods(_Base):
 
         return from_numpy(np.asarray(array))
 
+    def astype(
+        self,
+        dtype: DTypeLike | ScalarType,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Tensor:
+        """The tensor in another dtype (`numpy.ndarray.astype`); `to` is PyTorch's name.
+
+        Args:
+            dtype: The dtype, of ours or of NumPy's, or its name.
+            order: Taken for NumPy's sake, as are `casting` and `subok`.
+            copy: Whether a tensor that has the dtype already is copied.
+
+        Returns:
+            A tensor of the same shape and device.
+
+        Raises:
+            TypeError: There is no such dtype.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.tensor([1.5, -2.5]).astype("int32")
+            tensor([ 1, -2], dtype=triten.int32)
+        """
+        wanted = dtype if isinstance(dtype, ScalarType) else from_numpy_dtype(np.dtype(dtype))
+        tensor: Tensor = self  # type: ignore[assignment]
+        return tensor.to(wanted, copy=copy)
+
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -76,7 +109,43 @@ class NumPyMethods(_Base):
         if reduction is not None:
             given = reduction.arguments(args, kwargs)
             return _of_arrays(func, args, kwargs) if given is None else reduction.result(given)
+        if self._spec.device.type not in HOST:
+            from . import numpy_on_devices
+
+            computed = numpy_on_devices.of_function(func, args, kwargs)
+            if computed is not NotImplemented:
+                return computed
         return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """A ufunc of this tensor, as NumPy computes it of the elements, and as a tensor over the result.
+
+        Tensors that are not on the CPU are given to the function of that name here, if there is one.
+        """
+        if self._spec.device.type not in HOST and method == "__call__" and kwargs.keys() <= {"dtype"}:
+            from . import numpy_on_devices
+
+            computed = numpy_on_devices.of_ufunc(ufunc, inputs, **kwargs)
+            if computed is not NotImplemented:
+                return computed
+        out = kwargs.get("out", ())
+        if out:
+            kwargs = kwargs | {"out": tuple(map(_as_array, out))}
+        result = getattr(ufunc, method)(*map(_as_array, inputs), **kwargs)
+        results = result if isinstance(result, tuple) else (result,)
+        made = [each if each is not None else _tensor(result) for each, result in _beside(out, results)]
+        return tuple(made) if isinstance(result, tuple) else made[0]
+
+
+def _beside(out: tuple[Any, ...], results: tuple[Any, ...]) -> zip[tuple[Any, Any]]:
+    """What results are written to, None where nothing is, beside each."""
+    return zip(out or (None,) * len(results), results, strict=True)
+
+
+def _tensor(result: Any) -> Any:
+    from ..tensor_data import from_numpy
+
+    return None if result is None else from_numpy(np.asarray(result))
 
 
 def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,6 +217,11 @@ class Reduction:
 
 def _reduced(tensor: Any, method: str, axis: Any, keepdims: bool, options: dict[str, Any]) -> Any:
     dims = tuple(range(tensor.dim())) if axis is None else axis
+    if method.startswith("nan"):
+        if tensor.is_floating_point() or tensor.is_complex():
+            reduce = nan_reductions.BY_NAME[method]
+            return reduce(tensor, (dims,) if isinstance(dims, int) else tuple(dims), keepdims, **options)
+        method = {"nanmax": "amax", "nanmin": "amin"}.get(method, method.removeprefix("nan"))
     if method == "prod":  # of one dimension at a time
         rank = tensor.dim()
         each = sorted((int(d) % rank for d in np.atleast_1d(dims)), reverse=True) if rank else ()
@@ -171,5 +245,12 @@ REDUCTIONS: Final[dict[Any, Reduction]] = {
     np.amin: Reduction("amin", "out", "keepdims"),
     np.all: Reduction("all", "out", "keepdims"),
     np.any: Reduction("any", "out", "keepdims"),
+    np.nansum: Reduction("nansum", "dtype", "out", "keepdims"),
+    np.nanprod: Reduction("nanprod", "dtype", "out", "keepdims"),
+    np.nanmean: Reduction("nanmean", "dtype", "out", "keepdims", is_mean=True),
+    np.nanstd: Reduction("nanstd", "dtype", "out", "ddof", "keepdims", is_mean=True),
+    np.nanvar: Reduction("nanvar", "dtype", "out", "ddof", "keepdims", is_mean=True),
+    np.nanmax: Reduction("nanmax", "out", "keepdims"),
+    np.nanmin: Reduction("nanmin", "out", "keepdims"),
 }
-"""The functions that would call a tensor's method with arguments that it does not have."""
+"""The functions that would call a tensor's method with arguments that it does not have, and those that skip NaN."""

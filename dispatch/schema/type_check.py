@@ -190,6 +190,8 @@ _DTYPES_OF_PYTHON: dict[Any, scalar_type.dtype] = {
 def _to_dtype(value: object, lenient: bool) -> scalar_type.dtype | _Mismatch:
     if isinstance(value, scalar_type.dtype):
         return value
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return scalar_type.by_numpy(value) or MISMATCH
     return _DTYPES_OF_PYTHON.get(value, MISMATCH) if isinstance(value, type) else MISMATCH
 
 

@@ -1,6 +1,7 @@
 """What stands for a module until it is imported behaves as the module."""
 
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -65,6 +66,7 @@ def test_whoever_waits_for_a_module_is_told(package):
     when_imported("late_package.module", lambda: told.append(sys.modules["late_package.module"].two))
     before = list(sys.meta_path)
     importlib.import_module("late_package.namespace")
+    assert importlib.util.find_spec("late_package.module") is not None
     assert told == []
     module = importlib.import_module("late_package.module")
     assert (
@@ -75,6 +77,14 @@ def test_whoever_waits_for_a_module_is_told(package):
     assert sys.meta_path == before[1:]
     when_imported("late_package.module", lambda: told.append("again"))
     assert told == [2, "again"]
+
+
+def test_several_may_wait_for_one_module(package):
+    told = []
+    for each in (1, 2):
+        when_imported("late_package.module", lambda each=each: told.append(each))
+    importlib.import_module("late_package.module")
+    assert sorted(told) == [1, 2]
 
 
 def test_waiting_for_a_module_that_is_not_there_changes_no_error():

@@ -1,0 +1,100 @@
+"""What einops needs to know of our tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from einops._backends import AbstractBackend
+
+from ... import _public as tt
+from ...dispatch.tensor import Tensor
+
+__all__ = ["TritenBackend", "register"]
+
+_REDUCTIONS_OF_SEVERAL_DIMENSIONS = {"min": "amin", "max": "amax"}
+
+
+class TritenBackend(AbstractBackend):  # type: ignore[misc]
+    """Tensors for `einops.rearrange`, `reduce`, `repeat`, `pack`, `unpack`, `einsum` and `parse_shape`.
+
+    Example:
+        >>> import einops
+        >>> import triten as tt
+        >>> einops.reduce(tt.arange(6.0), "(a b) -> b", "mean", b=2)
+        tensor([2., 3.])
+    """
+
+    framework_name = __name__.partition(".")[0]
+
+    def is_appropriate_type(self, tensor: object) -> bool:
+        """Whether this is a tensor."""
+        return isinstance(tensor, Tensor)
+
+    def from_numpy(self, x: Any) -> Tensor:
+        """The array's memory as a tensor."""
+        return tt.from_numpy(x)
+
+    def to_numpy(self, x: Tensor) -> Any:
+        """The tensor's elements as an array; a copy where the tensor is not on the CPU."""
+        return x.detach().cpu().numpy()
+
+    def arange(self, start: int, stop: int) -> Tensor:
+        """Integers from `start` up to `stop`."""
+        return tt.arange(start, stop)
+
+    def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """A view of other order."""
+        return x.permute(*axes)
+
+    def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
+        """One of "min", "max", "sum", "mean", "prod", "any", "all" over dimensions."""
+        if operation == "prod":
+            for axis in sorted(axes, reverse=True):
+                x = x.prod(axis)
+            return x
+        reduced: Tensor = getattr(x, _REDUCTIONS_OF_SEVERAL_DIMENSIONS.get(operation, operation))(tuple(axes))
+        return reduced
+
+    def stack_on_zeroth_dimension(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The tensors one after the other in a new first dimension."""
+        return tt.stack(tuple(tensors))
+
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """The tensors one after the other in a dimension that they have."""
+        return tt.cat(tuple(tensors), axis)
+
+    def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
+        """Copies of the tensor, side by side."""
+        return x.repeat(*repeats)
+
+    def add_axis(self, x: Tensor, new_position: int) -> Tensor:
+        """A view with a dimension of size 1."""
+        return x.unsqueeze(new_position)
+
+    def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
+        """A view with new dimensions, along which its elements repeat."""
+        sizes = [-1] * n_axes
+        for position, size in pos2len.items():
+            x = x.unsqueeze(position)
+            sizes[position] = size
+        return x.expand(sizes)
+
+    def is_float_type(self, x: Tensor) -> bool:
+        """Whether a mean can be taken of it."""
+        return x.is_floating_point()
+
+    def layers(self) -> ModuleType:
+        """The modules."""
+        from . import layers
+
+        return layers
+
+    def einsum(self, pattern: str, *x: Tensor) -> Tensor:
+        """Einstein's summation, by `tt.einsum`."""
+        return tt.einsum(pattern, *x)
+
+
+def register() -> None:
+    """Nothing: einops finds the backend among the subclasses of its class."""
