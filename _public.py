@@ -289,7 +289,10 @@ def _tell_of_tensors(client: str) -> None:
     try:
         _import_module(f"{__package__}.utils.{client}").register()
     except (ImportError, AttributeError) as error:  # its other users need the library all the same
-        warn(f"{client.partition('.')[0]} was not told of tensors, of which it may be too old: {error}", stacklevel=2)
+        warn(
+            f"{client.partition('.')[0]} was not told of tensors, of which it may be too old: {error}",
+            stacklevel=2,
+        )
 
 
 def _choose_cuda_driver() -> None:

@@ -34,7 +34,8 @@ from ..runtime.scalar_type import (
     uint32,
     uint64,
 )
-from . import fft, linalg, special
+from . import fft, linalg
+from . import special as special
 from .clipping import clip
 from .conversion_functions import *
 from .creation_functions import *

@@ -60,12 +60,16 @@ def make_array(path: str, megabytes: int) -> None:
     """Write clouds of points around random centres, a chunk at a time."""
     rows = megabytes * MEGABYTE // (4 * COLUMNS)
     chunk = max(1, min(rows, 16 * MEGABYTE // (4 * COLUMNS)))
-    array = zarr.create_array(path, shape=(rows, COLUMNS), chunks=(chunk, COLUMNS), dtype="float32", compressors=None)
+    array = zarr.create_array(
+        path, shape=(rows, COLUMNS), chunks=(chunk, COLUMNS), dtype="float32", compressors=None
+    )
     tt.manual_seed(0)
     centres = tt.randn(CLUSTERS, COLUMNS) * 4
     for start in range(0, rows, chunk):
         stop = min(start + chunk, rows)
-        array[start:stop] = (centres[tt.randint(CLUSTERS, (stop - start,))] + tt.randn(stop - start, COLUMNS)).numpy()
+        array[start:stop] = (
+            centres[tt.randint(CLUSTERS, (stop - start,))] + tt.randn(stop - start, COLUMNS)
+        ).numpy()
 
 
 def totals(rows: tt.Tensor, centres: tt.Tensor) -> tt.Tensor:
@@ -150,7 +154,9 @@ def in_a_process(function: Callable[[Task], Report], task: Task) -> Report:
 
 def main() -> None:
     """Make the array, go through it both ways, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=int, default=512, help="the array's size")
     parser.add_argument("--limit", type=int, default=256, help="megabytes that the process may take for it")
     parser.add_argument("--workers", type=int, default=0, help="processes of a cluster; 0 for threads alone")

@@ -44,7 +44,9 @@ def nanvar(x: Any, dims: Dims, keepdims: bool, correction: float = 0) -> Any:
     missing = functions.isnan(x)
     count = functions.sum(functions.bitwise_not(missing), dims, keepdims)
     deviation = functions.where(missing, 0, x - functions.nanmean(x, dims, True))
-    squares = functions.sum((deviation * deviation.conj()).real if x.is_complex() else deviation**2, dims, keepdims)
+    squares = functions.sum(
+        (deviation * deviation.conj()).real if x.is_complex() else deviation**2, dims, keepdims
+    )
     divisor = count - correction
     return functions.where(divisor > 0, squares / divisor, float("nan"))
 
