@@ -31,7 +31,8 @@ def reduce_to_norms(graph: Graph) -> bool:
         if not isinstance(node.target, OpOverload) or node.target._entry.name != "aten::linalg_vector_norm":
             continue
         source, order, dims, keepdim, dtype = bound_arguments(node)
-        dims = dims if dims or isinstance(dims, int) else tuple(range(source.val.ndim))
+        if dims is None or dims == ():
+            dims = tuple(range(source.val.ndim))
         if not _is_one_pass(source, order, dims, dtype):
             continue
         with graph.inserting_before(node):
