@@ -63,7 +63,8 @@ class ProductKernel:
         """How many operands of the epilogue, and results, have an element for each of the product's."""
         numel = math.prod(self.sizes)
         results = {self.root(node) for node in self.outputs}
-        return len(results) + sum(node.val.numel == numel for node in self.operands)
+        whole = [node for node in self.operands if node.val.numel == numel]
+        return len(results) + len(whole)
 
     @property
     def device(self) -> Device:
