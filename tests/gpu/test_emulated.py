@@ -1,20 +1,30 @@
 """The check of a GPU, rehearsed on compiled kernels: every operator once, which reaches every kernel of sm_80.
 
-Of sm_90 those that it has for itself; `TRITEN_EMULATE=90 make emulate` runs all.
+It is brief: gradients of a quarter of the operators, half of the dtypes of a check. `make emulate` runs all of them,
+with `EMULATE_ARGS=--first-pass` every operator with its gradients. Of sm_90 those kernels that it has for itself;
+`TRITEN_EMULATE=90 make emulate` runs all.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from gpu_check.command import KERNELS_CHECK
 from gpu_check.kernels import WITH_TENSOR_MAPS, unreached
 
-EMULATED = ("--emulate", "--task-seconds", "600", "--seed", "7")
+EMULATED = ("--emulate", "--brief", "--task-seconds", "600")
 
 
-def test_every_operator_and_every_kernel(check: Callable[..., Any]) -> None:
-    run = check(*EMULATED, "--first-pass", "--workers", "2", interpret=False)
+@pytest.fixture
+def emulated(check: Callable[..., Any], pytestconfig: pytest.Config) -> Callable[..., Any]:
+    """emulated("--only", ...): a brief run on compiled kernels, whose draws change with the run's seed."""
+    seed = str(7 + pytestconfig.getoption("seed"))
+    return partial(check, *EMULATED, "--seed", seed, interpret=False)
+
+
+def test_every_operator_and_every_kernel(emulated: Callable[..., Any]) -> None:
+    run = emulated("--first-pass")
     assert run.status == 0, run.output
     section = run.section
     assert section["complete"] is True and section["device"] == "PTX emulator"
@@ -27,9 +37,9 @@ def test_kernels_of_newer_devices_are_known_by_name() -> None:
     assert not {name.rpartition(" ")[2] for name in unreached(set(), 8)} & set(WITH_TENSOR_MAPS)
 
 
-def test_kernels_with_tensor_maps(check: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_with_tensor_maps(emulated: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITEN_EMULATE", "90")
-    run = check(*EMULATED, "--only", "^sizes: .*16-bit|^products: 8-bit", interpret=False)
+    run = emulated("--only", "^sizes: .*16-bit|^products: 8-bit")
     assert run.status == 0, run.output
     assert run.section["device"] == "PTX emulator sm_90" and run.section["counts"]["passed"] == 9
     assert {*WITH_TENSOR_MAPS, "matmul_warp_specialized"} <= set(run.section["kernels"])
@@ -38,15 +48,16 @@ def test_kernels_with_tensor_maps(check: Callable[..., Any], monkeypatch: pytest
 SOME = r"^(add|mul|div|where\.self|sum\.dim_IntList|cumsum|mm|max\.dim|sort|gather|index_add|copy|_softmax|bitwise_and)"
 
 
-def test_dtypes_and_layouts(check: Callable[..., Any]) -> None:
-    """Elements of every size, at offsets and strides that no vector fits."""
-    run = check(
-        *EMULATED,
+def test_dtypes_and_layouts(emulated: Callable[..., Any], pytestconfig: pytest.Config) -> None:
+    """Elements of every size, at offsets and strides that no vector fits: a third of the cases, by the run's seed."""
+    part = (pytestconfig.getoption("seed") + 1) % 3 + 1
+    run = emulated(
         "--only",
         SOME + r"(\.Tensor)?#0/",
         "--layouts",
         "contiguous,unaligned,transposed",
-        interpret=False,
+        "--shard",
+        f"{part}/3",
     )
     assert run.status == 0, run.output
     dtypes = {name.split("/")[1] for name in run.checks if "#0/" in name}

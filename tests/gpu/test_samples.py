@@ -4,9 +4,18 @@ import ast
 
 import numpy as np
 import pytest
+from gpu_check import first_checks
 from gpu_check.arguments import CARD, SMALL, B, I, T, draw
 from gpu_check.cases import all_cases, dtypes_of, layouts_of, table
-from gpu_check.kernels import entry_kernels, is_compiled, touches_memory, unreached
+from gpu_check.first_checks import some_of
+from gpu_check.forms import is_drawn
+from gpu_check.kernels import (
+    WITH_KERNELS_OF_GRADIENTS,
+    entry_kernels,
+    is_compiled,
+    touches_memory,
+    unreached,
+)
 from gpu_check.layouts import LAYOUTS, fetch, place_of, poisoned, put
 from gpu_check.operators import all_forms, unsampled
 from gpu_check.samples import Sample, all_samples
@@ -128,3 +137,25 @@ def test_entry_kernels_are_told_from_functions() -> None:
     assert "exp2" not in kernels
     assert unreached(set(kernels)) == []
     assert unreached(set(kernels) - {"dense"}) == [f"{kernels['dense']}: dense"]
+
+
+def test_a_brief_run_takes_gradients_of_a_quarter_of_the_operators_and_where_they_have_kernels() -> None:
+    operators = {sample.operator for sample in all_samples()}
+    taken = [{name for name in operators if is_drawn(name, seed)} for seed in range(24)]
+    assert all(set(WITH_KERNELS_OF_GRADIENTS) <= each for each in taken)
+    assert set(WITH_KERNELS_OF_GRADIENTS) <= operators
+    assert all(0.2 < len(each) / len(operators) < 0.3 for each in taken)
+    assert len(set().union(*taken)) > 0.99 * len(operators), "other seeds take the others"
+
+
+def test_a_brief_run_takes_half_of_the_dtypes_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    dtypes = ("bfloat16", "float16", "float32", "int8")
+    assert some_of(dtypes) == list(dtypes)
+    monkeypatch.setattr(first_checks, "_brief", [True])
+    drawn = []
+    for seed in range(24):
+        monkeypatch.setattr(first_checks, "_seed", [seed])
+        assert some_of(dtypes) == some_of(dtypes) and len(some_of(dtypes)) == 2
+        assert "float16" in some_of(dtypes, "float16") and len(some_of(dtypes, "float16")) == 2
+        drawn += [*some_of(dtypes), *some_of(dtypes, "float16")]
+    assert set(drawn) == set(dtypes)

@@ -7,6 +7,7 @@ instruction.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -27,6 +28,13 @@ _NAMES: dict[str, Any] = {
     "np": np,
 }
 """What the generated text calls."""
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str, name: str) -> CodeType:
+    """The text compiled; kernels of one program that differ in a function have most of their blocks in common."""
+    code: CodeType = compile(text, name, "exec")
+    return code
 
 
 class Translation:
@@ -69,8 +77,7 @@ class Translation:
             assert block.end.instruction is not None
             writer.write(block.end.instruction._replace(opcode="mbarrier.wait", guard=None))
         text = "def block(s, R, M, F):\n" + "".join(f"    {line}\n" for line in writer.lines or ["pass"])
-        code: CodeType = compile(text, name, "exec")
-        exec(code, self.constants)
+        exec(_code(text, name), self.constants)
         self.sources[name] = [None, None, *writer.instructions]
         return self.constants.pop("block"), self.sources[name]
 

@@ -21,6 +21,7 @@ SMALL: dict[str, int] = {
     "g": 4,
     "h": 6,
     "w": 7,
+    "k": 328,
     "1": 1,
     "2": 2,
     "3": 3,
@@ -28,7 +29,8 @@ SMALL: dict[str, int] = {
     "136": 136,
     "256": 256,
 }
-CARD: dict[str, int] = SMALL | {"a": 131, "b": 1029, "c": 72, "d": 33, "n": 3, "g": 16, "h": 30, "w": 35}
+LARGE = {"a": 131, "b": 1029, "c": 72, "d": 33, "n": 3, "g": 16, "h": 30, "w": 35, "k": 1096}
+CARD: dict[str, int] = SMALL | LARGE
 """What the letters of a sample stand for: at a glance in the interpreter, over several blocks on a card."""
 
 

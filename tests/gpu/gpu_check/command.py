@@ -50,6 +50,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dtypes", default="", metavar="NAMES", help="only these, with commas between")
     parser.add_argument("--layouts", default="", metavar="NAMES", help="only these, with commas between")
     parser.add_argument("--first-pass", action="store_true", help="every operator once, no more")
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="gradients of a quarter of the operators, some of the dtypes of each check, as the seed draws them",
+    )
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="the I-th of N parts of the cases")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on with what a file has begun")
     parser.add_argument(
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.worker:
         from .worker import serve
 
-        return serve(given.seed, given.card_sizes, given.plant)
+        return serve(given.seed, given.card_sizes, given.plant, given.brief)
     checks, cases = selected(given)
     if given.list:
         print("\n".join([*checks, *(case.name for _, case in cases)]))
@@ -145,6 +150,7 @@ def run(
         os.environ.pop("TRITON_INTERPRET", None)  # left over from tests, it would interpret kernels on a card
     options = ["--seed", str(seed), *([] if simulated else ["--card-sizes"])]
     options += ["--plant", given.plant] if given.plant else []
+    options += ["--brief"] if given.brief else []
     workers = given.workers or (1 if given.interpret else min(MOST_WORKERS, len(os.sched_getaffinity(0))))
     try:
         first = Worker(options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ Check = Callable[[], str | None]
 _checks: dict[str, Check] = {}
 _modules: dict[str, str] = {}
 _seed: list[Any] = [0]
+_brief = [False]
 
 
 def is_rehearsal() -> bool:
@@ -75,12 +76,13 @@ def is_alone(name: str) -> bool:
     return _modules[name] not in BESIDE_OTHERS
 
 
-def run_check(name: str, seed: int) -> dict[str, Any]:
-    """One check's status, with what it measured or why it failed."""
+def run_check(name: str, seed: int, brief: bool = False) -> dict[str, Any]:
+    """One check's status, with what it measured or why it failed; `brief` as in `some_of`."""
     import triten as tt
 
     check_names()
     _seed[:] = [seed, zlib.crc32(name.encode())]
+    _brief[:] = [brief]
     try:
         tt.manual_seed(seed % 2**31)
         result = _checks[name]()
@@ -103,6 +105,15 @@ def run_check(name: str, seed: int) -> dict[str, Any]:
 def fresh_numbers() -> np.random.Generator:
     """The generator of the check that runs: another one for each check and seed."""
     return np.random.default_rng(_seed)
+
+
+def some_of(values: Sequence[Any], always: Any = None) -> list[Any]:
+    """All of a check's dtypes; in a brief run half of them, which the seed draws, `always` among them."""
+    if not _brief[0]:
+        return list(values)
+    drawn = np.random.default_rng([*_seed, 1]).permutation(len(values))
+    kept = [values[i] for i in drawn if values[i] is not always][: (len(values) - (always is not None)) // 2]
+    return [value for value in values if value is always or value in kept]
 
 
 def public(path: str) -> Any:

@@ -78,6 +78,9 @@ WITH_TENSOR_MEMORY = ("attention_tensor_memory", "matmul_tensor_memory")
 WITH_BLOCK_SCALES = ("block_scaled_matmul",)
 """Kernels for devices of compute capability 10.0 and later."""
 
+WITH_KERNELS_OF_GRADIENTS = ("scaled_dot_product_attention", "ctc_loss.IntList")
+"""Operators whose gradients launch kernels that nothing else in a first pass does."""
+
 
 def unreached(reached: set[str], major: int = 9) -> list[str]:
     """Kernels that nobody compiled on a device of a major compute capability, as `file: name`."""

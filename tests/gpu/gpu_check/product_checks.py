@@ -8,7 +8,7 @@ import numpy as np
 
 import triten as tt
 
-from .first_checks import NeedsACard, check, fresh_numbers, is_rehearsal, require
+from .first_checks import NeedsACard, check, fresh_numbers, is_rehearsal, require, some_of
 
 UNIT = {
     tt.float32: 2.0**-24,
@@ -203,7 +203,7 @@ def products_with_narrow_weights() -> str:
     eight = [tt.int8, tt.float8_e5m2]
     if tt.cuda.get_device_capability() >= (8, 9):
         eight.append(tt.float8_e4m3fn)
-    for dtype in (tt.bfloat16, tt.float16, tt.float32):
+    for dtype in some_of((tt.bfloat16, tt.float16, tt.float32), tt.float16):
         for m, k, n in sizes:
             a, x = drawn(rng, dtype, m, k)
             s, u = drawn(rng, dtype, n)
@@ -234,7 +234,7 @@ def products_with_narrow_weights() -> str:
 def semi_structured_products() -> str:
     rng, checked = fresh_numbers(), 0
     sizes = [(3, 64, 256)] if is_rehearsal() else [(1, 4096, 4096), (333, 1024, 2048), (2048, 4096, 512)]
-    for dtype in (tt.bfloat16, tt.float16, tt.float32, tt.int8):
+    for dtype in some_of((tt.bfloat16, tt.float16, tt.float32, tt.int8), tt.float16):
         for m, n, k in sizes:
             each = 2 if dtype is tt.float32 else 4
             kept = np.argsort(rng.random((n, k // each, each)), -1) < each // 2

@@ -10,7 +10,7 @@ IMAGES = T("n g h w")
 
 SAMPLES: list[Sample] = [
     *rows("mm matmul", A, MAT, terms="b"),
-    *rows("mm", T("136 1096"), T("1096 264"), terms="1096"),
+    *rows("mm", T("136 k"), T("k 264"), terms="k"),
     *rows("bmm", T("n 136 72"), T("n 72 264"), terms="72"),
     *rows("addmm", T("264"), T("136 72"), T("72 264"), beta=2, alpha=3, terms="72", roundings=3),
     *rows("matmul", BATCH, MAT, terms="b"),

@@ -8,7 +8,7 @@ import numpy as np
 
 import triten as tt
 
-from .first_checks import check, fresh_numbers, is_rehearsal, require
+from .first_checks import check, fresh_numbers, is_rehearsal, require, some_of
 
 DTYPES = (tt.float32, tt.float64, tt.bfloat16, tt.float16)
 TOLERANCES = {tt.float32: 2e-5, tt.float64: 1e-12, tt.bfloat16: 2e-2, tt.float16: 4e-3}
@@ -34,7 +34,7 @@ def near(what: str, found: Any, expected: Any, dtype: tt.dtype) -> None:
 def sparse_products() -> str:
     rng, checked = fresh_numbers(), 0
     rows, columns, width = (40, 1300, 24) if is_rehearsal() else (3000, 5000, 200)
-    for dtype in DTYPES:
+    for dtype in some_of(DTYPES):
         whole = drawn(rng, dtype, rows, columns, 0.02)
         dense = tt.from_numpy(rng.standard_normal((columns, width)).astype(np.float32)).to(dtype)
         expected = (whole.double() @ dense.double()).to(dtype)
@@ -54,7 +54,7 @@ def sparse_products() -> str:
 def sampled_products() -> str:
     rng = fresh_numbers()
     rows, columns, width = (30, 50, 40) if is_rehearsal() else (2000, 3000, 300)
-    for dtype in (tt.float32, tt.float64):
+    for dtype in some_of((tt.float32, tt.float64)):
         whole = drawn(rng, dtype, rows, columns, 0.05)
         a = tt.from_numpy(rng.standard_normal((rows, width))).to(dtype)
         b = tt.from_numpy(rng.standard_normal((width, columns))).to(dtype)
@@ -66,7 +66,7 @@ def sampled_products() -> str:
         require(leaf.grad is not None and leaf.grad.layout is tt.sparse_coo, "the gradient is not sparse")
         ones = tt.ones(rows, width, dtype=dtype)
         near("gradient", leaf.grad.to_dense(), (ones @ b) * (whole != 0), dtype)
-    return "2 dtypes"
+    return "products and gradients"
 
 
 @check("sparse: coordinates are sorted, added up, summed, normalised and joined as on the host")
@@ -74,7 +74,7 @@ def coordinates() -> str:
     rng = fresh_numbers()
     count, side = (500, 20) if is_rehearsal() else (200_000, 700)
     indices = tt.from_numpy(rng.integers(0, side, (2, count)))
-    for dtype in (tt.float32, tt.int64):
+    for dtype in some_of((tt.float32, tt.int64)):
         values = tt.from_numpy(rng.integers(-9, 9, count)).to(dtype)
         host = tt.sparse_coo_tensor(indices, values, (side, side))
         device = host.to("cuda")

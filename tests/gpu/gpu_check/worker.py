@@ -89,7 +89,7 @@ def describe_device() -> dict[str, Any]:
     }
 
 
-def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
+def serve(seed: int, card_sizes: bool, plant: str | None, brief: bool = False) -> int:
     """Answer tasks until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a compiler prints does not mix with answers
@@ -132,10 +132,10 @@ def serve(seed: int, card_sizes: bool, plant: str | None) -> int:
             tt.library.set_allocator("cuda", wanted)
             current = wanted
         if "check" in task:
-            answer = run_check(task["check"], seed)
+            answer = run_check(task["check"], seed, brief)
         else:
             try:
-                outcome = run_case(Case(*task["case"]), seed, sizes)
+                outcome = run_case(Case(*task["case"]), seed, sizes, brief)
             except Exception as error:  # what the check itself stumbles over must not pass for a dead device
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 told = f"the check raised {type(error).__name__} at {place.name}:{place.lineno}: {error}"
