@@ -366,9 +366,10 @@ class _Grouping:
             if not isinstance(reader, PointwiseCall):
                 continue
             there = self.place[reader.node]
-            if isinstance(self.spaces[there], ReductionSpace):
+            present = self.spaces[there]
+            if isinstance(present, ReductionSpace):
                 continue
-            space = call.space_at(reader, self.spaces[there])
+            space = call.space_at(reader, present)
             together = self.members[there] | 1 << i
             if space is not None and together.bit_count() <= MOST_STEPS:
                 # No other step is between the two.

@@ -80,7 +80,8 @@ class dtype:
     @property
     def kind(self) -> str:
         """NumPy's letter for the kind of number: libraries ask for it as they ask a dtype of NumPy's."""
-        return self.np.kind
+        kind: str = self.np.kind
+        return kind
 
     @property
     def type(self) -> Any:

@@ -13,6 +13,7 @@ from functools import cached_property
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...triton_kernels.geometry import broadcast_strides
+from ..draws import DropoutCall
 from ..reductions import RowCall, RowSpace, View, results_of, views_of
 from ..schedule import RowsKernel
 from .element_program import CannotLower, ElementProgram, Value
@@ -125,6 +126,8 @@ class LoweredRows:
                 if view not in inputs:
                     inputs[view] = program.value("input", node.val.dtype.name, detail=len(inputs))
                 own[node] = inputs[view]
+            if isinstance(call, DropoutCall):
+                raise CannotLower("dropout")
             if not isinstance(call, RowCall):
                 known[call.node] = lowered_step(program, call, specs, own)
                 continue

@@ -34,10 +34,11 @@ from ...triton_kernels.reduction.stream_counters import counters_of
 from ..block_reductions import NORM, ReductionCall, reduction_call_of
 from ..pointwise import PointwiseCall
 from ..schedule import ReductionKernel
-from .pointwise import import_of, number_text, operands_of, type_text
+from .pointwise import import_of, operands_of
 from .row_statements import rounded, words_of
 from .rows import offset_lines, offset_text
 from .source_files import module_of
+from .source_text import number_text, type_text
 
 HEADER = '''"""{what}
 

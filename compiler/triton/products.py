@@ -27,8 +27,9 @@ from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
 from .convolutions import CONVOLUTIONS, convolution_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
-from .pointwise import import_of, operands_of, type_text
+from .pointwise import import_of, operands_of
 from .source_files import module_of
+from .source_text import type_text
 
 MARGIN = 1 << 20
 """Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""

@@ -90,6 +90,12 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> Any:
     return functions.clamp(a, low, high)
 
 
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    from ..functions.variadic import tensordot
+
+    return tensordot(a, b, axes)
+
+
 def _cumulative(function: Callable[..., Any]) -> Callable[..., Any]:
     def made(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
         return function(a.reshape(-1) if axis is None else a, axis or 0, dtype=_dtype(dtype))
@@ -124,7 +130,7 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.sort: lambda a, axis=-1, **options: functions.sort(a, axis)[0],
     np.squeeze: lambda a, axis=None: a.squeeze() if axis is None else a.squeeze(axis),
     np.stack: lambda arrays, axis=0, **options: functions.stack(_beside(arrays), axis),
-    np.tensordot: lambda a, b, axes=2: functions.tensordot(a, b, axes),
+    np.tensordot: _tensordot,
     np.transpose: lambda a, axes=None: a.permute(*(axes or range(a.ndim - 1, -1, -1))),
     np.tril: lambda m, k=0: functions.tril(m, k),
     np.triu: lambda m, k=0: functions.triu(m, k),
