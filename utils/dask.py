@@ -54,15 +54,15 @@ def _take(x: Tensor, indices: Any, axis: int | None = None, **options: Any) -> T
     return x[(slice(None),) * (axis % x.ndim) + (places,)]
 
 
-def _einsum(subscripts: str, *operands: Tensor, dtype: DTypeLike = None, **options: Any) -> Tensor:
+def _einsum(subscripts: str, *operands: Tensor, dtype: DTypeLike | None = None, **options: Any) -> Tensor:
     return tt.einsum(subscripts, *(operand.to(_dtype(dtype) or operand.dtype) for operand in operands))
 
 
-def _empty(shape: Sequence[int], dtype: DTypeLike = None, **options: Any) -> Tensor:
+def _empty(shape: Sequence[int], dtype: DTypeLike | None = None, **options: Any) -> Tensor:
     return tt.empty(tuple(shape), dtype=_dtype(dtype))
 
 
-def _divide(a: Any, b: Any, out: None = None, dtype: DTypeLike = None) -> Tensor:
+def _divide(a: Any, b: Any, out: None = None, dtype: DTypeLike | None = None) -> Tensor:
     either = a if isinstance(a, Tensor) else b
     quotient: Tensor = tt.true_divide(_like(a, either), _like(b, either))
     return quotient.to(_dtype(dtype) or quotient.dtype)

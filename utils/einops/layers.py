@@ -97,8 +97,10 @@ class EinMix(_EinmixMixin, Module):  # type: ignore[misc]
         post_reshape_pattern: str | None,
         post_reshape_lengths: Mapping[str, int] | None,
     ) -> None:
+        make: Any = Rearrange
+
         def layer(pattern: str | None, lengths: Mapping[str, int] | None) -> Rearrange | None:
-            return None if pattern is None else Rearrange(pattern, **(lengths or {}))
+            return None if pattern is None else make(pattern, **(lengths or {}))
 
         self.pre_rearrange = layer(pre_reshape_pattern, pre_reshape_lengths)
         self.post_rearrange = layer(post_reshape_pattern, post_reshape_lengths)
