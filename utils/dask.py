@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask.array import _shuffle, chunk, dispatch
-from dask.array.backends import ArrayBackendEntrypoint
+from dask.array.backends import ArrayBackendEntrypoint, array_creation_dispatch
 from dask.base import normalize_token
 from dask.sizeof import sizeof
 from dask.utils import Dispatch
@@ -190,6 +190,7 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
 
 def register() -> None:
     """Tell Dask of tensors."""
+    array_creation_dispatch.register_backend("triten", TritenBackend())
     _shuffle._getitem = _taken
     for lookup, function in LOOKUPS.items():
         lookup.register(Tensor, function)
