@@ -271,9 +271,6 @@ else:
         "multiprocessing.reduction",
         lambda: _import_module(f"{__package__}.multiprocessing.reductions").init_reductions(),
     )
-    _when_imported("einops._backends", lambda: _tell_of_tensors("einops.backend"))
-    _when_imported("opt_einsum.backends", lambda: _tell_of_tensors("opt_einsum"))
-    _when_imported("dask.array", lambda: _tell_of_tensors("dask"))
     onnx = _namespace_package(f"{__package__}.onnx")
     random = _namespace_package(f"{__package__}.random")
     safetensors = _namespace_package(f"{__package__}.safetensors")
@@ -325,3 +322,8 @@ if not _typing.TYPE_CHECKING:
         }
         - _DERIVATIVES
     )
+
+# In the end, since such a library may be there already.
+_when_imported("einops._backends", lambda: _tell_of_tensors("einops.backend"))
+_when_imported("opt_einsum.backends", lambda: _tell_of_tensors("opt_einsum"))
+_when_imported("dask.array", lambda: _tell_of_tensors("dask"))
