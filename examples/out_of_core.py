@@ -31,16 +31,16 @@ import triten as tt
 
 COLUMNS = 64
 CLUSTERS = 8
-ROUNDS = 4
 MEGABYTE = 1 << 20
 
 
 @dataclass
 class Task:
-    """What a process does: where the array is, on which device, with how many megabytes and workers."""
+    """What a process does: where the array is, on which device, with how many rounds, megabytes and workers."""
 
     path: str
     device: str
+    rounds: int
     limit: int | None
     workers: int
 
@@ -59,7 +59,7 @@ class Report:
 def make_array(path: str, megabytes: int) -> None:
     """Write clouds of points around random centres, a chunk at a time."""
     rows = megabytes * MEGABYTE // (4 * COLUMNS)
-    chunk = max(1, min(rows, 16 * MEGABYTE // (4 * COLUMNS)))
+    chunk = max(1, min(rows, 4 * MEGABYTE // (4 * COLUMNS)))
     array = zarr.create_array(
         path, shape=(rows, COLUMNS), chunks=(chunk, COLUMNS), dtype="float32", compressors=None
     )
@@ -80,10 +80,10 @@ def totals(rows: tt.Tensor, centres: tt.Tensor) -> tt.Tensor:
     return tt.cat([members.T @ rows, members.sum(0).unsqueeze(1)], 1).double()
 
 
-def k_means(first: tt.Tensor, sums_of: Callable[[tt.Tensor], tt.Tensor]) -> tt.Tensor:
+def k_means(first: tt.Tensor, rounds: int, sums_of: Callable[[tt.Tensor], tt.Tensor]) -> tt.Tensor:
     """Lloyd's algorithm from the first rows on."""
     centres = first
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         sums = sums_of(centres).to(centres.device)
         counts = sums[:, COLUMNS:].clamp(min=1)
         centres = (sums[:, :COLUMNS] / counts).to(centres.dtype)
@@ -99,11 +99,12 @@ def by_chunks(task: Task) -> Report:
         from dask.distributed import Client, LocalCluster
 
         client = Client(LocalCluster(n_workers=task.workers, threads_per_worker=1, dashboard_address=None))
+    stored = da.from_zarr(task.path)
+    x = stored.map_blocks(partial(tt.as_tensor, device=task.device), meta=tt.empty(0, 0))
+    first = x[:CLUSTERS].compute()  # threads are there now, and their stacks
     if task.limit is not None:
         limit_memory(task.limit)
     started = time.perf_counter()
-    stored = da.from_zarr(task.path)
-    x = stored.map_blocks(partial(tt.as_tensor, device=task.device), meta=tt.empty(0, 0))
     with ProgressBar():
         mean = x.mean(axis=0).compute()
         product = (x.T @ x).compute()
@@ -113,7 +114,7 @@ def by_chunks(task: Task) -> Report:
             parts = x.map_blocks(totals, centres, chunks=chunks, meta=tt.empty(0, 0, dtype=tt.float64))
             return parts.compute().view(-1, CLUSTERS, COLUMNS + 1).sum(0)
 
-        centres = k_means(x[:CLUSTERS].compute(), sums_of)
+        centres = k_means(first, task.rounds, sums_of)
     report = Report(*map(to_array, (mean, product, centres)), time.perf_counter() - started, peak_megabytes())
     if task.workers:
         client.shutdown()
@@ -124,7 +125,7 @@ def in_memory(task: Task) -> Report:
     """The same with the array as one tensor."""
     started = time.perf_counter()
     x = tt.as_tensor(zarr.open_array(task.path, mode="r")[:], device=task.device)
-    centres = k_means(x[:CLUSTERS], lambda centres: totals(x, centres))
+    centres = k_means(x[:CLUSTERS], task.rounds, lambda centres: totals(x, centres))
     found = map(to_array, (x.mean(0), x.T @ x, centres))
     return Report(*found, time.perf_counter() - started, peak_megabytes())
 
@@ -160,14 +161,15 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=512, help="the array's size")
     parser.add_argument("--limit", type=int, default=256, help="megabytes that the process may take for it")
     parser.add_argument("--workers", type=int, default=0, help="processes of a cluster; 0 for threads alone")
+    parser.add_argument("--rounds", type=int, default=4, help="of k-means")
     parser.add_argument("--device", default="cpu", help="where chunks are computed with")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/array.zarr"
         make_array(path, options.megabytes)
         limit = None if options.workers else options.limit
-        chunked = in_a_process(by_chunks, Task(path, options.device, limit, options.workers))
-        whole = in_a_process(in_memory, Task(path, options.device, None, 0))
+        chunked = in_a_process(by_chunks, Task(path, options.device, options.rounds, limit, options.workers))
+        whole = in_a_process(in_memory, Task(path, options.device, options.rounds, None, 0))
     print(f"{'':>12} {'by chunks':>12} {'in memory':>12}")
     print(f"{'seconds':>12} {chunked.seconds:12.2f} {whole.seconds:12.2f}")
     print(f"{'peak, MB':>12} {chunked.peak:12.0f} {whole.peak:12.0f}")
