@@ -11,6 +11,7 @@ from .array_api import ArrayApiMethods
 from .autograd import AutogradMethods
 from .casts import CastMethods
 from .conversions import ConversionMethods
+from .floor_division import FloorDivision
 from .former import FormerMethods
 from .interchange import InterchangeMethods
 from .names import NamedMethods
@@ -29,6 +30,7 @@ MIXINS: tuple[type, ...] = (
     CastMethods,
     SubscriptMethods,
     AutogradMethods,
+    FloorDivision,
     ReflectedOperators,
     SubclassMethods,
     InterchangeMethods,

@@ -1,4 +1,4 @@
-"""Floors of quotients of float32: those of exact arithmetic, with the edges of PyTorch's `floor_divide`."""
+"""Floors of quotients: those of exact arithmetic, with the edges of PyTorch's `floor_divide`, and of ``//``."""
 
 import math
 from fractions import Fraction
@@ -48,3 +48,36 @@ def test_edges(a, b, expected):
         got = tt.floor_divide(x, y).numpy()
         np.testing.assert_array_equal(got, np.full(shape, expected, np.float32))
         assert (np.signbit(got) == np.signbit(np.float32(expected))).all() or math.isnan(expected)
+
+
+INFINITE = [
+    *((INF, 2.0, INF), (-INF, 2.0, -INF), (INF, -2.0, -INF), (-INF, -2.0, INF)),
+    *((1.0, INF, 0.0), (-1.0, INF, -0.0), (1.0, -INF, -0.0), (-1.0, -INF, 0.0)),
+    *((INF, INF, NAN), (NAN, INF, NAN), (5.0, 2.0, 2.0), (-5.0, 2.0, -3.0), (1.0, 0.0, INF)),
+]
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.bfloat16], ids=str)
+def test_the_operator_follows_the_array_api_at_infinities(device, dtype):
+    a, b, expected = (tt.tensor(column, dtype=dtype, device=device) for column in zip(*INFINITE, strict=True))
+    in_place = a.clone()
+    in_place //= b
+    numbers = tt.stack([x // float(y) for x, y in zip(a, b, strict=True)])
+    reflected = tt.stack([float(x) // y for x, y in zip(a, b, strict=True)])
+    for got in (a // b, in_place, numbers, reflected, tt.compile(lambda x, y: x // y)(a, b)):
+        assert got.dtype is dtype
+        assert tt.equal(got.nan_to_num(7.5, 99.0, -99.0), expected.nan_to_num(7.5, 99.0, -99.0))
+        assert tt.equal(got.signbit() & ~got.isnan(), expected.signbit() & ~expected.isnan())
+
+
+def test_the_operator_of_integers_and_its_errors_are_as_they_were():
+    x = tt.tensor([7, -7])
+    assert (x // 2).tolist() == [3, -4] and (x // 2).dtype is tt.int64
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x //= 2.5
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        leaf = tt.ones(2, requires_grad=True)
+        leaf //= 2
+    with pytest.raises(RuntimeError):
+        narrow = tt.ones(2)
+        narrow //= tt.ones(3, 2)
