@@ -50,16 +50,17 @@ def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> Non
         cuda: the CUDA version of the driver.
         count: the most processes, this one among them.
     """
-    waiting = deque(requests)
+    here = deque([request for request in requests if not _is_text(request)])
+    waiting = deque([request for request in requests if _is_text(request)])
     progress = _Progress(len(requests))
     errors: list[str] = []
     workers: list[_Worker] = []
     is_asked = False
     import_triton()
     try:
-        while request := taken(waiting):
+        while request := taken(here) or taken(waiting):
             before = time.perf_counter()
-            failed = compile_request(json.loads(request_to_json(request, cuda)))
+            failed = compile_request(request, cuda)
             took = time.perf_counter() - before
             if failed is not None:
                 errors.append(f"kernel '{kernel_name(request.kernel)}' does not compile: {failed}")
@@ -83,6 +84,11 @@ def taken(waiting: deque[KernelRequest]) -> KernelRequest | None:
         return waiting.popleft()
     except IndexError:
         return None
+
+
+def _is_text(request: KernelRequest) -> bool:
+    """Whether another process can be told of a kernel: functions among its constants are none of a source's."""
+    return all(isinstance(value, int | float | str | None) for value in request.constexprs.values())
 
 
 def request_to_json(request: KernelRequest, cuda: int) -> str:

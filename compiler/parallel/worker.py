@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from ...runtime.cuda.triton.cubin_store import find_or_compile
+from ...runtime.cuda.triton.kernel_key import KernelRequest
 from ..triton.source_files import module_of
 
 READY = "ready\n"
@@ -23,18 +24,22 @@ def import_triton() -> None:
         import triton.compiler  # noqa: F401
 
 
-def compile_request(asked: dict[str, Any]) -> str | None:
+def request_of(asked: dict[str, Any]) -> KernelRequest:
+    """A kernel as another process asks for it, from its text."""
+    return KernelRequest(
+        kernel=getattr(module_of(asked["text"]), asked["name"]),
+        signature=asked["signature"],
+        constexprs=asked["constexprs"],
+        divisible=frozenset(asked["divisible"]),
+        capability=asked["capability"],
+        options=asked["options"],
+    )
+
+
+def compile_request(request: KernelRequest, cuda: int) -> str | None:
     """Compile one kernel; the error's text, None for none."""
     try:
-        find_or_compile(
-            getattr(module_of(asked["text"]), asked["name"]),
-            asked["signature"],
-            asked["constexprs"],
-            frozenset(asked["divisible"]),
-            asked["capability"],
-            asked["options"],
-            asked["cuda"],
-        )
+        find_or_compile(*request, cuda)
     except Exception as error:  # whatever it is, the process that asks says it
         return f"{type(error).__name__}: {error}"
     return None
@@ -46,7 +51,9 @@ def main() -> None:
     import_triton()
     print(READY, end="", file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps({"error": compile_request(json.loads(line))}), file=answers, flush=True)
+        asked = json.loads(line)
+        error = compile_request(request_of(asked), asked["cuda"])
+        print(json.dumps({"error": error}), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...triton_kernels.indexing.index_bounds import Bound
-from ...triton_kernels.indexing.picking_kernels import picked, table_row
 from ..gathers import GatherCall
 from ..picks import GATHER, PickCall
+from .picking import picked, table_row
 
 if TYPE_CHECKING:
     from .row_statements import Program

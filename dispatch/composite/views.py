@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.allocator import storage_size
-from ...runtime.errors import NotComplexError
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
@@ -120,7 +119,7 @@ def real(self: Tensor) -> Tensor:
 def imag(self: Tensor) -> Tensor:
     """`torch.imag`: a view of the imaginary parts."""
     if not self._spec.dtype.is_complex:
-        raise NotComplexError("imag is not implemented for tensors with non-complex dtypes.")
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return view_as_real(self).select(-1, 1)
 
 

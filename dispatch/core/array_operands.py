@@ -30,6 +30,17 @@ REFLECTED: Final[dict[str, Callable[..., Any]]] = {
 }
 """What an operator is among NumPy's functions."""
 
+REFLECTED_OF_UFUNC: Final[dict[Any, str]] = {function: special for special, function in REFLECTED.items()} | {
+    np.true_divide: "__rtruediv__",
+    np.less: "__gt__",
+    np.less_equal: "__ge__",
+    np.greater: "__lt__",
+    np.greater_equal: "__le__",
+    np.equal: "__eq__",
+    np.not_equal: "__ne__",
+}
+"""The operator by which a tensor computes a function whose first operand is a number of NumPy's."""
+
 
 def reflected_of_array(special: str, tensor: Any, other: Any, *_: Any) -> Any:
     """``other <operator> tensor``; NotImplemented unless `other` is an ndarray."""

@@ -370,10 +370,14 @@ def body_of(public: Callable[..., Any]) -> Callable[..., Any] | None:
     return body
 
 
-def numpy_named(public: Function) -> Function:
+def numpy_named(public: Function, **more: str) -> Function:
     """Let a function that `overridable` made take NumPy's names of its parameters, as those of operators do.
 
     For functions that PyTorch's argument parser serves; a call without such names pays nothing.
+
+    Args:
+        public: the function.
+        more: further names, each with the parameter's own.
 
     Example:
         >>> from triten.dispatch.core.tensor_function import numpy_named, overridable
@@ -389,7 +393,7 @@ def numpy_named(public: Function) -> Function:
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names["_numpy_names"] = {
         name: own for name, own in OWN_NAMES.items() if own in parameters and name not in parameters
-    }
+    } | more
     return public
 
 

@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ...runtime.tensor_impl import only_name
-from ..core.tensor_function import overridable
+from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
 from ..methods.unique import unique as _unique
 from ..methods.unique import unique_consecutive as _unique_consecutive
@@ -386,8 +385,6 @@ def tensordot(
     b: Tensor,
     dims: int | Tensor | Sequence[int | Sequence[int]] = 2,
     out: Tensor | None = None,
-    *,
-    axes: int | Sequence[int | Sequence[int]] | None = None,
 ) -> Tensor:
     """The sum of products over dimensions of both operands (`torch.tensordot`).
 
@@ -395,8 +392,8 @@ def tensordot(
         a: A tensor.
         b: A tensor of the same dtype.
         dims: How many of the last dimensions of `a` and the first of `b` are summed over; or two lists of dimensions.
+            NumPy's name, ``axes``, is taken, too.
         out: The tensor that takes the result and is returned.
-        axes: NumPy's name of `dims`.
 
     Returns:
         A tensor with the dimensions of `a` that are left, then those of `b`.
@@ -409,8 +406,6 @@ def tensordot(
         >>> tt.tensordot(tt.ones(2, 3), tt.ones(3, 4), dims=1).shape
         triten.Size([2, 4])
     """
-    if axes is not None:
-        dims = only_name("tensordot", None if dims == 2 else dims, axes, "axes")
     if isinstance(dims, Tensor):
         dims = dims.item() if dims.numel() == 1 else dims.tolist()
     if isinstance(dims, int):
@@ -426,6 +421,9 @@ def tensordot(
     if out is not None:
         return _ops.tensordot(a, b, left, right, out=out)
     return _ops.tensordot(a, b, left, right)
+
+
+numpy_named(tensordot, axes="dims")
 
 
 @overload

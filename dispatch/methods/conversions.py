@@ -9,6 +9,7 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
+from ...runtime.errors import NotComplexError
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
@@ -326,6 +327,8 @@ class ConversionMethods(_Base):
         from ..generated.functions import imag
 
         tensor: Tensor = self  # type: ignore[assignment]
+        if not modes and not self._spec.dtype.is_complex:
+            raise NotComplexError("imag is not implemented for tensors with non-complex dtypes.")
         return imag(tensor)
 
     @imag.setter

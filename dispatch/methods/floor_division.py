@@ -18,8 +18,6 @@ from ..generated.methods import TensorMethods
 from .reflected_operators import reflected
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
-
     _Base = TensorImpl
 else:
     _Base = object
@@ -30,37 +28,40 @@ class FloorDivision(_Base):
 
     __slots__ = ()
 
-    def __floordiv__(self, other: Any) -> Tensor:
+    def __floordiv__(self, other: Any) -> Any:
         """The quotient rounded down."""
-        return _with_infinities(TensorMethods.__floordiv__(self, other), self, other)  # type: ignore[arg-type]
+        tensor: Any = self
+        return _with_infinities(TensorMethods.__floordiv__(tensor, other), tensor, other)
 
-    def __rfloordiv__(self, other: Any) -> Tensor:
+    def __rfloordiv__(self, other: Any) -> Any:
         return _with_infinities(reflected("__rfloordiv__", "floor_divide", other, self), other, self)
 
-    def __ifloordiv__(self, other: Any) -> Tensor:
-        tensor: Tensor = self  # type: ignore[assignment]
+    def __ifloordiv__(self, other: Any) -> Any:
+        tensor: Any = self
         if _is_plain_float(tensor):
             floors = tensor // other
             if isinstance(floors, TensorImpl) and floors.shape == tensor.shape:
                 return tensor.copy_(floors)
-        return TensorMethods.__ifloordiv__(tensor, other)  # type: ignore[no-any-return]
+        return TensorMethods.__ifloordiv__(tensor, other)
 
 
 def _is_plain_float(tensor: Any) -> bool:
     if not isinstance(tensor, TensorImpl) or tensor.__class__ not in plain_classes:
         return False
     spec = tensor._spec
-    return spec.dtype.is_floating_point and spec.layout is strided and public_name.shown != "torch"
+    if tensor.has_names() or public_name.shown == "torch":  # type: ignore[attr-defined]
+        return False
+    return spec.dtype.is_floating_point and spec.layout is strided
 
 
 def _with_infinities(floors: Any, a: Any, b: Any) -> Any:
     """The floors of ``a / b`` as they are where both are finite, and the quotient itself elsewhere."""
     if not _is_plain_float(floors) or a.__class__ not in plain_classes or b.__class__ not in plain_classes:
         return floors
-    operands = [each.detach() if isinstance(each, TensorImpl) else each for each in (a, b)]
+    operands: list[Any] = [each.detach() if isinstance(each, TensorImpl) else each for each in (a, b)]
     infinite = [functions.isinf(each) for each in operands if isinstance(each, TensorImpl)]
-    is_infinite: Any = infinite[0] if len(infinite) == 1 else functions.logical_or(*infinite)
-    quotients: Any = operands[0] / operands[1]
+    is_infinite = infinite[0] if len(infinite) == 1 else functions.logical_or(*infinite)
+    quotients = operands[0] / operands[1]
     if any(isinstance(each, float) and math.isinf(each) for each in operands):
         return quotients.to(floors.dtype)
     return functions.where(is_infinite, quotients.to(floors.dtype), floors)

@@ -91,9 +91,11 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> Any:
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    from ..functions.variadic import tensordot
-
-    return tensordot(a, b, axes)
+    if isinstance(axes, int):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    left, right = ([each] if isinstance(each, int) else list(each) for each in axes)
+    first, second = _beside((a, b))
+    return functions.tensordot(first, second, left, right)
 
 
 def _cumulative(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, from_numpy_dtype
 from ...runtime.tensor_impl import TensorImpl
+from ..core.array_operands import REFLECTED_OF_UFUNC
 from . import nan_reductions
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ class NumPyMethods(_Base):
 
         Args:
             dtype: The dtype, of ours or of NumPy's, or its name.
-            order: Taken for NumPy's sake, as are `casting` and `subok`.
+            order: Taken for NumPy's sake.
+            casting: Taken for NumPy's sake.
+            subok: Taken for NumPy's sake.
             copy: Whether a tensor that has the dtype already is copied.
 
         Returns:
@@ -122,6 +125,10 @@ class NumPyMethods(_Base):
 
         Tensors that are not on the CPU are given to the function of that name here, if there is one.
         """
+        if len(inputs) == 2 and isinstance(inputs[0], np.generic) and method == "__call__" and not kwargs:
+            special = REFLECTED_OF_UFUNC.get(ufunc)
+            if special is not None:
+                return getattr(self, special)(inputs[0])
         if self._spec.device.type not in HOST and method == "__call__" and kwargs.keys() <= {"dtype"}:
             from . import numpy_on_devices
 

@@ -173,7 +173,7 @@ def test_tensordot_takes_axes():
     a, b = tt.arange(6.0).view(2, 3), tt.arange(12.0).view(3, 4)
     for axes in (1, ([1], [0])):
         assert tt.tensordot(a, b, axes=axes).tolist() == np.tensordot(a.numpy(), b.numpy(), axes).tolist()
-    with pytest.raises(TypeError, match="axes"):
+    with pytest.raises(TypeError, match="multiple values"):
         tt.tensordot(a, b, 1, axes=1)
 
 
