@@ -63,9 +63,9 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that this process is to compile, which it cannot: its kernels are interpreted."""
     names: list[str] = []
 
-    def compile_request(asked: dict[str, Any]) -> str | None:
-        names.append(asked["name"])
-        return None if asked["signature"]["a1"].startswith("*") else "CompilationError: no pointer"
+    def compile_request(asked: KernelRequest, cuda: int) -> str | None:
+        names.append(asked.kernel.__name__)
+        return None if asked.signature["a1"].startswith("*") else "CompilationError: no pointer"
 
     monkeypatch.setattr(pool, "compile_request", compile_request)
     return names
@@ -154,3 +154,20 @@ def test_progress_is_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     progress.step()
     progress.end()
     assert written == ["\rcompiling kernels: 0 of 2", "\rcompiling kernels: 1 of 2", "\r\x1b[K"]
+
+
+def test_a_kernel_whose_constants_are_no_text_is_compiled_here(
+    own: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = requests()
+    second = second._replace(constexprs={**second.constexprs, "COMBINE": max})
+    asked: list[str] = []
+    monkeypatch.setattr(pool, "START", 0.0)
+    monkeypatch.setattr(
+        pool,
+        "_started",
+        lambda count, waiting, *rest: asked.extend(each.kernel.__name__ for each in waiting) or [],
+    )
+    pool.compile_all([first, second], CUDA, 2)
+    assert sorted(own) == sorted([first.kernel.__name__, second.kernel.__name__])
+    assert own[0] == second.kernel.__name__ and asked == [first.kernel.__name__]
