@@ -83,25 +83,23 @@ __all__ = [
 ]
 
 
-def _with_numbers(name: str) -> Callable[[Tensor | float, Tensor | float], Tensor]:
-    """A function of two arguments, of which one may be a Python number."""
-    function: Any = getattr(_special, name)
+def _with_numbers(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+    """A function of two tensors, of which one may be a Python number."""
 
-    def of_both(x: Tensor | float, y: Tensor | float, /) -> Tensor:
+    def of_both(x: Any, y: Any, /) -> Tensor:
         if not isinstance(x, _Tensor) and isinstance(y, _Tensor):
             x = _full((), x, dtype=y.dtype, device=y.device)
         elif not isinstance(y, _Tensor) and isinstance(x, _Tensor):
             y = _full((), y, dtype=x.dtype, device=x.device)
-        computed: Tensor = function(x, y)
-        return computed
+        return function(x, y)
 
-    of_both.__name__ = of_both.__qualname__ = name
-    of_both.__doc__ = f"`tt.special.{name}`, where one of the arguments may be a number."
+    of_both.__name__ = of_both.__qualname__ = function.__name__
+    of_both.__doc__ = f"`tt.special.{function.__name__}`, where one of the arguments may be a number."
     return of_both
 
 
-gammainc = _with_numbers("gammainc")
-gammaincc = _with_numbers("gammaincc")
-xlog1py = _with_numbers("xlog1py")
-xlogy = _with_numbers("xlogy")
-zeta = _with_numbers("zeta")
+gammainc = _with_numbers(_special.gammainc)
+gammaincc = _with_numbers(_special.gammaincc)
+xlog1py = _with_numbers(_special.xlog1py)
+xlogy = _with_numbers(_special.xlogy)
+zeta = _with_numbers(_special.zeta)

@@ -153,7 +153,7 @@ class _Probes:
             if not broken:
                 return found
         except (DifferentCaptures, Unsupported, NotImplementedError):
-            pass
+            broken = []  # code that takes the integer itself: captures with integers say what is wrong, if anything
         found = self.fit_integers(points)
         if any(map(has_branches, self.example.codes)):
             broken += self.between(least, found)

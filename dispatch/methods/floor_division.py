@@ -23,6 +23,9 @@ else:
     _Base = object
 
 
+_floors: Any = TensorMethods.__floordiv__
+
+
 class FloorDivision(_Base):
     """Mixin of `Tensor`."""
 
@@ -30,8 +33,13 @@ class FloorDivision(_Base):
 
     def __floordiv__(self, other: Any) -> Any:
         """The quotient rounded down."""
-        tensor: Any = self
-        return _with_infinities(TensorMethods.__floordiv__(tensor, other), tensor, other)
+        floors = _floors(self, other)
+        try:
+            if not floors._spec.dtype.is_floating_point:
+                return floors
+        except AttributeError:  # whatever another class answers, and NotImplemented
+            return floors
+        return _with_infinities(floors, self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
         return _with_infinities(reflected("__rfloordiv__", "floor_divide", other, self), other, self)

@@ -13,10 +13,10 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import block_reductions, pointwise
-from triten.compiler.host.object_code import is_possible
 from triten.compiler.passes import run_passes
 from triten.compiler.schedule import OperatorCall, ReductionKernel, fused_schedule
 from triten.tests.compiler.beside_eager import agree, drawn, same
+from triten.tests.compiler.test_loops import needs_llvm
 from triten.tests.compiler.test_rows import LAYOUTS, alike, nearly, steps_of
 
 F = tt.nn.functional
@@ -183,9 +183,8 @@ def test_many_elements(name: str) -> None:
     nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
 
 
+@needs_llvm
 def test_a_loop_adds_what_it_computes() -> None:
-    if not is_possible():
-        pytest.skip("llvmlite is not installed")
     args = [drawn(300, 257, seed=i) for i in range(2)]
     said = "one compiled loop, which adds what it computes"
     assert tt.compiler.explain(gradients_of_a_norm, *args).execution == (f"mul_sum_sum: {said}",)
