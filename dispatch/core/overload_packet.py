@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +23,6 @@ from ...runtime.traceback_filter import has_handler, hide_inner_frames
 from ..schema import FunctionSchema, resolve
 from ..schema.numpy_names import OWN_NAMES
 from . import tensor_function as overrides
-from .array_operands import COMPARISONS, reflected_of_array
 from .call_arguments import (
     NOT_GIVEN,
     PLAIN,
@@ -82,6 +80,9 @@ def packet(
     """The packet of a public name, made by generated code; `parameters` are the values of `Parameter`."""
     made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
     return made
+
+
+_COMPARED_ANYWAY = frozenset({"__eq__", "__ne__"})
 
 
 class OverloadPacket:
@@ -503,7 +504,7 @@ class OverloadPacket:
             if self.is_foreign(args[1]) and (
                 overrides.state.disabled or not overrides.handles(type(args[1]))
             ):
-                return self._compared if special in COMPARISONS else partial(reflected_of_array, special)
+                return self._compared if special in _COMPARED_ANYWAY else not_implemented
             return self._miss(args, False, special)
         except BaseException:
             hide_inner_frames()
@@ -535,7 +536,7 @@ class OverloadPacket:
                 return result
             if not self.is_foreign(args[1]):
                 return self._call_parameters(args)
-            return self._compared(*args) if special in COMPARISONS else reflected_of_array(special, *args)
+            return self._compared(*args) if special in _COMPARED_ANYWAY else NotImplemented
         except BaseException:
             hide_inner_frames()
             raise
@@ -819,6 +820,11 @@ def _forget(plan: Plan, table: dict[Any, Any], first: Any, rest: Any, nested: bo
 def _called(plan: Plan, where: list[int | str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a plan for those of a call's arguments that `where` names."""
     return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
+
+
+def not_implemented(*_: Any) -> Any:
+    """The plan of a binary operator whose other operand is foreign: Python then asks that operand."""
+    return NotImplemented
 
 
 def clear_plans() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, from_numpy_dtype
 from ...runtime.tensor_impl import TensorImpl
-from ..core.array_operands import REFLECTED_OF_UFUNC
 from . import nan_reductions
 
 if TYPE_CHECKING:
@@ -22,6 +21,28 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
+REFLECTED: Final[dict[Any, str]] = {
+    np.add: "__radd__",
+    np.subtract: "__rsub__",
+    np.multiply: "__rmul__",
+    np.true_divide: "__rtruediv__",
+    np.floor_divide: "__rfloordiv__",
+    np.remainder: "__rmod__",
+    np.power: "__rpow__",
+    np.matmul: "__rmatmul__",
+    np.bitwise_and: "__rand__",
+    np.bitwise_or: "__ror__",
+    np.bitwise_xor: "__rxor__",
+    np.left_shift: "__rlshift__",
+    np.right_shift: "__rrshift__",
+    np.less: "__gt__",
+    np.less_equal: "__ge__",
+    np.greater: "__lt__",
+    np.greater_equal: "__le__",
+    np.equal: "__eq__",
+    np.not_equal: "__ne__",
+}
+"""The operator by which a tensor computes a function whose first operand is a number of NumPy's."""
 HOST: Final = frozenset({"cpu", "meta"})
 """Devices on which NumPy computes, or refuses to."""
 _PLAIN: Final = np.empty(0)
@@ -126,7 +147,7 @@ class NumPyMethods(_Base):
         Tensors that are not on the CPU are given to the function of that name here, if there is one.
         """
         if len(inputs) == 2 and isinstance(inputs[0], np.generic) and method == "__call__" and not kwargs:
-            special = REFLECTED_OF_UFUNC.get(ufunc)
+            special = REFLECTED.get(ufunc)
             if special is not None:
                 return getattr(self, special)(inputs[0])
         if self._spec.device.type not in HOST and method == "__call__" and kwargs.keys() <= {"dtype"}:

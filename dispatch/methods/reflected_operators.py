@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.array_operands import reflected_of_array
 from ..core.overload_packet import packets
 from ..core.tensor_function import handle_operator, overloaded, plain_classes
 
@@ -31,7 +30,7 @@ def reflected(special: str, name: str, other: Any, self: TensorImpl) -> Tensor:
     if askers:
         return _handled(special, askers, self, other)
     if packet.is_foreign(other):
-        return reflected_of_array(special, self, other)  # type: ignore[no-any-return]
+        return NotImplemented  # type: ignore[no-any-return]
     return packet.call_parameters(other, self, *[p.default for p in packet.parameters[2:]])  # type: ignore[no-any-return]
 
 
@@ -82,7 +81,7 @@ class ReflectedOperators(_Base):
         if askers:
             return _handled("__rmatmul__", askers, self, other)
         if not hasattr(other, "_spec"):
-            return reflected_of_array("__rmatmul__", self, other)  # type: ignore[no-any-return]
+            return NotImplemented
         return packets["matmul"].call_parameters(other, self)  # type: ignore[no-any-return]
 
     __rdiv__ = __rtruediv__
