@@ -1,0 +1,84 @@
+"""mpi4py, imported and MPI started once in a process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from ...errors import DistBackendError
+from ...stores.store import Store
+from .process_management import process_management
+
+__all__ = ["finalize", "is_installed", "launched", "start"]
+
+_OF_LAUNCHERS = (
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_NTASKS"),
+)
+"""The variables by which `mpiexec` and `srun` tell a process its number, and how many there are."""
+
+
+def is_installed() -> bool:
+    """Whether there is mpi4py."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+def launched() -> tuple[int, int] | None:
+    """This process's number and the number of processes, if an MPI launcher has started it."""
+    for rank, size in _OF_LAUNCHERS:
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[rank]), int(os.environ[size])
+    return None
+
+
+def start(store: Store | None, rank: int, size: int) -> Any:
+    """MPI, started in all processes; the module `mpi4py.MPI`.
+
+    Args:
+        store: by which the processes find each other; None where a launcher has started them.
+        rank: this process's number; -1 for what the launcher says.
+        size: the number of processes; -1 for what the launcher says.
+
+    Raises:
+        ModuleNotFoundError: mpi4py is not installed.
+        DistBackendError: MPI runs already, with other processes.
+    """
+    if not is_installed():
+        raise ModuleNotFoundError(
+            "the MPI backend needs mpi4py and an MPI library: pip install 'triten[mpi]'", name="mpi4py"
+        )
+    if "mpi4py.MPI" not in sys.modules:
+        import mpi4py
+
+        mpi4py.rc.finalize = False  # at exit, MPI would wait for processes that are gone
+        if store is not None and size > 1:
+            with process_management(store, rank, size):
+                from mpi4py import MPI
+    from mpi4py import MPI
+
+    if not MPI.Is_initialized():
+        MPI.Init_thread()
+    world = MPI.COMM_WORLD
+    if size not in (-1, world.size) or rank not in (-1, world.rank):
+        raise DistBackendError(
+            f"MPI has {world.size} processes, of which this one is number {world.rank}; expected {size} and {rank}. "
+            f"{_why_not(MPI)}"
+        )
+    return MPI
+
+
+def finalize() -> None:
+    """End MPI, which waits for the other processes, and cannot be started again."""
+    MPI: Any = sys.modules.get("mpi4py.MPI")
+    if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.Finalize()
+
+
+def _why_not(MPI: Any) -> str:
+    name = MPI.Get_library_version().split("\n")[0]
+    if "MPICH" not in name.upper():
+        return f"{name} is to be started by its mpiexec; MPICH (pip install mpich) starts by itself."
+    return "MPI is started once in a process, by the first init_process_group or by an import of mpi4py.MPI before."

@@ -1,0 +1,105 @@
+"""Reductions as MPI computes them: in which dtype, with which of its operations, and what is done before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....runtime.scalar_type import bfloat16, dtype, float16
+from ...reduce_op import PremultipliedSum, ReduceOp, Reduction
+
+if TYPE_CHECKING:
+    from ....dispatch.tensor import Tensor
+
+__all__ = ["Plan", "plan"]
+
+NARROW = frozenset({float16, bfloat16})
+"""Dtypes whose numbers MPI does not add; they are added in float32."""
+BITWISE = frozenset({ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR})
+_OF_BOOLS = {
+    ReduceOp.SUM: "LOR",
+    ReduceOp.MAX: "LOR",
+    ReduceOp.BOR: "LOR",
+    ReduceOp.PRODUCT: "LAND",
+    ReduceOp.MIN: "LAND",
+    ReduceOp.BAND: "LAND",
+    ReduceOp.BXOR: "LXOR",
+}
+_OF_NUMBERS = {
+    ReduceOp.SUM: "SUM",
+    ReduceOp.AVG: "SUM",
+    ReduceOp.PRODUCT: "PROD",
+    ReduceOp.MIN: "MIN",
+    ReduceOp.MAX: "MAX",
+    ReduceOp.BAND: "BAND",
+    ReduceOp.BOR: "BOR",
+    ReduceOp.BXOR: "BXOR",
+}
+
+
+class Plan(NamedTuple):
+    """How a reduction is computed.
+
+    Attributes:
+        operation: the name of MPI's operation.
+        computes: NumPy's dtype of the numbers that MPI adds.
+        factor: what each process multiplies its numbers by before, or None.
+        divisor: what the sum is divided by; 1 for nothing.
+    """
+
+    operation: str
+    computes: np.dtype[Any]
+    factor: float | Tensor | None
+    divisor: int
+
+    def before(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A process's numbers as MPI gets them; the array itself where nothing is to be done."""
+        if self.factor is not None:
+            factor: Any = self.factor if isinstance(self.factor, int | float) else self.factor.item()
+            return array.astype(self.computes) * self.computes.type(factor)
+        return array if array.dtype == self.computes else array.astype(self.computes)
+
+    def after(self, total: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
+        """Put what MPI gave, which may be the result's memory already, into the result."""
+        if self.divisor != 1:
+            if total.dtype.kind in "iu":
+                # The whole part of each quotient, as a division of integers in C.
+                total[...] = np.sign(total) * (np.abs(total) // self.divisor)
+            else:
+                total /= self.divisor
+        if total is not out:
+            out[...] = total.astype(out.dtype)
+
+
+def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
+    """How a reduction of tensors of a dtype is computed.
+
+    Args:
+        name: the function's, for errors.
+        kind: the dtype.
+        op: what is done with the numbers.
+        size: the number of processes.
+
+    Raises:
+        ValueError: there is no such reduction of this dtype.
+    """
+    factor = op.factor if isinstance(op, PremultipliedSum) else None
+    reduction = ReduceOp.SUM if isinstance(op, PremultipliedSum) else op
+    if not isinstance(reduction, ReduceOp):
+        raise TypeError(f"{name}: expected a ReduceOp for op, but got {op!r}")
+    if reduction is ReduceOp.PREMUL_SUM:
+        raise ValueError(f"{name}: PREMUL_SUM needs a factor, as make_premultiplied_sum gives it")
+    number = kind.np.kind
+    is_refused = (
+        (reduction in BITWISE and number not in "iub")
+        or (number == "c" and reduction in (ReduceOp.MIN, ReduceOp.MAX))
+        or (number == "b" and (reduction is ReduceOp.AVG or factor is not None))
+        or (number not in "iubfc" and kind not in NARROW)
+        or kind.itemsize > 8 * (1 + (number == "c"))
+    )
+    if is_refused:
+        raise ValueError(f"{name}: there is no {reduction.name} of {kind}")
+    operation = (_OF_BOOLS if number == "b" else _OF_NUMBERS)[reduction]
+    computes = np.dtype(np.float32) if kind in NARROW else kind.np
+    return Plan(operation, computes, factor, size if reduction is ReduceOp.AVG else 1)

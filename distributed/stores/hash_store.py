@@ -1,0 +1,138 @@
+"""A store in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from ..errors import DistStoreError, QueueEmptyError
+from .store import DEFAULT_TIMEOUT, Store, as_bytes, seconds_of
+
+__all__ = ["HashStore"]
+
+_Found = TypeVar("_Found")
+
+
+class HashStore(Store):
+    """Values in this process, for its threads (`torch.distributed.HashStore`).
+
+    Example:
+        >>> import triten as tt
+        >>> store = tt.distributed.HashStore()
+        >>> store.set("key", "value"); store.get("key")
+        b'value'
+        >>> store.add("count", 2), store.add("count", 3)
+        (2, 5)
+    """
+
+    def __init__(self, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+        super().__init__(timeout)
+        self._values: dict[str, bytes] = {}
+        self._queues: dict[str, deque[bytes]] = {}
+        self._changed = threading.Condition()
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._keep(key, as_bytes(value))
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        with self._changed:
+            found = self._values.get(key, b"0")
+            try:
+                total = int(found) + amount
+            except ValueError:
+                raise DistStoreError(f"add: the value of {key!r} is no number: {found!r}") from None
+            self._keep(key, str(total).encode())
+            return total
+
+    def append(self, key: str, value: str | bytes) -> None:
+        with self._changed:
+            self._keep(key, self._values.get(key, b"") + as_bytes(value))
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        expected, desired = as_bytes(expected_value), as_bytes(desired_value)
+        with self._changed:
+            found = self._values.get(key)
+            if found is None and expected:
+                return expected
+            if found is None or found == expected:
+                self._keep(key, desired)
+            return self._values[key]
+
+    def delete_key(self, key: str) -> bool:
+        with self._changed:
+            return self._values.pop(key, None) is not None
+
+    def num_keys(self) -> int:
+        return len(self._values)
+
+    def check(self, keys: Sequence[str]) -> bool:
+        with self._changed:
+            return all(key in self._values or self._queues.get(key) for key in keys)
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        self._when(
+            lambda: True if self.check(keys) else None,
+            seconds_of(timeout, self._timeout),
+            lambda: f"for {[key for key in keys if not self.check([key])]}",
+        )
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        with self._changed:
+            self._queues.setdefault(key, deque()).append(as_bytes(value))
+            self._changed.notify_all()
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        def first() -> bytes | None:
+            queue = self._queues.get(key)
+            return queue.popleft() if queue else None
+
+        if not block:
+            with self._changed:
+                found = first()
+            if found is None:
+                raise QueueEmptyError(f"queue_pop: the queue {key!r} is empty")
+            return found
+        return self._when(first, seconds_of(None, self._timeout), lambda: f"for a value in the queue {key!r}")
+
+    def queue_front(self, key: str) -> bytes | None:
+        """The first value of a queue, which stays there; None where there is none."""
+        queue = self._queues.get(key)
+        return queue[0] if queue else None
+
+    def queue_len(self, key: str) -> int:
+        return len(self._queues.get(key, ()))
+
+    def clone(self) -> HashStore:
+        return self.view(self._timeout)
+
+    def view(self, timeout: timedelta) -> HashStore:
+        """Another object over the same values, with a time limit of its own."""
+        made = HashStore(timeout)
+        made._values, made._queues, made._changed = self._values, self._queues, self._changed
+        return made
+
+    def _keep(self, key: str, value: bytes) -> None:
+        with self._changed:
+            self._values[key] = value
+            self._changed.notify_all()
+
+    def _when(self, find: Callable[[], _Found | None], seconds: float, what: Callable[[], str]) -> _Found:
+        found: _Found | None = None
+
+        def is_there() -> bool:
+            nonlocal found
+            found = find()
+            return found is not None
+
+        with self._changed:
+            if not self._changed.wait_for(is_there, seconds):
+                raise DistStoreError(f"wait timeout after {seconds:g} s, waiting {what()}")
+        assert found is not None
+        return found

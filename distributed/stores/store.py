@@ -1,0 +1,131 @@
+"""What every store does."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from datetime import timedelta
+
+__all__ = ["DEFAULT_TIMEOUT", "Store", "as_bytes", "seconds_of"]
+
+DEFAULT_TIMEOUT = timedelta(seconds=300)
+"""How long a store waits for a value, if nobody says otherwise."""
+
+
+def as_bytes(value: str | bytes) -> bytes:
+    """A value as it is kept. Raises TypeError for anything but text and bytes."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"store: expected a value of str or bytes, but got {type(value).__name__}")
+
+
+def seconds_of(timeout: timedelta | float | None, default: timedelta) -> float:
+    """A time limit in seconds."""
+    limit = default if timeout is None else timeout
+    return limit.total_seconds() if isinstance(limit, timedelta) else float(limit)
+
+
+class Store(abc.ABC):
+    """Values by key, shared by processes (`torch.distributed.Store`).
+
+    Args:
+        timeout: how long `get`, `wait` and `queue_pop` wait for a value.
+    """
+
+    def __init__(self, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long this store waits for a value."""
+        return self._timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set how long this store waits for a value."""
+        self._timeout = timeout
+
+    @abc.abstractmethod
+    def set(self, key: str, value: str | bytes) -> None:
+        """Keep a value under a key, in the place of one that is there."""
+
+    @abc.abstractmethod
+    def get(self, key: str) -> bytes:
+        """The value of a key, once there is one.
+
+        Raises:
+            DistStoreError: there is none within the time limit.
+        """
+
+    @abc.abstractmethod
+    def add(self, key: str, amount: int) -> int:
+        """Add to the number under a key, which is 0 where there is none, and return the sum."""
+
+    @abc.abstractmethod
+    def append(self, key: str, value: str | bytes) -> None:
+        """Add bytes to the end of a value; a key that is not there begins with them."""
+
+    @abc.abstractmethod
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        """Set a value if the present one is the expected one, or if there is none and an empty one is expected.
+
+        Returns:
+            The value after the call; the expected one where there is none.
+        """
+
+    @abc.abstractmethod
+    def delete_key(self, key: str) -> bool:
+        """Take a key away, and return whether it was there."""
+
+    @abc.abstractmethod
+    def num_keys(self) -> int:
+        """How many keys there are."""
+
+    @abc.abstractmethod
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all of these keys are there now."""
+
+    @abc.abstractmethod
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Wait until all of these keys are there.
+
+        Raises:
+            DistStoreError: they are not within the time limit, this call's or the store's.
+        """
+
+    @abc.abstractmethod
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Put a value at the end of a queue."""
+
+    @abc.abstractmethod
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Take the first value of a queue.
+
+        Raises:
+            QueueEmptyError: there is none, and `block` is False.
+            DistStoreError: there is none within the time limit.
+        """
+
+    @abc.abstractmethod
+    def queue_len(self, key: str) -> int:
+        """How many values a queue has."""
+
+    @abc.abstractmethod
+    def clone(self) -> Store:
+        """Another object over the same values, for another thread."""
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """The values of several keys, once they are there."""
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Keep several values."""
+        if len(keys) != len(values):
+            raise ValueError(f"multi_set: expected a value for each of {len(keys)} keys, but got {len(values)}")
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def has_extended_api(self) -> bool:
+        """Whether there are `append`, `multi_get` and `multi_set`: there are."""
+        return True

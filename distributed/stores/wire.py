@@ -1,0 +1,61 @@
+"""Requests and answers of a store over a connection: lists of byte strings, each with its length before it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+
+from ..errors import DistNetworkError
+
+__all__ = ["MOST_BYTES", "receive", "send"]
+
+MOST_BYTES = 1 << 28
+"""The longest message that is taken: what says that it is longer is no message of a store."""
+_LENGTH = struct.Struct("!I")
+
+
+def send(connection: socket.socket, fields: Sequence[bytes]) -> None:
+    """Send a message. Raises ValueError for one that no store takes, and OSError."""
+    body = b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"store: a message of {len(body)} bytes is longer than {MOST_BYTES}")
+    connection.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive(connection: socket.socket) -> list[bytes] | None:
+    """The next message, or None at the end of the connection.
+
+    Raises:
+        DistNetworkError: what came is no message.
+        OSError: the connection broke.
+    """
+    head = _exactly(connection, _LENGTH.size)
+    if head is None:
+        return None
+    (size,) = _LENGTH.unpack(head)
+    body = _exactly(connection, size) if size <= MOST_BYTES else None
+    if body is None:
+        raise DistNetworkError(f"store: a message of {size} bytes was cut off, or is longer than {MOST_BYTES}")
+    fields, at = [], 0
+    while at < size:
+        if size - at < _LENGTH.size:
+            raise DistNetworkError("store: a message ends in the middle of a length")
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        if length > size - at:
+            raise DistNetworkError(f"store: a field of {length} bytes in a message that has {size - at} left")
+        fields.append(body[at : at + length])
+        at += length
+    return fields
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    parts, missing = [], size
+    while missing:
+        part = connection.recv(min(missing, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)

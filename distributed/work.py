@@ -1,0 +1,120 @@
+"""A communication that is under way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
+
+__all__ = ["DoneWork", "Work"]
+
+
+class Work:
+    """A communication that may not have ended yet (`torch.distributed.Work`).
+
+    Functions of `tt.distributed` give one where ``async_op=True``. Tensors that it reads must stay as they are, and those
+    that it writes hold nothing of use, until `wait` returns.
+    """
+
+    def __init__(self, results: Sequence[Tensor] = ()) -> None:
+        self._results = list(results)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait for the end.
+
+        Args:
+            timeout: how long; None for the group's limit.
+
+        Returns:
+            True.
+
+        Raises:
+            DistBackendError: the communication failed, or did not end in time.
+        """
+        raise NotImplementedError
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or not."""
+        raise NotImplementedError
+
+    def is_success(self) -> bool:
+        """Whether it has ended well."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """What went wrong, if anything."""
+        return None
+
+    def result(self) -> list[Tensor]:
+        """The tensors that were written, after the end."""
+        self.wait()
+        return self._results
+
+    def synchronize(self) -> None:
+        """Wait for the end."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Where a message came from; -1 where that has no meaning."""
+        return -1
+
+    def get_future(self) -> Any:
+        """A `tt.futures.Future` of the result."""
+        from ..futures import Future
+
+        future: Any = Future()
+
+        def fill() -> None:
+            try:
+                future.set_result(self.result())
+            except Exception as error:  # whoever waits for the future gets it
+                future.set_exception(error)
+
+        threading.Thread(target=fill, name="Work.get_future", daemon=True).start()
+        return future
+
+
+class DoneWork(Work):
+    """A communication that had nothing to wait for."""
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+class FollowedWork(Work):
+    """A communication after whose end something is left to do, such as taking parts out of one buffer.
+
+    Args:
+        work: the communication.
+        finish: what is left, done once, by whoever waits first.
+    """
+
+    def __init__(self, work: Work, finish: Callable[[], None], results: Sequence[Tensor]) -> None:
+        super().__init__(results)
+        self._work = work
+        self._finish: Callable[[], None] | None = finish
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self._work.wait(timeout)
+        with self._lock:
+            if self._finish is not None:
+                self._finish()
+                self._finish = None
+        return True
+
+    def is_completed(self) -> bool:
+        return self._work.is_completed()
+
+    def exception(self) -> BaseException | None:
+        return self._work.exception()
+
+    def source_rank(self) -> int:
+        return self._work.source_rank()
