@@ -16,14 +16,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import triten as tt
+from triten import distributed as dist
 from triten.distributed.backends.nccl.communicator import NCCLCommunicator
 from triten.distributed.errors import DistBackendError
+from triten.distributed.failures import Failures
+from triten.distributed.process_group import GroupSpec
 from triten.distributed.reduce_op import PremultipliedSum, ReduceOp
 from triten.distributed.stores.file_store import FileStore
+from triten.distributed.stores.hash_store import HashStore
+from triten.distributed.stores.store import Store
 from triten.runtime.cuda.driver import is_simulated
 
 Case = Callable[[NCCLCommunicator], object]
@@ -40,7 +46,6 @@ FOLDS = {
     ReduceOp.MIN: np.minimum,
     ReduceOp.MAX: np.maximum,
 }
-SHORT = timedelta(seconds=1)
 
 
 def case(function: Case) -> Case:
@@ -59,6 +64,26 @@ def simulated(function: Case) -> Case:
     """A case of what only the stand-in promises."""
     SIMULATED.add(function.__name__)
     return function
+
+
+def group_of_one(name: str, device: tt.device | None = None) -> NCCLCommunicator:
+    """A communicator of this process alone."""
+    store = HashStore()
+    limit = timedelta(seconds=30)
+    return NCCLCommunicator(GroupSpec(name, (0,), 0, store, limit, 0, name, device, Failures(store, 0, 1)))
+
+
+class Another:
+    """Another group of both ranks."""
+
+    def __init__(self, **options: Any) -> None:
+        found = dist.new_group([0, 1], **options)
+        assert isinstance(found, dist.ProcessGroup)
+        self.group = found
+        communicator = found.communicator("cuda")
+        assert isinstance(communicator, NCCLCommunicator)
+        self.communicator = communicator
+        self.who = rf"rank {communicator.rank} of 2 in group '{found.group_name}' \(undefined\)"
 
 
 @contextmanager
@@ -233,16 +258,18 @@ def memory_in_use_is_not_given_to_others(c: NCCLCommunicator) -> None:
 
 @alone
 def coalesced_communications_are_one_work(c: NCCLCommunicator) -> None:
-    tensors = [numbers(c.rank, dtype).cuda() for dtype in (tt.float32, tt.int32)]
-    with c.coalescing() as work:
-        for tensor in tensors:
-            assert c.all_reduce(tensor, ReduceOp.SUM) is work
-        with raises(DistBackendError, "issued at the end of the block"):
-            work.wait()
-    work.wait()
+    tensors = [numbers(c.rank, dtype).cuda() for dtype in (tt.float32, tt.int32, tt.int64)]
+    with c.coalescing():
+        first, second = (c.all_reduce(tensor, ReduceOp.SUM) for tensor in tensors[:2])
+        assert first is second and not first.is_completed()
+        first.wait()  # has both issued
+        same(tensors[0], folded(c, ReduceOp.SUM, tt.float32))
+        third = c.all_reduce(tensors[2], ReduceOp.SUM)
+        assert third is not first
+    third.wait()
     for tensor in tensors:
         same(tensor, folded(c, ReduceOp.SUM, tensor.dtype))
-    assert work.result()[1] is tensors[1]
+    assert first.result()[1] is tensors[1]
 
 
 @alone
@@ -297,34 +324,34 @@ def messages(c: NCCLCommunicator) -> None:
             assert work.source_rank() == 0
         same(x, numbers(0, dtype))
     out = tt.empty(6, device="cuda")
-    with c.coalescing() as work:  # both send first
+    with c.coalescing():  # both send first
         c.send(numbers(c.rank, tt.float32).cuda(), peer)
-        c.receive(out, peer)
+        work = c.receive(out, peer)
     work.wait()
     same(out, numbers(peer, tt.float32))
 
 
 @case
-def a_group_of_some_ranks_in_another_order(c: NCCLCommunicator) -> None:
-    back = c.subgroup([1, 0], 1, c.timeout, "back")
-    assert back.rank == 1 - c.rank
+def a_group_of_ranks_in_another_order(c: NCCLCommunicator) -> None:
+    group = dist.new_group([1, 0], sort_ranks=False)
+    assert dist.get_rank(group) == 1 - c.rank
     x = numbers(c.rank, tt.float32).cuda()
-    back.broadcast(x, 0).wait()
+    dist.broadcast(x, group_src=0, group=group)
     same(x, numbers(1, tt.float32))
-    back.close()
+    dist.destroy_process_group(group)
 
 
 @case
 def ranks_wait_for_two_groups_in_either_order(c: NCCLCommunicator) -> None:
-    other = c.subgroup([0, 1], 2, c.timeout, "other")
+    other = Another()
     x, y = numbers(c.rank, tt.float32).cuda(), numbers(c.rank, tt.int32).cuda()
-    works = [c.all_reduce(x, ReduceOp.SUM), other.all_reduce(y, ReduceOp.SUM)]
+    works = [c.all_reduce(x, ReduceOp.SUM), other.communicator.all_reduce(y, ReduceOp.SUM)]
     for work in works if c.rank else works[::-1]:
         work.wait()
         tt.cuda.current_stream().synchronize()
     same(x, folded(c, ReduceOp.SUM, tt.float32))
     same(y, folded(c, ReduceOp.SUM, tt.int32))
-    other.close()
+    dist.destroy_process_group(other.group)
 
 
 @case
@@ -371,15 +398,44 @@ def asking_for_the_end_does_not_wait_for_it(c: NCCLCommunicator) -> None:
 
 
 @case
+def the_functions_of_the_module(c: NCCLCommunicator) -> None:
+    rows = numbers(c.rank, tt.float32).cuda().view(2, 3)
+    turned = rows.t()
+    dist.all_reduce(turned)  # no contiguous one
+    same(rows.view(-1), folded(c, ReduceOp.SUM, tt.float32))
+    found = [tt.empty(6, device="cuda") for _ in range(2)]
+    dist.all_gather(found, numbers(c.rank, tt.float32).cuda())
+    same(found[1], numbers(1, tt.float32))
+    peer = 1 - c.rank
+    got = tt.empty(6, device="cuda")
+    batch = [
+        dist.P2POp(dist.isend, numbers(c.rank, tt.float32).cuda(), peer),
+        dist.P2POp(dist.irecv, got, peer),
+    ]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    same(got, numbers(peer, tt.float32))
+    several = [numbers(c.rank, dtype).cuda() for dtype in (tt.float32, tt.int32, tt.float32)]
+    dist.all_reduce_coalesced(several)
+    for each in several:
+        same(each, folded(c, ReduceOp.SUM, each.dtype))
+    objects: list[Any] = [None, None]
+    dist.all_gather_object(objects, {"rank": c.rank})
+    assert objects == [{"rank": 0}, {"rank": 1}]
+    dist.barrier()
+
+
+@case
 def a_communication_that_does_not_end_is_an_error(c: NCCLCommunicator) -> None:
-    lost = c.subgroup([0, 1], 3, SHORT, "lost")
+    other = Another(timeout=timedelta(seconds=1))
+    lost = other.communicator
     x = numbers(c.rank, tt.float32).cuda()
     lost.all_reduce(x, ReduceOp.SUM).wait()
     tt.cuda.synchronize()
     if c.rank == 0:
         work = lost.all_reduce(x, ReduceOp.SUM)
         work.wait()  # has the stream wait, which goes on when the communicator is aborted
-        message = "all_reduce: rank 0 of 2 in group 'lost' waited 1 s for all ranks to call it"
+        message = rf"all_reduce: {other.who} waited 1 s for all ranks to call it; not heard of: rank 1"
         with raises(DistBackendError, message):
             x.tolist()  # nobody takes this for a result
         with raises(DistBackendError, message):
@@ -387,12 +443,12 @@ def a_communication_that_does_not_end_is_an_error(c: NCCLCommunicator) -> None:
         assert (
             isinstance(work.exception(), DistBackendError) and work.is_completed() and not work.is_success()
         )
-        with raises(DistBackendError, f"broadcast: .* has failed before: {message}"):
+        with raises(DistBackendError, f"broadcast: .* lost a communication before: {message}"):
             lost.broadcast(x, 0)
         store().set("lost", "yes")
     else:
         store().wait(["lost"])
-    lost.close()
+    dist.destroy_process_group(other.group)
     y = numbers(c.rank, tt.float32).cuda()
     c.all_reduce(y, ReduceOp.SUM).wait()  # other groups go on
     same(y, folded(c, ReduceOp.SUM, tt.float32))
@@ -400,39 +456,38 @@ def a_communication_that_does_not_end_is_an_error(c: NCCLCommunicator) -> None:
 
 @case
 def a_limit_of_a_wait_blocks_and_ends(c: NCCLCommunicator) -> None:
-    lost = c.subgroup([0, 1], 4, c.timeout, "limit")
+    other = Another()
+    lost = other.communicator
     x = numbers(c.rank, tt.float32).cuda()
     lost.broadcast(x, 0).wait()
     tt.cuda.synchronize()
     if c.rank == 0:
-        message = "all_reduce: rank 0 of 2 in group 'limit' waited 0.3 s for all ranks to call it"
-        with raises(DistBackendError, message):
+        with raises(DistBackendError, rf"all_reduce: {other.who} waited 0.3 s for all ranks to call it"):
             lost.all_reduce(x, ReduceOp.SUM).wait(timedelta(seconds=0.3))
         store().set("limit", "yes")
     else:
         store().wait(["limit"])
-    lost.close()
+    dist.destroy_process_group(other.group)
 
 
 @case
 @simulated
 def ranks_whose_calls_differ_are_told(c: NCCLCommunicator) -> None:
-    other = c.subgroup([0, 1], 5, c.timeout, "other")
+    other = Another()
     x = numbers(c.rank, tt.float32).cuda()
-    other.all_reduce(x[: 2 + c.rank], ReduceOp.SUM).wait()
+    other.communicator.all_reduce(x[: 2 + c.rank], ReduceOp.SUM).wait()
     with raises(RuntimeError, r"process . called ncclAllReduce\(count=., .* but process . called"):
         x.tolist()
-    other.abort()
-    with raises(DistBackendError, "in group 'other'"):
+    other.communicator.abort()
+    with raises(DistBackendError, other.who):
         tt.cuda.synchronize()
 
 
-_store: list[FileStore] = []
-
-
-def store() -> FileStore:
+def store() -> Store:
     """The ranks' store, for what they tell each other past NCCL."""
-    return _store[0]
+    world = dist.group.WORLD
+    assert world is not None
+    return world.get_group_store()
 
 
 def run(communicator: NCCLCommunicator, cases: dict[str, Case]) -> dict[str, str]:
@@ -452,12 +507,18 @@ def run(communicator: NCCLCommunicator, cases: dict[str, Case]) -> dict[str, str
 
 def main(rank: int, size: int, path: str) -> None:
     """Run every case as one of several ranks, and write down what became of each."""
-    _store.append(FileStore(path, timeout=timedelta(seconds=30)))
     if not is_simulated():
         tt.cuda.set_device(rank)
-    communicator = NCCLCommunicator(store(), rank, size, "world", timedelta(seconds=30))
+    limit = timedelta(seconds=30)
+    dist.init_process_group("nccl", store=FileStore(path), rank=rank, world_size=size, timeout=limit)
+    world = dist.group.WORLD
+    assert world is not None
+    communicator = world.communicator("cuda")
+    assert isinstance(communicator, NCCLCommunicator)
     found = run(communicator, CASES if size == 2 else ALONE)
     Path(f"{path}.{rank}").write_text(json.dumps(found))
+    if not any(found.values()):
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,7 @@ import pytest
 import triten as tt
 from triten.distributed.backends.nccl import library
 from triten.distributed.backends.nccl.communicator import NCCLCommunicator
-from triten.distributed.stores.hash_store import HashStore
-from triten.tests.distributed.nccl_cases import ALONE, CASES
+from triten.tests.distributed.nccl_cases import ALONE, CASES, group_of_one
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton has no wheel for this platform"
@@ -46,7 +44,7 @@ def test_two_ranks(name: str, ranks: list[dict[str, str]]) -> None:
 
 @pytest.fixture(scope="module")
 def one_rank() -> NCCLCommunicator:
-    return NCCLCommunicator(HashStore(), 0, 1, "alone", timedelta(seconds=30))
+    return group_of_one("alone")
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -55,7 +53,7 @@ def test_one_rank(name: str, one_rank: NCCLCommunicator) -> None:
 
 
 def test_a_communicator_is_not_made_in_a_capture() -> None:
-    fresh = NCCLCommunicator(HashStore(), 0, 1, "fresh")
+    fresh = group_of_one("fresh")
     x = tt.ones(2, device="cuda")
     with (
         pytest.raises(
@@ -67,7 +65,7 @@ def test_a_communicator_is_not_made_in_a_capture() -> None:
 
 
 def test_a_device_has_its_communicator_at_once() -> None:
-    eager = NCCLCommunicator(HashStore(), 0, 1, "eager", device=tt.device("cuda", 1))
+    eager = group_of_one("eager", tt.device("cuda", 1))
     x = tt.ones(2, device="cuda:1")
     with tt.cuda.graph(tt.cuda.CUDAGraph(), stream=tt.cuda.Stream(1)):
         eager.broadcast(x, 0).wait()
@@ -75,14 +73,14 @@ def test_a_device_has_its_communicator_at_once() -> None:
 
 
 def test_nccl_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert library.is_available()
+    assert library.is_installed()
     monkeypatch.setattr(library, "is_simulated", lambda: False)
     monkeypatch.setattr(library, "_binding", lambda: type("Missing", (), {"available": False}))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert not library.is_available()
+    assert not library.is_installed()
     with pytest.raises(RuntimeError, match=r"needs CuPy and NCCL: pip install 'triten\[cuda13,nccl13\]'"):
         library.load()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert not library.is_available()
+    assert not library.is_installed()
     with pytest.raises(ModuleNotFoundError, match="needs CuPy and NCCL"):
         library.load()

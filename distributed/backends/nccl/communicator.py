@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....dispatch.generated.functions.factories import zeros
 from ....dispatch.tensor import Tensor
@@ -17,20 +16,20 @@ from ....runtime.device import device as Device
 from ...errors import DistBackendError, DistStoreError
 from ...reduce_op import ReduceOp, Reduction
 from ...stores.prefix_store import PrefixStore
-from ...stores.store import Store
 from ...work import Work
 from ..communicator import Communicator
 from .device_communicator import Call, DeviceCommunicator
 from .health import GroupHealth
 from .library import load
 from .reductions import UINT8, Plan, plan
-from .watchdog import WATCHDOG
+from .watchdog import WATCHDOG, Watched
 from .work import CoalescedWork, NCCLWork
 
-__all__ = ["DEFAULT_TIMEOUT", "NCCLCommunicator"]
+if TYPE_CHECKING:
+    from ...process_group import GroupSpec, ProcessGroup
 
-DEFAULT_TIMEOUT = timedelta(minutes=10)
-"""How long a communication may take, if nobody says otherwise; PyTorch's for NCCL."""
+__all__ = ["NCCLCommunicator", "connect"]
+
 _ALL = "all ranks to call it"
 
 
@@ -53,12 +52,7 @@ class NCCLCommunicator(Communicator):
     is reused only when that stream is through with it (`Tensor.record_stream`).
 
     Args:
-        store: a store of the group's processes, and of nobody else.
-        rank: this process's number in the group.
-        size: the number of processes.
-        name: the group's name, for errors.
-        timeout: how long a communication may take.
-        device: the device of this process, for which the communicator is made now; None for later.
+        spec: the group, with the device for which the communicator is made now, if it names one.
 
     Raises:
         ModuleNotFoundError: CuPy is not installed.
@@ -66,22 +60,16 @@ class NCCLCommunicator(Communicator):
         DistBackendError: the processes do not find each other.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        rank: int,
-        size: int,
-        name: str = "",
-        timeout: timedelta = DEFAULT_TIMEOUT,
-        device: Device | None = None,
-    ) -> None:
-        self.rank, self.size, self.timeout, self.name = rank, size, timeout, name
-        self._store, self._nccl = store, load()
-        self._health = GroupHealth(f"rank {rank} of {size} in group {name!r}")
+    def __init__(self, spec: GroupSpec) -> None:
+        self.rank, self.size, self.timeout = spec.rank, len(spec.ranks), spec.timeout
+        self._store, self._nccl = PrefixStore("nccl", spec.store), load()
+        self._health = GroupHealth(spec)
         self._communicators: dict[tuple[str, int], DeviceCommunicator] = {}
         self._made: dict[str, int] = {}
+        self._sequence = 0
         self._pending: list[_Pending] | None = None
-        self._device = None if device is None else device.resolved_index
+        self._coalesced: CoalescedWork | None = None
+        self._device = _named(spec.device)
         if self._device is not None:
             self._of_all(self._device)
 
@@ -175,20 +163,24 @@ class NCCLCommunicator(Communicator):
         return self._collective("barrier", [call], [token], [], blocks=True)
 
     @contextmanager
-    def coalescing(self) -> Iterator[CoalescedWork]:
+    def coalescing(self) -> Iterator[None]:
         """Communications inside of the block are issued together, at its end (``ncclGroupStart``).
 
-        Messages are sent and received at once then, so that two processes may both send first. Gives the work of all;
-        that of each is the same object.
+        Messages are sent and received at once then, so that two processes may both send first. Whoever waits for one of
+        the communications before has those issued that have been called until then.
         """
-        work = CoalescedWork()
-        self._pending, self._coalesced = [], work
+        self._pending = []
         try:
-            yield work
-        except BaseException:
+            yield
+            self._issue_pending()
+        finally:
             self._pending = None
-            raise
-        pending, self._pending = self._pending, None
+
+    def _issue_pending(self) -> None:
+        work, self._coalesced = self._coalesced, None
+        if work is None or self._pending is None:
+            return
+        pending, self._pending = self._pending, []
         works = []
         for on in dict.fromkeys(each.on for each in pending):
             here = [each for each in pending if each.on is on]
@@ -197,21 +189,14 @@ class NCCLCommunicator(Communicator):
             results = [tensor for each in here for tensor in each.results]
             name = "+".join(dict.fromkeys(each.name for each in here))
             works.append(self._work(on, name, calls, tensors, results))
-        work.works = works
-
-    def subgroup(
-        self, ranks: Sequence[int], tag: int, timeout: timedelta, name: str = ""
-    ) -> NCCLCommunicator:
-        store = PrefixStore(f"subgroup {tag}", self._store)
-        device = None if self._device is None else Device("cuda", self._device)
-        return NCCLCommunicator(store, list(ranks).index(self.rank), len(ranks), name, timeout, device)
+        work.begin(works)
 
     def abort(self) -> None:
-        """End it at once; what is under way is lost, and whoever waits for it gets DistBackendError."""
+        """End it at once: what is under way is lost, and whoever waits for it gets DistBackendError."""
         self._health.fail(f"{self._health.group} was aborted")
 
     def close(self) -> None:
-        """End it, after what is under way, for which the time limit holds."""
+        """End it, once what is under way has ended or its time is over."""
         if self._health.error is None:
             for each in self._communicators.values():
                 each.close()
@@ -240,6 +225,8 @@ class NCCLCommunicator(Communicator):
     ) -> Work:
         if self._pending is not None:
             self._pending.append(_Pending(on, name, calls, tensors, results))
+            if self._coalesced is None:
+                self._coalesced = CoalescedWork(self._issue_pending)
             return self._coalesced
         return self._work(on, name, calls, tensors, results, waits_for, source, blocks)
 
@@ -263,9 +250,12 @@ class NCCLCommunicator(Communicator):
             root = tensor._data.root
             if root.deleter is not None:
                 CUDA_ALLOCATOR.record_stream(root, on.stream.cuda_stream)
+        self._sequence += 1
+        limit = self.timeout.total_seconds()
+        watched = Watched(name, waits_for, self._sequence, issued, limit, self._health)
         if not issued.is_captured:
-            WATCHDOG.watch(name, waits_for, issued, self.timeout, self._health)
-        return NCCLWork(name, waits_for, on.device, issued, self._health, results, source, blocks)
+            WATCHDOG.watch(watched)
+        return NCCLWork(watched, on.device, results, source, blocks)
 
     def _of_all(self, device: int) -> DeviceCommunicator:
         """The communicator of all processes, on a device of this one."""
@@ -310,6 +300,21 @@ class NCCLCommunicator(Communicator):
         self._health.add(communicator)
         self._communicators[key, device] = communicator
         return communicator
+
+
+def connect(group: ProcessGroup) -> NCCLCommunicator:
+    """The communicator of a group, which each of its processes asks for.
+
+    Raises:
+        ModuleNotFoundError: CuPy is not installed.
+        RuntimeError: NCCL is not installed.
+        DistBackendError: the processes do not find each other.
+    """
+    return NCCLCommunicator(group.spec)
+
+
+def _named(device: Device | None) -> int | None:
+    return device.index if device is not None and device.type == "cuda" else None
 
 
 def _index(tensor: Tensor) -> int:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from ....runtime.cuda.faults import Fault, FaultFlags, fault_flags
 from ...errors import DistBackendError
+from ...failures import ASK_AFTER
 
 if TYPE_CHECKING:
+    from ...process_group import GroupSpec
     from .device_communicator import DeviceCommunicator
 
 __all__ = ["GroupHealth"]
@@ -36,18 +39,22 @@ class GroupHealth:
     """Whether a group has failed.
 
     Args:
-        group: how errors speak of the process in its group.
+        spec: the group.
 
     Attributes:
+        group: how errors speak of the process in its group.
         error: what went wrong, if anything.
     """
 
-    def __init__(self, group: str) -> None:
-        self.group = group
+    def __init__(self, spec: GroupSpec) -> None:
+        self.spec = spec
+        self.group = f"rank {spec.rank} of {len(spec.ranks)} in group {spec.name!r} ({spec.description})"
         self.error: DistBackendError | None = None
         self._communicators: list[DeviceCommunicator] = []
         self._flags: dict[int, FaultFlags] = {}
         self._lock = threading.Lock()
+        self._gone: str | None = None
+        self._question = time.monotonic() + ASK_AFTER
 
     def add(self, communicator: DeviceCommunicator) -> None:
         """A communicator of the group, which is aborted when the group fails."""
@@ -63,7 +70,7 @@ class GroupHealth:
     def check(self, name: str) -> None:
         """Raise DistBackendError if the group has failed."""
         if self.error is not None:
-            raise DistBackendError(f"{name}: {self.group} has failed before: {self.error}")
+            raise DistBackendError(f"{name}: {self.group} lost a communication before: {self.error}")
 
     def look(self) -> None:
         """Let the group fail if NCCL tells of an error that came up after the calls."""
@@ -71,6 +78,17 @@ class GroupHealth:
             found = communicator.late_error()
             if found is not None:
                 self.fail(f"{self.group}: {found}")
+
+    def gone(self, now: float) -> str | None:
+        """What is known of processes that are gone, for a while already, as what they have sent may be under way.
+
+        The store is asked once in a while; None in between.
+        """
+        if now < self._question or len(self.spec.ranks) == 1:
+            return None
+        self._question = now + ASK_AFTER
+        before, self._gone = self._gone, self.spec.failures.gone(self.spec.ranks)
+        return self._gone if before is not None else None
 
     def fail(self, text: str) -> DistBackendError:
         """Let the group fail, unless it has before: its kernels end, and later calls and readers get the error."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....runtime.cuda.driver import is_simulated
 
-__all__ = ["is_available", "load"]
+__all__ = ["is_installed", "load"]
 
 _MISSING = (
     "the NCCL backend needs CuPy and NCCL: pip install 'triten[cuda13,nccl13]', or for CUDA 12 "
@@ -16,7 +16,7 @@ _MISSING = (
 )
 
 
-def is_available() -> bool:
+def is_installed() -> bool:
     """Whether there is NCCL, or simulated devices, which need none."""
     if is_simulated():
         return importlib.util.find_spec("triton") is not None

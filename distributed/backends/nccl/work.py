@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.cuda.stream import current_stream
-from ...errors import DistBackendError
 from ...work import Work
-from .device_communicator import Issued
-from .health import GroupHealth
-from .watchdog import WATCHDOG
+from .watchdog import WATCHDOG, Watched
 
 if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
@@ -31,11 +28,8 @@ class NCCLWork(Work):
     where `blocks`, or under ``TORCH_NCCL_BLOCKING_WAIT=1``.
 
     Args:
-        name: the function's, for errors.
-        waits_for: what it waits for, for errors.
+        watched: the communication, as the watchdog knows it.
         device: the device's index.
-        issued: NCCL's calls.
-        health: the group's.
         results: the tensors that are written.
         source: where a message comes from.
         blocks: whether `wait` waits for the device.
@@ -43,30 +37,22 @@ class NCCLWork(Work):
 
     def __init__(
         self,
-        name: str,
-        waits_for: str,
+        watched: Watched,
         device: int,
-        issued: Issued,
-        health: GroupHealth,
         results: Sequence[Tensor] = (),
         source: int = -1,
         blocks: bool = False,
     ) -> None:
         super().__init__(results)
-        self.name, self.waits_for, self.device, self.issued, self.health = (
-            name,
-            waits_for,
-            device,
-            issued,
-            health,
-        )
+        self.watched, self.device = watched, device
+        self.issued, self.health = watched.issued, watched.health
         self._source = source
         self._blocks = blocks or os.environ.get(BLOCKING) == "1"
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         self._check()
         if timeout is not None and not self.issued.is_captured:
-            WATCHDOG.watch(self.name, self.waits_for, self.issued, timeout, self.health)
+            WATCHDOG.watch(self.watched._replace(limit=timeout.total_seconds()))
         if (timeout is not None or self._blocks) and not self.issued.is_captured:
             self._wait_for_device()
         self.issued.end.wait(current_stream(self.device))
@@ -110,28 +96,36 @@ class NCCLWork(Work):
 
 
 class CoalescedWork(Work):
-    """Communications that are issued together, at the end of a block (`NCCLCommunicator.coalescing`)."""
+    """Communications that are issued together, at the end of a block (`NCCLCommunicator.coalescing`).
 
-    def __init__(self) -> None:
+    Whoever waits for one before has those issued that have been called until then.
+
+    Args:
+        issue: issues them, and calls `begin`.
+    """
+
+    def __init__(self, issue: Callable[[], None]) -> None:
         super().__init__()
-        self.works: list[NCCLWork] | None = None
+        self._issue: Callable[[], None] | None = issue
+        self._works: list[NCCLWork] = []
+
+    def begin(self, works: list[NCCLWork]) -> None:
+        """They have been issued."""
+        self._issue, self._works = None, works
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        for work in self._issued():
+        if self._issue is not None:
+            self._issue()
+        for work in self._works:
             work.wait(timeout)
         return True
 
     def is_completed(self) -> bool:
-        return all(work.is_completed() for work in self._issued())
+        return self._issue is None and all(work.is_completed() for work in self._works)
 
     def exception(self) -> BaseException | None:
-        return next((work.exception() for work in self._issued()), None)
+        return next((work.exception() for work in self._works), None)
 
     def result(self) -> list[Tensor]:
         self.wait()
-        return [tensor for work in self._issued() for tensor in work.result()]
-
-    def _issued(self) -> list[NCCLWork]:
-        if self.works is None:
-            raise DistBackendError("coalescing: its communications are issued at the end of the block")
-        return self.works
+        return [tensor for work in self._works for tensor in work.result()]

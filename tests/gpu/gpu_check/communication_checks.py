@@ -6,13 +6,10 @@ import json
 import subprocess
 import sys
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 
 import triten as tt
 from triten.distributed.backends.nccl import library
-from triten.distributed.backends.nccl.communicator import NCCLCommunicator
-from triten.distributed.stores.hash_store import HashStore
 from triten.runtime.cuda.driver import is_simulated
 
 from .first_checks import NeedsACard, NotBuilt, check, is_rehearsal, require
@@ -31,9 +28,9 @@ def need_nccl() -> None:
 @check("nccl: one rank computes, moves and captures")
 def one_rank() -> str:
     need_nccl()
-    from triten.tests.distributed.nccl_cases import ALONE, run
+    from triten.tests.distributed.nccl_cases import ALONE, group_of_one, run
 
-    communicator = NCCLCommunicator(HashStore(), 0, 1, "alone", timedelta(seconds=60))
+    communicator = group_of_one("alone")
     found = run(communicator, ALONE)
     communicator.close()
     return judged([found])

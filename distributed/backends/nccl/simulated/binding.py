@@ -150,8 +150,9 @@ class Execution(Reception):
         return [peer for peer in self.call.sources if peer not in there]
 
     def _is_over(self) -> bool:
+        gone = set(self.communicator.gone)  # looked at first: what a process sends comes before its end
         missing = self._missing()
-        lost = self.communicator.gone.intersection(missing)
+        lost = gone.intersection(missing)
         if lost and not self.communicator.is_aborted:
             self.communicator.fail(f"ncclRemoteError: process {min(lost)} is gone, at {self.call.text}")
         return self.communicator.is_aborted or not missing
