@@ -23,6 +23,8 @@ LOCALHOST = "127.0.0.1"
 TOKEN_BYTES = 16
 LIMIT = 300.0
 """Seconds that a process waits for the others to come."""
+PATIENCE = 5.0
+"""Seconds that what is left has to be sent at the end."""
 _ID = struct.Struct(f"!H{TOKEN_BYTES}s")
 _HELLO = struct.Struct(f"!{TOKEN_BYTES}sIIH")
 _HEAD = struct.Struct("!BHHQ")
@@ -129,7 +131,8 @@ class Mesh:
         self._outgoing: queue.SimpleQueue[tuple[int, Message] | None] = queue.SimpleQueue()
         self._connections = self._connect(unique_id) if size > 1 else {}
         self._is_closing = False
-        threading.Thread(target=self._write, name="NCCL sender", daemon=True).start()
+        self._writer = threading.Thread(target=self._write, name="NCCL sender", daemon=True)
+        self._writer.start()
         for peer, connection in self._connections.items():
             threading.Thread(
                 target=self._read, args=(peer, connection), name="NCCL receiver", daemon=True
@@ -146,6 +149,7 @@ class Mesh:
         """Send what is left, and end the connections."""
         self._is_closing = True
         self._outgoing.put(None)
+        self._writer.join(PATIENCE)
 
     def _connect(self, unique_id: bytes) -> dict[int, socket.socket]:
         port, token = _ID.unpack_from(unique_id)
