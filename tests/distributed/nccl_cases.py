@@ -8,6 +8,7 @@ run.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -302,6 +303,23 @@ def a_graph_replays_collectives(c: NCCLCommunicator) -> None:
     eager = numbers(c.rank, tt.float32).cuda()
     c.all_reduce(eager, ReduceOp.SUM).wait()
     same(eager, folded(c, ReduceOp.SUM, tt.float32))
+
+
+@alone
+def waits_that_block_come_back_after_the_end(c: NCCLCommunicator) -> None:
+    x = numbers(c.rank, tt.float32).cuda()
+    tt.cuda.synchronize()
+    before = os.environ.get("TORCH_NCCL_BLOCKING_WAIT")
+    os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
+    try:
+        work = c.all_reduce(x, ReduceOp.SUM)
+    finally:
+        del os.environ["TORCH_NCCL_BLOCKING_WAIT"]
+        if before is not None:
+            os.environ["TORCH_NCCL_BLOCKING_WAIT"] = before
+    work.wait()
+    assert work.is_completed()  # at the first question, which has a simulated stream take a single step
+    same(x, folded(c, ReduceOp.SUM, tt.float32))
 
 
 @alone

@@ -155,8 +155,11 @@ class NCCLCommunicator(Communicator):
         return self._issue(on, "recv", [call], [tensor], [tensor], waits_for=waits_for, source=peer)
 
     def barrier(self, waits: bool = True) -> Work:
-        """As the base class says; `wait` waits for the device, the group's or the current one."""
-        device = self._device if self._device is not None else driver().current_device()
+        """As the base class says; `wait` waits for the device: the group's, or one used before, or the current one."""
+        device = self._device
+        if device is None:
+            used = (each for key, each in self._communicators if not key)
+            device = next(used, driver().current_device())
         token = zeros(1, device=Device("cuda", device))
         how = plan("barrier", token.dtype, ReduceOp.SUM)
         call = _reduction("allReduce", token, token, how, 1)
@@ -197,9 +200,8 @@ class NCCLCommunicator(Communicator):
 
     def close(self) -> None:
         """End it, once what is under way has ended or its time is over."""
-        if self._health.error is None:
-            for each in self._communicators.values():
-                each.close()
+        for each in self._communicators.values():
+            each.close()
         self._communicators.clear()
 
     def _collective(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -49,6 +50,8 @@ class DeviceCommunicator:
             self._communicator = nccl.NcclCommunicator(size, unique_id, rank)
         self.stream = Stream(f"cuda:{device}")
         self._ready = Event()
+        self._is_open = True
+        self._lock = threading.Lock()
 
     def issue(self, calls: Sequence[Call]) -> Issued:
         """Call NCCL's functions together, after what the current stream was given until now."""
@@ -73,19 +76,25 @@ class DeviceCommunicator:
 
     def late_error(self) -> str | None:
         """What NCCL says went wrong after calls had returned, if anything."""
-        try:
-            self._communicator.check_async_error()
-        except self.nccl.NcclError as error:
-            return str(error)
+        with self._lock:
+            try:
+                if self._is_open:
+                    self._communicator.check_async_error()
+            except self.nccl.NcclError as error:
+                return str(error)
         return None
 
     def abort(self) -> None:
         """End it; kernels that run end without a result."""
-        with device_guard(self.device):
-            self._communicator.abort()
+        with self._lock, device_guard(self.device):
+            if self._is_open:
+                self._is_open = False
+                self._communicator.abort()
 
     def close(self) -> None:
         """End it, after what was issued."""
         self.stream.synchronize()
-        with device_guard(self.device):
-            self._communicator.destroy()
+        with self._lock, device_guard(self.device):
+            if self._is_open:
+                self._is_open = False
+                self._communicator.destroy()
