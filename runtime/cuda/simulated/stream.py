@@ -94,17 +94,19 @@ class Scheduler:
         self.patience = patience
         self._released = threading.Condition(self.lock)
         self._waiting: dict[threading.Thread, threading.Thread] = {}
-        self._thread = _Running()
+        self._current: Stream | None = None
+        """The stream whose work runs, while there is one."""
 
     def run(self, stream: Stream, until: EventRecord | None = None) -> None:
         """Run all work of a stream, or all up to a recording, and what that waits for on other streams."""
         with self.lock:
-            while not (stream.is_idle or (until is not None and until.done)):
+            while (stream.queue or stream.waits_outside) and not (until is not None and until.done):
                 next_one = _in_the_way(stream)
                 if next_one.releaser is not None:
                     self._await_release(next_one)
                 else:
-                    self._run_next(next_one)
+                    self._current = next_one
+                    next_one.queue.popleft()()
 
     def run_all(self, streams: Sequence[Stream]) -> None:
         """Run all work of several streams, of what is ready always the most urgent."""
@@ -116,21 +118,24 @@ class Scheduler:
                 if next_one.releaser is not None:
                     self._await_release(next_one)
                 else:
-                    self._run_next(next_one)
+                    self._current = next_one
+                    next_one.queue.popleft()()
 
     def poll(self, stream: Stream) -> None:
         """Let a stream, or what it waits for, make one step unless it is held."""
         with self.lock:
             next_one = _in_the_way(stream)
             if next_one.queue and next_one.releaser is None and next_one.is_due():
-                self._run_next(next_one)
+                self._current = next_one
+                next_one.queue.popleft()()
 
     def step(self, stream: Stream) -> bool:
         """Run the oldest piece of work, even of a held stream; whether there was one that waits for no other."""
         with self.lock:
             if not stream.is_ready:
                 return False
-            self._run_next(stream)
+            self._current = stream
+            stream.queue.popleft()()
             return True
 
     def hold(self, stream: Stream, releaser: threading.Thread) -> None:
@@ -148,33 +153,22 @@ class Scheduler:
             stream.releaser = None
             self._released.notify_all()
 
-    def _run_next(self, stream: Stream) -> None:
-        """Run the oldest piece of work."""
-        work = stream.queue.popleft()
-        running = self._thread.streams
-        running.append(stream)
-        try:
-            work()
-        finally:
-            running.pop()
-
     def wait_outside(self, is_over: Callable[[], bool]) -> None:
         """Wait, in the middle of work, for something from outside of the devices, while other streams may run.
 
         Args:
             is_over: whether it has come, or will not; whoever changes that calls `notify`.
         """
-        me = threading.current_thread()
         with self.lock:
-            mine = list(self._thread.streams)
-            for stream in mine:
-                stream.releaser, stream.waits_outside = me, True
+            stream = self._current
+            assert stream is not None, "wait_outside() is called by work"
+            stream.releaser, stream.waits_outside = threading.current_thread(), True
             try:
                 while not is_over():
                     self._released.wait(1.0)
             finally:
-                for stream in mine:
-                    stream.releaser, stream.waits_outside = None, False
+                stream.releaser, stream.waits_outside = None, False
+                self._current = stream
                 self._released.notify_all()
 
     def notify(self) -> None:
@@ -207,13 +201,6 @@ class Scheduler:
             if waited_for is me:
                 raise _deadlock(stream, f"{releaser.name}, which is to release it, waits for this thread")
             waited_for = self._waiting.get(waited_for)
-
-
-class _Running(threading.local):
-    """The streams whose work this thread is in the middle of."""
-
-    def __init__(self) -> None:
-        self.streams: list[Stream] = []
 
 
 def _deadlock(stream: Stream, why: str) -> RuntimeError:
