@@ -109,11 +109,10 @@ class elastic_launch:
         entrypoint: what they run: a function that another process can import, or a program.
 
     Example:
-        >>> import os
         >>> from triten.distributed.launcher import LaunchConfig, elastic_launch
-        >>> config = LaunchConfig(1, 1, nproc_per_node=2, max_restarts=0, start_method="fork")
-        >>> elastic_launch(config, os.getenv)("RANK")
-        {0: '0', 1: '1'}
+        >>> config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=0)
+        >>> elastic_launch(config, "sh")("-c", 'test "$WORLD_SIZE" = 2')
+        {0: None, 1: None}
     """
 
     def __init__(self, config: LaunchConfig, entrypoint: Callable[..., Any] | str) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from .command_worker import CommandWorker
 from .errors import ProcessFailure
-from .function_worker import FunctionWorker
 from .logs import LogsDest
 from .tail_log import TailLog
 from .worker import Worker
@@ -194,6 +193,8 @@ def start_processes(
                 command = [entrypoint, *map(str, args[rank])]
                 workers.append(CommandWorker(command, told, logs[rank]))
             else:
+                from .function_worker import FunctionWorker  # commands do without `multiprocessing`
+
                 workers.append(FunctionWorker(entrypoint, args[rank], told, logs[rank], start_method))
     except BaseException:
         PContext(name, workers, logs, (), last_wait).close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...errors import DistError
@@ -16,7 +18,6 @@ from ...stores.tcp_server import TCPStoreServer
 from .errors import (
     RendezvousClosedError,
     RendezvousConnectionError,
-    RendezvousError,
     RendezvousTimeoutError,
 )
 from .hosting import find_store, own_address
@@ -32,6 +33,7 @@ POLL = 0.05
 MOST_LOOKS = 1000
 """How many looks in a second the store's server gets from all agents together."""
 
+logger = logging.getLogger(__name__)
 _writes = itertools.count()
 
 
@@ -93,6 +95,7 @@ class RendezvousHandler:
         self._alive = None if self._is_alone else KeepAlive(self._store, self.node.name, parameters.timeouts)
         self._workers_server: TCPStoreServer | None = None
         self._next_look = 0.0
+        self._is_lost: str | None = None
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Join the next round, and wait until it is settled. No worker of this node may run.
@@ -103,7 +106,7 @@ class RendezvousHandler:
             RendezvousConnectionError: the store is lost.
         """
         limit = time.monotonic() + self.parameters.timeouts.join
-        try:
+        with self._asking():
             while True:
                 state = self._settle(limit)
                 rank = state.find(self.node.name)
@@ -112,8 +115,6 @@ class RendezvousHandler:
                 master = self._serve_workers(info) if rank == 0 else self._master(info, limit)
                 if master is not None:
                     return replace(info, master_addr=master[0], master_port=master[1])
-        except DistError as error:
-            raise RendezvousConnectionError(f"the rendezvous's store is lost: {error}") from error
 
     def is_current(self, info: RendezvousInfo) -> bool:
         """Whether the round goes on, as far as this agent knows; it asks now and then only.
@@ -128,7 +129,7 @@ class RendezvousHandler:
         if self._is_alone or now < self._next_look:
             return True
         self._next_look = now + self._interval(len(info.nodes))
-        try:
+        with self._asking():
             state = self._read()
             self._raise_if_ended(state)
             if state.round != info.round:
@@ -139,8 +140,6 @@ class RendezvousHandler:
             if self._alive is not None and self._alive.gone([following.name]):
                 self._go_on_without(state, following)
             return True
-        except DistError as error:
-            raise RendezvousConnectionError(f"the rendezvous's store is lost: {error}") from error
 
     def fail(self, info: RendezvousInfo, reason: str) -> bool:
         """Tell the others that workers of this node have failed in a round.
@@ -149,18 +148,19 @@ class RendezvousHandler:
             Whether all are to begin again; otherwise the job has ended.
         """
         try:
-            while True:
-                state = self._read()
-                if state.end is not None:
-                    return False
-                if state.round != info.round:
-                    return True  # the others have begun again already
-                may_restart = state.restarts < self.parameters.max_restarts
-                following = state.next_round(by_failure=True) if may_restart else state.ended(reason)
-                if self._replace(state, following):
-                    return may_restart
-        except DistError:
-            return False  # the node with the store is gone
+            with self._asking():
+                while True:
+                    state = self._read()
+                    if state.end is not None:
+                        return False
+                    if state.round != info.round:
+                        return True  # the others have begun again already
+                    may_restart = state.restarts < self.parameters.max_restarts
+                    following = state.next_round(by_failure=True) if may_restart else state.ended(reason)
+                    if self._replace(state, following):
+                        return may_restart
+        except RendezvousConnectionError:
+            return False
 
     def finish(self, info: RendezvousInfo) -> bool:
         """Tell the others that the workers of this node have ended well, and wait for those of the others.
@@ -169,37 +169,36 @@ class RendezvousHandler:
             Whether the job has ended; otherwise all are to begin again.
         """
         try:
-            while True:
-                state = self._read()
-                if state.end is not None:
-                    return True
-                if state.round != info.round:
-                    return False
-                if self.node.name not in state.done:
-                    self._replace(state, state.done_by(self.node.name))
-                    continue
-                if not self.is_current(info):
-                    return False
-                self._pause(self._interval(len(info.nodes)))
-        except (DistError, RendezvousConnectionError, RendezvousClosedError):
-            return True  # the node with the store has ended, and here all is done
+            with self._asking():
+                while True:
+                    state = self._read()
+                    if state.end is not None:
+                        return True
+                    if state.round != info.round:
+                        return False
+                    if self.node.name not in state.done:
+                        self._replace(state, state.done_by(self.node.name))
+                    elif self.is_current(info):
+                        self._pause(self._interval(len(info.nodes)))
+                    else:
+                        return False
+        except (RendezvousConnectionError, RendezvousClosedError) as error:
+            logger.warning("All workers of this node have ended well; of the other nodes: %s", error)
+            return True
 
     def leave(self) -> None:
         """Tell the others that this node goes, by a signal. Those that can do without it begin again."""
         try:
-            state = self._read()
-            if self._server is not None and state.end is None:
-                self._end(f"the node {self.node.name}, which serves the store, was ended by a signal")
-                return
-            while state.end is None:
-                if state.is_settled and state.find(self.node.name) is not None:
-                    is_told = self._go_on_without(state, self.node)
-                else:
-                    is_told = self._replace(state, state.without({self.node.name}))
-                if is_told:
-                    break
-                state = self._read()
-        except (DistError, RendezvousError):
+            with self._asking():
+                if self._server is not None:
+                    self._end(f"the node {self.node.name}, which serves the store, was ended by a signal")
+                while (state := self._read()).end is None:
+                    is_in = state.is_settled and state.find(self.node.name) is not None
+                    if is_in and self._go_on_without(state, self.node):
+                        return
+                    if not is_in and self._replace(state, state.without({self.node.name})):
+                        return
+        except RendezvousConnectionError:
             pass  # nobody is there to be told
 
     def close(self, reason: str | None = None) -> None:
@@ -209,19 +208,31 @@ class RendezvousHandler:
             reason: why the job ends, if it has not ended yet; None to say nothing of it.
         """
         try:
-            if reason is not None:
-                self._end(reason)
-            if not self._is_alone:
-                self._store.set(_heard(self.node.name), b"")
+            with self._asking():
+                if reason is not None:
+                    self._end(reason)
+                if not self._is_alone:
+                    self._store.set(_heard(self.node.name), b"")
                 if self._server is not None:
                     self._wait_until_heard()
-        except (DistError, RendezvousError):
-            pass
+        except RendezvousConnectionError:
+            pass  # nobody is there to be told
         if self._alive is not None:
             self._alive.stop()
         for server in (self._server, self._workers_server):
             if server is not None:
                 server.close()
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Around what asks the store: a store that is lost is not waited for again."""
+        if self._is_lost is not None:
+            raise RendezvousConnectionError(self._is_lost)
+        try:
+            yield
+        except DistError as error:
+            self._is_lost = f"the rendezvous's store is lost: {error}"
+            raise RendezvousConnectionError(self._is_lost) from error
 
     def _settle(self, limit: float) -> RendezvousState:
         """Join a round, and the state once it is settled with this node in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -21,10 +22,10 @@ class ErrorHandler:
 
     def initialize(self) -> None:
         """Have Python print where it was when a signal such as SIGSEGV ends it."""
-        try:
-            faulthandler.enable(all_threads=True)
-        except (OSError, ValueError, AttributeError) as error:  # a standard error stream that is no file
-            warnings.warn(f"record: no fault handler: {error}", stacklevel=2)
+        if not faulthandler.is_enabled():
+            # A notebook's error stream is no file.
+            with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
+                faulthandler.enable(all_threads=True)
 
     def record_exception(self, e: BaseException) -> None:
         """Write an exception, with its traceback and the time."""
