@@ -91,7 +91,7 @@ lint: $(DEV_READY)
 TYPED := $(addprefix -p triten.,_C array_api runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization safetensors \
 	serialization \
 	utils distributions \
-	autograd cuda amp backends compiler) \
+	autograd cuda amp backends compiler distributed) \
 	-m triten $(patsubst %.py,-m triten.%,$(filter-out __init__.py setup.py,$(wildcard *.py))) -m triten.tests.test_public_types
 
 type: $(DEV_READY)

@@ -1,247 +1,73 @@
-"""`tt.distributed`: what a program of one process asks for (`torch.distributed`). There is no communication.
+"""`tt.distributed`: programs of several processes (`torch.distributed`).
 
-Programs that train on one device import it, ask, and go on alone. `is_available()` is False, as where PyTorch was built
-without it; so are `is_initialized()` and the questions about backends. What needs a process group raises the ValueError
-that PyTorch raises before `init_process_group`, and `init_process_group` raises RuntimeError.
+`init_process_group` makes the group of all processes, which find each other by a store (`stores`). `groups` has that
+and smaller groups; `collectives`, `object_collectives`, `point_to_point` and `barriers` are what they say to each
+other, and `backends` does it: MPI among processors, NCCL among GPUs.
 
-`ReduceOp`, `ProcessGroup`, `Backend`, `Work` and `group` are here for annotations and defaults of arguments.
+Example:
+    >>> import triten as tt
+    >>> from triten import distributed as dist
+    >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = tt.ones(3)
+    >>> dist.all_reduce(x); x
+    tensor([1., 1., 1.])
+    >>> dist.destroy_process_group()
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import enum
-import os
-from collections.abc import Callable
-from typing import Any, NoReturn
+from ..runtime.lazy_import import lazy_names as _lazy_names
+from .process_group import GroupMember as GroupMember
+from .process_group import group as group
 
-__all__ = [
-    "Backend",
-    "GroupMember",
-    "ProcessGroup",
-    "ReduceOp",
-    "Work",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "batch_isend_irecv",
-    "broadcast",
-    "broadcast_object_list",
-    "destroy_process_group",
-    "gather",
-    "gather_object",
-    "get_backend",
-    "get_global_rank",
-    "get_group_rank",
-    "get_node_local_rank",
-    "get_process_group_ranks",
-    "get_rank",
-    "get_world_size",
-    "group",
-    "init_device_mesh",
-    "init_process_group",
-    "irecv",
-    "is_available",
-    "is_backend_available",
-    "is_gloo_available",
-    "is_initialized",
-    "is_mpi_available",
-    "is_nccl_available",
-    "is_torchelastic_launched",
-    "is_ucc_available",
-    "is_xccl_available",
-    "isend",
-    "monitored_barrier",
-    "new_group",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-    "scatter_object_list",
-    "send",
-]
+_NAMES = {
+    ".backend": "Backend BackendConfig get_default_backend_for_device is_backend_available is_gloo_available "
+    "is_mpi_available is_nccl_available is_ucc_available is_xccl_available",
+    ".barriers": "barrier monitored_barrier",
+    ".coalescing": "all_gather_coalesced all_reduce_coalesced",
+    ".collectives": "all_gather all_gather_into_tensor all_reduce all_to_all all_to_all_single broadcast gather reduce "
+    "reduce_scatter reduce_scatter_tensor scatter",
+    ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
+    ".errors": "DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError",
+    ".groups": "NOT_INITIALIZED destroy_process_group get_backend get_backend_config get_global_rank get_group_rank "
+    "get_node_local_rank get_pg_count get_process_group_ranks get_rank get_world_size init_process_group is_available "
+    "is_initialized is_torchelastic_launched new_group new_subgroups new_subgroups_by_enumeration split_group",
+    ".object_collectives": "all_gather_object broadcast_object_list gather_object recv_object_list scatter_object_list "
+    "send_object_list",
+    ".point_to_point": "P2POp batch_isend_irecv irecv isend recv send",
+    ".process_group": "ProcessGroup",
+    ".reduce_op": "ReduceOp",
+    ".rendezvous": "register_rendezvous_handler rendezvous",
+    ".stores.file_store": "FileStore",
+    ".stores.hash_store": "HashStore",
+    ".stores.prefix_store": "PrefixStore",
+    ".stores.store": "Store",
+    ".stores.tcp_store": "TCPStore",
+    ".work": "Work",
+}
+_MODULES = "distributed_c10d nn optim tensor"
 
-NOT_INITIALIZED = (
-    "Default process group has not been initialized, please make sure to call init_process_group."
-)
+if TYPE_CHECKING:
+    from .backend import *
+    from .barriers import *
+    from .coalescing import all_gather_coalesced as all_gather_coalesced
+    from .coalescing import all_reduce_coalesced as all_reduce_coalesced
+    from .collectives import *
+    from .debug_level import *
+    from .errors import *
+    from .groups import *
+    from .object_collectives import *
+    from .point_to_point import *
+    from .process_group import ProcessGroup as ProcessGroup
+    from .reduce_op import ReduceOp as ReduceOp
+    from .rendezvous import register_rendezvous_handler as register_rendezvous_handler
+    from .rendezvous import rendezvous as rendezvous
+    from .stores.file_store import FileStore as FileStore
+    from .stores.hash_store import HashStore as HashStore
+    from .stores.prefix_store import PrefixStore as PrefixStore
+    from .stores.store import Store as Store
+    from .stores.tcp_store import TCPStore as TCPStore
+    from .work import Work as Work
 
-
-class ReduceOp(enum.Enum):
-    """What `all_reduce` does with the tensors of its processes (`torch.distributed.ReduceOp`)."""
-
-    SUM = 0
-    AVG = 1
-    PRODUCT = 2
-    MIN = 3
-    MAX = 4
-    BAND = 5
-    BOR = 6
-    BXOR = 7
-    PREMUL_SUM = 8
-
-
-class ProcessGroup:
-    """The processes that communicate (`torch.distributed.ProcessGroup`): there are none."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse("ProcessGroup")
-
-
-class Work:
-    """A communication that is under way (`torch.distributed.Work`): there is none."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse("Work")
-
-
-class Backend(str):
-    """A backend's name, in lower case (`torch.distributed.Backend`)."""
-
-    UNDEFINED = "undefined"
-    GLOO = "gloo"
-    NCCL = "nccl"
-    XCCL = "xccl"
-    UCC = "ucc"
-    MPI = "mpi"
-
-    def __new__(cls, name: str) -> Backend:
-        if not isinstance(name, str):
-            raise ValueError(f"Backend constructor parameter must be string-ish, not {name!r}")
-        return super().__new__(cls, name.lower())
-
-
-class group:
-    """`WORLD`, the group of all processes, which is None as long as there is none (`torch.distributed.group`)."""
-
-    WORLD: ProcessGroup | None = None
-
-
-class GroupMember:
-    """What stands for a group in a process that is in it, and in one that is not (`torch.distributed.GroupMember`)."""
-
-    WORLD: ProcessGroup | None = None
-    NON_GROUP_MEMBER = -100
-
-
-def _refuse(name: str) -> NoReturn:
-    raise RuntimeError(
-        f"{name}: triten has no distributed communication; distributed.is_available() is False"
-    )
-
-
-def is_available() -> bool:
-    """False: there is no communication (`torch.distributed.is_available`)."""
-    return False
-
-
-def is_initialized() -> bool:
-    """False: there is no process group (`torch.distributed.is_initialized`)."""
-    return False
-
-
-def is_backend_available(backend: str) -> bool:
-    """False, for every backend (`torch.distributed.is_backend_available`)."""
-    return False
-
-
-def is_gloo_available() -> bool:
-    """False (`torch.distributed.is_gloo_available`)."""
-    return False
-
-
-def is_mpi_available() -> bool:
-    """False (`torch.distributed.is_mpi_available`)."""
-    return False
-
-
-def is_nccl_available() -> bool:
-    """False (`torch.distributed.is_nccl_available`)."""
-    return False
-
-
-def is_ucc_available() -> bool:
-    """False (`torch.distributed.is_ucc_available`)."""
-    return False
-
-
-def is_xccl_available() -> bool:
-    """False (`torch.distributed.is_xccl_available`)."""
-    return False
-
-
-def is_torchelastic_launched() -> bool:
-    """Whether torchrun started this process: by the variable that it sets, as in PyTorch."""
-    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
-
-
-def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """The environment's LOCAL_RANK (`torch.distributed.get_node_local_rank`).
-
-    Raises:
-        RuntimeError: it is not set, and there is no `fallback_rank`.
-    """
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
-    if fallback_rank is None:
-        raise RuntimeError(
-            "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to "
-            "work, assuming you are not running in a multi-device context and want the code to run locally instead."
-        )
-    return int(fallback_rank)
-
-
-def init_process_group(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raises RuntimeError: no process group can be made (`torch.distributed.init_process_group`)."""
-    _refuse("init_process_group")
-
-
-def init_device_mesh(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raises RuntimeError: no mesh of devices can be made (`torch.distributed.init_device_mesh`)."""
-    _refuse("init_device_mesh")
-
-
-def _needs_a_group(name: str) -> Callable[..., NoReturn]:
-    """A function of a process group, which is never there."""
-
-    def function(*args: Any, **kwargs: Any) -> NoReturn:
-        raise ValueError(NOT_INITIALIZED)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Raises ValueError: there is no process group (`torch.distributed.{name}`)."
-    return function
-
-
-all_gather = _needs_a_group("all_gather")
-all_gather_into_tensor = _needs_a_group("all_gather_into_tensor")
-all_gather_object = _needs_a_group("all_gather_object")
-all_reduce = _needs_a_group("all_reduce")
-all_to_all = _needs_a_group("all_to_all")
-all_to_all_single = _needs_a_group("all_to_all_single")
-barrier = _needs_a_group("barrier")
-batch_isend_irecv = _needs_a_group("batch_isend_irecv")
-broadcast = _needs_a_group("broadcast")
-broadcast_object_list = _needs_a_group("broadcast_object_list")
-destroy_process_group = _needs_a_group("destroy_process_group")
-gather = _needs_a_group("gather")
-gather_object = _needs_a_group("gather_object")
-get_backend = _needs_a_group("get_backend")
-get_global_rank = _needs_a_group("get_global_rank")
-get_group_rank = _needs_a_group("get_group_rank")
-get_process_group_ranks = _needs_a_group("get_process_group_ranks")
-get_rank = _needs_a_group("get_rank")
-get_world_size = _needs_a_group("get_world_size")
-irecv = _needs_a_group("irecv")
-isend = _needs_a_group("isend")
-monitored_barrier = _needs_a_group("monitored_barrier")
-new_group = _needs_a_group("new_group")
-recv = _needs_a_group("recv")
-reduce = _needs_a_group("reduce")
-reduce_scatter = _needs_a_group("reduce_scatter")
-reduce_scatter_tensor = _needs_a_group("reduce_scatter_tensor")
-scatter = _needs_a_group("scatter")
-scatter_object_list = _needs_a_group("scatter_object_list")
-send = _needs_a_group("send")
+__getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, _MODULES.split())
+__all__ += ["GroupMember", "group"]

@@ -16,8 +16,8 @@ __all__ = ["DoneWork", "Work"]
 class Work:
     """A communication that may not have ended yet (`torch.distributed.Work`).
 
-    Functions of `tt.distributed` give one where ``async_op=True``. Tensors that it reads must stay as they are, and those
-    that it writes hold nothing of use, until `wait` returns.
+    Functions of `tt.distributed` give one where ``async_op=True``. Tensors that it reads must stay as they are, and
+    those that it writes hold nothing of use, until `wait` returns.
     """
 
     def __init__(self, results: Sequence[Tensor] = ()) -> None:

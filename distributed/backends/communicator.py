@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 from ...dispatch.tensor import Tensor
@@ -16,7 +17,9 @@ __all__ = ["Communicator"]
 class Communicator(abc.ABC):
     """Collectives and messages among the processes of a group, on one kind of device.
 
-    Tensors are contiguous. What is written must not be read before the work has ended.
+    Tensors are contiguous, and none is a view of conjugates or negatives. What is written must not be read before the
+    work has ended. `waits` says whether the caller waits for the work at once: then the communication may be over
+    before the call returns.
 
     Attributes:
         rank: this process's number in the group.
@@ -29,37 +32,43 @@ class Communicator(abc.ABC):
     timeout: timedelta
 
     @abc.abstractmethod
-    def all_reduce(self, tensor: Tensor, op: Reduction) -> Work:
+    def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
         """Put the reduction of all processes' tensors in the place of each."""
 
     @abc.abstractmethod
-    def reduce(self, tensor: Tensor, op: Reduction, root: int) -> Work:
+    def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
         """Put the reduction of all processes' tensors in the place of that of `root`."""
 
     @abc.abstractmethod
-    def broadcast(self, tensor: Tensor, root: int) -> Work:
+    def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
         """Put the tensor of `root` in the place of each."""
 
     @abc.abstractmethod
-    def all_gather(self, output: Tensor, input: Tensor) -> Work:
+    def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
         """Put the tensors of all processes one after the other into each one's output."""
 
     @abc.abstractmethod
-    def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction) -> Work:
+    def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
         """Put a part, by the process's number, of the reduction of all inputs into each one's output."""
 
     @abc.abstractmethod
     def all_to_all(
-        self, output: Tensor, input: Tensor, output_counts: Sequence[int], input_counts: Sequence[int]
+        self,
+        output: Tensor,
+        input: Tensor,
+        output_counts: Sequence[int],
+        input_counts: Sequence[int],
+        waits: bool = True,
     ) -> Work:
-        """Send a part of the input, as long as its count, to each process, and put what comes into the output."""
+        """Send a part of the input, of as many elements as its count, to each process, and put what comes into the
+        output."""
 
     @abc.abstractmethod
-    def gather(self, output: Tensor | None, input: Tensor, root: int) -> Work:
+    def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
         """Put the tensors of all processes one after the other into the output of `root`."""
 
     @abc.abstractmethod
-    def scatter(self, output: Tensor, input: Tensor | None, root: int) -> Work:
+    def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
         """Put a part, by the process's number, of the input of `root` into each one's output."""
 
     @abc.abstractmethod
@@ -71,18 +80,13 @@ class Communicator(abc.ABC):
         """Put a tensor that a process sends, None for any one, in the place of this one."""
 
     @abc.abstractmethod
-    def barrier(self) -> Work:
+    def barrier(self, waits: bool = True) -> Work:
         """End once all processes have begun."""
 
-    @abc.abstractmethod
-    def subgroup(self, ranks: Sequence[int], tag: int, timeout: timedelta) -> Communicator:
-        """A communicator of some of the processes, which each of them asks for, this one among them.
-
-        Args:
-            ranks: their numbers in this group, in the order of those in the new one.
-            tag: a number that all give alike, and no other group that is made meanwhile.
-            timeout: the time limit of the new group's communications.
-        """
+    @contextmanager
+    def coalescing(self) -> Iterator[None]:
+        """What is begun inside may be sent together."""
+        yield
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -42,9 +42,7 @@ class FileStore(Store):
         b'value'
     """
 
-    def __init__(
-        self, file_name: str, world_size: int = -1, timeout: timedelta = DEFAULT_TIMEOUT
-    ) -> None:
+    def __init__(self, file_name: str, world_size: int = -1, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
         super().__init__(timeout)
         self.path = os.fspath(file_name)
         self.world_size = world_size
@@ -127,7 +125,9 @@ class FileStore(Store):
         limit = time.monotonic() + seconds
         while (found := find()) is None:
             if time.monotonic() > limit:
-                raise DistStoreError(f"FileStore: wait timeout after {seconds:g} s, waiting {what} in {self.path}")
+                raise DistStoreError(
+                    f"FileStore: wait timeout after {seconds:g} s, waiting {what} in {self.path}"
+                )
             time.sleep(POLL)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from .store import Store
+from .store import Presence, Store
 
 __all__ = ["PrefixStore"]
 
@@ -79,3 +79,6 @@ class PrefixStore(Store):
 
     def clone(self) -> PrefixStore:
         return PrefixStore(self.prefix, self.underlying_store.clone())
+
+    def presence(self, key: str, value: bytes) -> Presence:
+        return self.underlying_store.presence(self._key(key), value)

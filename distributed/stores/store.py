@@ -6,7 +6,7 @@ import abc
 from collections.abc import Sequence
 from datetime import timedelta
 
-__all__ = ["DEFAULT_TIMEOUT", "Store", "as_bytes", "seconds_of"]
+__all__ = ["DEFAULT_TIMEOUT", "Presence", "Store", "as_bytes", "seconds_of"]
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 """How long a store waits for a value, if nobody says otherwise."""
@@ -25,6 +25,13 @@ def seconds_of(timeout: timedelta | float | None, default: timedelta) -> float:
     """A time limit in seconds."""
     limit = default if timeout is None else timeout
     return limit.total_seconds() if isinstance(limit, timedelta) else float(limit)
+
+
+class Presence:
+    """That a process is there. This one of a store that cannot see processes end does nothing."""
+
+    def leave(self) -> None:
+        """End the watch, in good order."""
 
 
 class Store(abc.ABC):
@@ -115,6 +122,10 @@ class Store(abc.ABC):
     def clone(self) -> Store:
         """Another object over the same values, for another thread."""
 
+    def presence(self, key: str, value: bytes) -> Presence:
+        """Have a value kept once this process ends before it has left, if the store can see that."""
+        return Presence()
+
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         """The values of several keys, once they are there."""
         return [self.get(key) for key in keys]
@@ -122,7 +133,9 @@ class Store(abc.ABC):
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         """Keep several values."""
         if len(keys) != len(values):
-            raise ValueError(f"multi_set: expected a value for each of {len(keys)} keys, but got {len(values)}")
+            raise ValueError(
+                f"multi_set: expected a value for each of {len(keys)} keys, but got {len(values)}"
+            )
         for key, value in zip(keys, values, strict=True):
             self.set(key, value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import threading
@@ -12,10 +13,12 @@ from ..errors import DistNetworkError, DistStoreError, QueueEmptyError
 from .hash_store import HashStore
 from .wire import receive, send
 
-__all__ = ["ANSWER", "EMPTY", "FAILED", "TCPStoreServer"]
+__all__ = ["ANSWER", "EMPTY", "FAILED", "LEAVE", "WATCH", "TCPStoreServer"]
 
 ANSWER, FAILED, EMPTY = b"answer", b"failed", b"empty"
 """What an answer begins with."""
+WATCH, LEAVE = b"watch", b"leave"
+"""Requests of a connection about itself: to keep a value once it breaks, and to keep none."""
 
 
 def _number(value: int) -> bytes:
@@ -44,10 +47,8 @@ class TCPStoreServer:
     def close(self) -> None:
         """Stop listening, and end all connections."""
         for each in (self.listener, *tuple(self._connections)):
-            try:
+            with contextlib.suppress(OSError):  # the other side was faster
                 each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # the other side was faster
             each.close()
 
     def _accept(self) -> None:
@@ -63,12 +64,22 @@ class TCPStoreServer:
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        watched: dict[str, bytes] = {}
         try:
             while (fields := receive(connection)) is not None:
-                send(connection, self._answer(fields))
+                if fields[:1] == [WATCH] and len(fields) == 3:
+                    watched[fields[1].decode()] = fields[2]
+                    send(connection, [ANSWER])
+                elif fields == [LEAVE]:
+                    watched.clear()
+                    send(connection, [ANSWER])
+                else:
+                    send(connection, self._answer(fields))
         except (OSError, DistNetworkError):
             pass  # a client that is gone, or that speaks something else, gets no answer
         finally:
+            for key, value in watched.items():
+                self.values.compare_set(key, b"", value)  # what the process itself has said stays
             self._connections.discard(connection)
             connection.close()
 

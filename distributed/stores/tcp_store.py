@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any, ClassVar
 
 from ..errors import DistNetworkError, DistStoreError, QueueEmptyError
-from .store import DEFAULT_TIMEOUT, Store, as_bytes, seconds_of
-from .tcp_server import ANSWER, EMPTY, TCPStoreServer
+from .store import DEFAULT_TIMEOUT, Presence, Store, as_bytes, seconds_of
+from .tcp_server import ANSWER, EMPTY, LEAVE, WATCH, TCPStoreServer
 from .wire import receive, send
 
 __all__ = ["TCPStore"]
@@ -21,6 +22,21 @@ GRACE = 5.0
 """Seconds beyond a time limit after which a server that has not answered is taken for lost."""
 WORKERS = "__workers__"
 """The key under which processes that have come are counted."""
+
+
+class _Connected(Presence):
+    """That a process is there, seen by a connection of its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def leave(self) -> None:
+        try:
+            send(self._connection, [LEAVE])
+            receive(self._connection)
+        except (OSError, DistNetworkError):
+            pass  # the master has gone before
+        self._connection.close()
 
 
 class TCPStore(Store):
@@ -47,7 +63,7 @@ class TCPStore(Store):
         b'value'
     """
 
-    _servers: dict[int, TCPStoreServer] = {}
+    _servers: ClassVar[dict[int, TCPStoreServer]] = {}
 
     def __init__(
         self,
@@ -123,10 +139,16 @@ class TCPStore(Store):
     def queue_len(self, key: str) -> int:
         return int(self._ask("queue_len", key)[0])
 
+    def presence(self, key: str, value: bytes) -> Presence:
+        connection = self._connect()
+        send(connection, [WATCH, key.encode(), value])
+        receive(connection)
+        return _Connected(connection)
+
     def clone(self) -> TCPStore:
         return TCPStore(self.host, self.port, None, False, self._timeout)
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Any, ...]:
         return TCPStore, (self.host, self.port, None, False, self._timeout)
 
     def _ask(self, name: str, *fields: str | bytes) -> list[bytes]:

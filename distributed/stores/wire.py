@@ -36,7 +36,9 @@ def receive(connection: socket.socket) -> list[bytes] | None:
     (size,) = _LENGTH.unpack(head)
     body = _exactly(connection, size) if size <= MOST_BYTES else None
     if body is None:
-        raise DistNetworkError(f"store: a message of {size} bytes was cut off, or is longer than {MOST_BYTES}")
+        raise DistNetworkError(
+            f"store: a message of {size} bytes was cut off, or is longer than {MOST_BYTES}"
+        )
     fields, at = [], 0
     while at < size:
         if size - at < _LENGTH.size:

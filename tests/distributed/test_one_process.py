@@ -1,5 +1,8 @@
 """`tt.distributed` in a program of one process: questions are answered, what needs a group is refused."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 import triten as tt
@@ -8,8 +11,8 @@ from triten.utils.data import DataLoader, DistributedSampler
 
 
 def test_questions_are_answered() -> None:
-    assert not distributed.is_available() and not distributed.is_initialized()
-    assert not distributed.is_nccl_available() and not distributed.is_gloo_available()
+    assert distributed.is_available() and not distributed.is_initialized()
+    assert distributed.is_backend_available("fake") and not distributed.is_backend_available("ucc")
     assert distributed.group.WORLD is None
     assert not isinstance(tt.ones(1), distributed.ProcessGroup)
     assert distributed.Backend("NCCL") == distributed.Backend.NCCL
@@ -38,23 +41,87 @@ def test_communication_leaves_tensors_as_they_were() -> None:
     from triten.distributed import nn
 
     x = tt.ones(2)
-    for function in (distributed.all_reduce, distributed.broadcast, nn.all_reduce, nn.functional.all_gather):
+    for function in (distributed.all_reduce, nn.all_reduce):
         with pytest.raises(ValueError, match="please make sure to call init_process_group"):
-            function(x, 0)
+            function(x)
     assert x.tolist() == [1.0, 1.0]
 
 
-def test_no_group_can_be_made() -> None:
-    from triten.distributed.optim import ZeroRedundancyOptimizer
-    from triten.distributed.tensor import DTensor
+@pytest.fixture
+def alone() -> Iterator[None]:
+    distributed.init_process_group("mpi", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+    assert not distributed.is_initialized()
 
-    with pytest.raises(RuntimeError, match="init_process_group: triten has no distributed communication"):
-        distributed.init_process_group("gloo")
-    with pytest.raises(RuntimeError, match="DTensor: triten has no distributed communication"):
-        DTensor(tt.ones(2))
-    with pytest.raises(RuntimeError, match="ZeroRedundancyOptimizer: triten has no distributed"):
-        ZeroRedundancyOptimizer([tt.ones(2)], tt.optim.SGD, lr=1.0)
-    assert not isinstance(tt.ones(1), DTensor)
+
+def test_a_group_of_one_needs_no_library(alone: None) -> None:
+    x = tt.ones(2)
+    distributed.all_reduce(x)
+    out = tt.zeros(2)
+    distributed.all_gather_into_tensor(out, x)
+    work = distributed.broadcast(x, 0, async_op=True)
+    assert work is not None and work.wait() and out.tolist() == x.tolist() == [1.0, 1.0]
+    found = [None]
+    distributed.all_gather_object(found, "a")
+    distributed.barrier()
+    distributed.monitored_barrier()
+    assert found == ["a"] and distributed.get_world_size() == 1
+
+
+def test_ranks_that_are_not_there() -> None:
+    from triten.distributed.backends.fake import FakeStore
+
+    distributed.init_process_group("fake", store=FakeStore(), rank=3, world_size=1000)
+    try:
+        x = tt.ones(2, device="meta")
+        distributed.all_reduce(x)
+        out = tt.zeros(1000, 2, device="meta")
+        distributed.all_gather_into_tensor(out, x)
+        assert distributed.get_rank() == 3 and distributed.get_rank(distributed.new_group([1, 3])) == 1
+    finally:
+        distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"backend": "pigeons"}, ValueError, "expected a backend of"),
+        ({"backend": "mpi", "init_method": "tcp://localhost"}, ValueError, "port number missing"),
+        ({"backend": "mpi", "init_method": "tcp://localhost:0"}, ValueError, "rank parameter missing"),
+        (
+            {"backend": "mpi", "init_method": "gopher://x"},
+            RuntimeError,
+            "No rendezvous handler for gopher://",
+        ),
+        (
+            {"backend": "mpi", "init_method": "file://", "rank": 0, "world_size": 1},
+            ValueError,
+            "path missing",
+        ),
+        ({"backend": "mpi", "rank": 2, "world_size": 2}, ValueError, "expected a rank from 0 to 1"),
+        ({"backend": "cpu:mpi,cpu:gloo"}, ValueError, "Duplicate device type cpu"),
+        ({"backend": "mpi", "timeout": 3}, TypeError, "timedelta"),
+        ({"backend": "mpi", "store": distributed.HashStore()}, AssertionError, "world_size must be positive"),
+    ],
+)
+def test_starts_that_cannot_be(
+    arguments: dict[str, Any], error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with pytest.raises(error, match=text):
+        distributed.init_process_group(**arguments)
+    assert not distributed.is_initialized()
+
+
+def test_a_variable_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="environment variable RANK expected, but not set"):
+        distributed.init_process_group("mpi")
 
 
 # Of PyTorch: the indices of each of three ranks, for sizes 1, 2, 7 and 9.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,15 +12,36 @@ from ....dispatch.tensor import Tensor
 from ...reduce_op import Reduction
 from ...work import Work
 from ..communicator import Communicator
-from .jobs import GroupName, Job, Jobs
-from .reductions import Plan, plan
+from .jobs import Job, Jobs
+from .library import start
+from .reductions import plan
 
-__all__ = ["MPICommunicator"]
+if TYPE_CHECKING:
+    from ...process_group import GroupSpec, ProcessGroup
+
+__all__ = ["MPICommunicator", "connect"]
 
 SHORT = 1 << 14
 """Bytes up to which a communication is waited for at once."""
+MOST_TAGS = 1 << 15
+"""The tags that every MPI has."""
 
 Array = np.ndarray[Any, Any]
+
+
+def connect(group: ProcessGroup) -> MPICommunicator:
+    """The communicator of a group, which each of its processes asks for.
+
+    Raises:
+        DistBackendError: MPI runs with other processes.
+    """
+    spec = group.spec
+    if group.parent is None:
+        mpi = start(spec.store, spec.rank, group.size())
+        return MPICommunicator(mpi, mpi.COMM_WORLD.Dup(), spec)
+    mpi = start(None, -1, -1)
+    members = mpi.COMM_WORLD.Get_group().Incl(list(spec.ranks))
+    return MPICommunicator(mpi, mpi.COMM_WORLD.Create_group(members, spec.tag % MOST_TAGS), spec)
 
 
 def _bytes(tensor: Tensor) -> Array:
@@ -39,58 +60,55 @@ class MPICommunicator(Communicator):
     Args:
         mpi: the module `mpi4py.MPI`.
         communicator: MPI's.
-        name: the group's.
-        timeout: how long a communication may take.
+        spec: the group.
     """
 
-    def __init__(self, mpi: Any, communicator: Any, name: str, timeout: timedelta) -> None:
-        self.mpi, self.comm, self.timeout = mpi, communicator, timeout
-        self.rank, self.size = communicator.rank, communicator.size
-        self.jobs = Jobs(mpi, GroupName(name, self.rank, self.size), timeout)
+    def __init__(self, mpi: Any, communicator: Any, spec: GroupSpec) -> None:
+        self.mpi, self.comm = mpi, communicator
+        self.rank, self.size = spec.rank, len(spec.ranks)
+        self.jobs = Jobs(mpi, spec)
+        self._everybody = range(self.size)
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long a communication may take."""
+        return self.jobs.timeout
+
+    @timeout.setter
+    def timeout(self, value: timedelta) -> None:
+        self.jobs.timeout = value
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
-        how, out = plan("all_reduce", tensor.dtype, op, self.size), _numbers(tensor)
-        given, total = self._given(how, out)
-        return self._all(
-            "all_reduce",
-            lambda: self.comm.Iallreduce(given, total, self._operation(how)),
-            lambda: how.after(total, out),
-            tensor,
-            waits,
-        )
+        out = _numbers(tensor)
+        how = plan("all_reduce", tensor.dtype, op, self.size)
+        total = how.before(out)
+        arguments = self.mpi.IN_PLACE, total, how.operation(self.mpi)
+        return self._all("all_reduce", "allreduce", arguments, tensor, waits, lambda: how.after(total, out))
 
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
-        how, out = plan("reduce", tensor.dtype, op, self.size), _numbers(tensor)
-        given, total = self._given(how, out)
-        is_root = self.rank == root
-        if not is_root:
-            given, total = how.before(out), np.empty(0, how.computes)
-        return self._all(
-            "reduce",
-            lambda: self.comm.Ireduce(given, total if is_root else None, self._operation(how), root),
-            (lambda: how.after(total, out)) if is_root else None,
-            tensor,
-            waits,
-        )
+        out = _numbers(tensor)
+        how = plan("reduce", tensor.dtype, op, self.size)
+        total = how.before(out)
+        operation = how.operation(self.mpi)
+        if self.rank != root:
+            return self._all("reduce", "reduce", (total, None, operation, root), tensor, waits)
+        arguments = self.mpi.IN_PLACE, total, operation, root
+        return self._all("reduce", "reduce", arguments, tensor, waits, lambda: how.after(total, out))
 
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
-        memory = _bytes(tensor)
-        return self._all("broadcast", lambda: self.comm.Ibcast(memory, root), None, tensor, waits)
+        return self._all("broadcast", "bcast", (_bytes(tensor), root), tensor, waits)
 
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
-        out, given = _bytes(output), _bytes(input)
-        return self._all("all_gather", lambda: self.comm.Iallgather(given, out), None, output, waits)
+        return self._all("all_gather", "allgather", (_bytes(input), _bytes(output)), output, waits)
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
-        how, out = plan("reduce_scatter", output.dtype, op, self.size), _numbers(output)
+        out = _numbers(output)
+        how = plan("reduce_scatter", output.dtype, op, self.size)
         given = how.before(_numbers(input))
         total = out if out.dtype == how.computes else np.empty(out.size, how.computes)
+        arguments = given, total, how.operation(self.mpi)
         return self._all(
-            "reduce_scatter",
-            lambda: self.comm.Ireduce_scatter_block(given, total, self._operation(how)),
-            lambda: how.after(total, out),
-            input,
-            waits,
+            "reduce_scatter", "reduce_scatter_block", arguments, output, waits, lambda: how.after(total, out)
         )
 
     def all_to_all(
@@ -101,73 +119,96 @@ class MPICommunicator(Communicator):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
-        out, given = _bytes(output), _bytes(input)
-        widths = output.element_size(), input.element_size()
-        received, sent = (
-            [count * width for count in counts]
-            for counts, width in zip((output_counts, input_counts), widths, strict=True)
+        width = output.element_size()
+        arguments = (
+            [_bytes(input), [count * width for count in input_counts]],
+            [_bytes(output), [count * width for count in output_counts]],
         )
-        return self._all(
-            "all_to_all",
-            lambda: self.comm.Ialltoallv([given, sent], [out, received]),
-            None,
-            output,
-            waits,
-        )
+        return self._all("all_to_all", "alltoallv", arguments, output, waits)
 
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
-        given, out = _bytes(input), None if output is None else _bytes(output)
-        return self._all("gather", lambda: self.comm.Igather(given, out, root), None, output or input, waits)
+        out = None if output is None else _bytes(output)
+        return self._all("gather", "gather", (_bytes(input), out, root), input, waits)
 
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
-        out, given = _bytes(output), None if input is None else _bytes(input)
-        return self._all("scatter", lambda: self.comm.Iscatter(given, out, root), None, output, waits)
+        given = None if input is None else _bytes(input)
+        return self._all("scatter", "scatter", (given, _bytes(output), root), output, waits)
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
         memory = _bytes(tensor)
-        job = Job("send", lambda: self.comm.Isend(memory, peer, tag), None, f"rank {peer} to receive", True)
+        job = Job(
+            "send",
+            lambda: self.comm.Isend(memory, peer, tag),
+            lambda: self.comm.Send(memory, peer, tag),
+            None,
+            f"rank {peer} to receive",
+            (peer,),
+            True,
+            [tensor],
+        )
         return self.jobs.message(job)
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         memory = _bytes(tensor)
         source = self.mpi.ANY_SOURCE if peer is None else peer
-        sender = "any rank" if peer is None else f"rank {peer}"
         job = Job(
             "recv",
             lambda: self.comm.Irecv(memory, source, tag),
+            lambda: self.comm.Recv(memory, source, tag),
             None,
-            f"{sender} to send",
+            f"{'any rank' if peer is None else f'rank {peer}'} to send",
+            self._everybody if peer is None else (peer,),
             True,
             [tensor],
         )
         return self.jobs.message(job, lambda status: int(status.Get_source()))
 
     def barrier(self, waits: bool = True) -> Work:
-        job = Job("barrier", self.comm.Ibarrier, None, "all ranks to call it", True)
+        job = Job(
+            "barrier",
+            self.comm.Ibarrier,
+            _waited(self.comm.Ibarrier),
+            None,
+            "all ranks to call it",
+            self._everybody,
+            True,
+        )
         return self.jobs.do(job, waits)
-
-    def subgroup(self, ranks: Sequence[int], tag: int, timeout: timedelta, name: str = "") -> MPICommunicator:
-        group = self.comm.Get_group().Incl(list(ranks))
-        return MPICommunicator(self.mpi, self.comm.Create_group(group, tag), name, timeout)
 
     def close(self) -> None:
         self.jobs.close()
 
-    def _given(self, how: Plan, out: Array) -> tuple[Any, Array]:
-        """What MPI reads, and where it writes: the same memory where the numbers are added as they are."""
-        given = how.before(out)
-        return (self.mpi.IN_PLACE, out) if given is out else (self.mpi.IN_PLACE, given)
-
-    def _operation(self, how: Plan) -> Any:
-        return getattr(self.mpi, how.operation)
-
     def _all(
         self,
         name: str,
-        begin: Callable[[], Any],
-        finish: Callable[[], None] | None,
+        call: str,
+        arguments: tuple[Any, ...],
         tensor: Tensor,
         waits: bool,
+        finish: Callable[[], None] | None = None,
     ) -> Work:
-        is_short = tensor.nbytes <= SHORT
-        return self.jobs.do(Job(name, begin, finish, "all ranks to call it", is_short, [tensor]), waits)
+        """A collective.
+
+        Args:
+            name: ours, for errors.
+            call: MPI's, without the letter I before the name of the one that does not block.
+            arguments: what both take.
+            tensor: whose size says whether it is short.
+            waits: whether the caller waits.
+            finish: what is left to do in the end.
+        """
+        comm, is_short = self.comm, tensor.nbytes <= SHORT
+
+        def begin() -> Any:
+            return getattr(comm, f"I{call}")(*arguments)
+
+        # A call that blocks meets none that does not: all processes choose alike, by what is alike in all.
+        block = getattr(comm, call.capitalize())
+        whole = _waited(begin) if is_short or call == "alltoallv" else lambda: block(*arguments)
+        job = Job(name, begin, whole, finish, "all ranks to call it", self._everybody, is_short, (tensor,))
+        return self.jobs.do(job, waits)
+
+
+def _waited(begin: Callable[[], Any]) -> Callable[[], Any]:
+    """A communication that is begun, and waited for inside of MPI."""
+    return lambda: begin().Wait()

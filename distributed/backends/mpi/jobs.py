@@ -16,26 +16,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import DistBackendError
+from ...failures import ASK_AFTER
 from ...work import DoneWork, Work
 
 if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
+    from ...process_group import GroupSpec
 
-__all__ = ["GroupName", "Job", "Jobs", "MessageWork"]
+__all__ = ["Job", "Jobs"]
 
 SPINS = 200
 """How often to ask for the end of a short communication before other threads and processes get the core in between."""
-
-
-class GroupName(NamedTuple):
-    """How errors speak of a process in its group."""
-
-    name: str
-    rank: int
-    size: int
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} of {self.size} in group {self.name!r}"
 
 
 class Job(NamedTuple):
@@ -44,34 +35,41 @@ class Job(NamedTuple):
     Attributes:
         name: the function's, for errors.
         begin: starts it, and gives MPI's request.
+        block: does it whole.
         finish: what is left to do after its end.
         waits_for: what it waits for, for errors.
+        peers: the numbers in the group of those that it waits for.
         is_short: whether it may be waited for at once.
         results: the tensors that it writes.
     """
 
     name: str
     begin: Callable[[], Any]
+    block: Callable[[], Any]
     finish: Callable[[], None] | None
     waits_for: str
+    peers: Sequence[int]
     is_short: bool
     results: Sequence[Tensor] = ()
 
 
-class JobWork(Work):
-    """A job that a thread does."""
+class _JobWork(Work):
+    """A job that the group's thread does."""
 
-    def __init__(self, job: Job, jobs: Jobs) -> None:
+    def __init__(self, job: Job, jobs: Jobs, sequence: int) -> None:
         super().__init__(job.results)
         self.job = job
+        self.sequence = sequence
         self.jobs = jobs
         self.ended = threading.Event()
         self.error: BaseException | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        limit = self.jobs.timeout if timeout is None else timeout
-        if not self.ended.wait(limit.total_seconds()):
-            raise self.jobs.lost(self.job, limit)
+        patience: _Patience | None = None
+        while not self.ended.wait(ASK_AFTER if patience is None else patience.next_question()):
+            if patience is None:
+                patience = _Patience(self.jobs, self.job, self.sequence, timeout, ASK_AFTER)
+            patience.ask()
         if self.error is not None:
             raise self.error
         return True
@@ -83,16 +81,19 @@ class JobWork(Work):
         return self.error
 
 
-class MessageWork(Work):
+class _MessageWork(Work):
     """A message between two processes, which needs no turn: MPI's request itself."""
 
-    def __init__(self, job: Job, jobs: Jobs, request: Any, source: Callable[[Any], int] | None = None) -> None:
+    def __init__(
+        self, job: Job, jobs: Jobs, request: Any, source: Callable[[Any], int] | None = None
+    ) -> None:
         super().__init__(job.results)
         self.job, self.jobs, self.request, self.source = job, jobs, request, source
         self.sender = -1
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        self._end(spin(self.request, self.jobs, self.job, timeout))
+        if self.request is not None:
+            self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
         return True
 
     def is_completed(self) -> bool:
@@ -107,33 +108,68 @@ class MessageWork(Work):
         return self.sender
 
     def _end(self, status: Any) -> None:
-        if self.request is not None:
-            self.request = None
-            if self.source is not None:
-                self.sender = self.source(status)
-            if self.job.finish is not None:
-                self.job.finish()
+        self.request = None
+        if self.source is not None:
+            self.sender = self.source(status)
+        if self.job.finish is not None:
+            self.job.finish()
 
 
-def spin(request: Any, jobs: Jobs, job: Job, timeout: timedelta | None = None) -> Any:
+class _Patience:
+    """How long a communication is waited for yet, and what is asked meanwhile."""
+
+    def __init__(
+        self, jobs: Jobs, job: Job, sequence: int, timeout: timedelta | None, waited: float = 0.0
+    ) -> None:
+        self.jobs, self.job, self.sequence = jobs, job, sequence
+        self.limit = jobs.timeout if timeout is None else timeout
+        self.deadline = time.monotonic() + self.limit.total_seconds() - waited
+        self.is_said = self.is_late = False
+        self.gone: str | None = None
+
+    def next_question(self) -> float:
+        """Seconds until there is something to ask."""
+        return max(min(ASK_AFTER, self.deadline - time.monotonic()), 0.0)
+
+    def ask(self) -> None:
+        """Ask whether it is of use to wait on.
+
+        Raises:
+            DistBackendError: it is not.
+        """
+        jobs, spec = self.jobs, self.jobs.spec
+        if self.gone is not None:  # for a while, as what it has sent may be under way
+            raise jobs.lose(self.job, f"waited for {self.job.waits_for}; {self.gone}")
+        if not self.is_said:
+            self.is_said = True
+            spec.failures.waits(f"{spec.name}/{self.sequence}", self.job.name)
+        ranks = [spec.ranks[each] for each in self.job.peers]
+        self.gone = spec.failures.gone(ranks)
+        if self.gone is None and time.monotonic() >= self.deadline:
+            missing = spec.failures.missing(f"{spec.name}/{self.sequence}", self.job.name, ranks)
+            raise jobs.lose(
+                self.job, f"waited {self.limit.total_seconds():g} s for {self.job.waits_for}; {missing}"
+            )
+
+
+def _spin(request: Any, jobs: Jobs, job: Job, sequence: int, timeout: timedelta | None = None) -> Any:
     """Ask for the end of a communication until it has come, and return MPI's status.
 
     Raises:
-        DistBackendError: it does not come in time.
+        DistBackendError: it does not come in time, or somebody that it waits for is gone.
     """
     status = jobs.mpi.Status()
-    if request is None:
-        return status
     test = request.Test
     for _ in range(SPINS):
         if test(status):
             return status
-    limit = jobs.timeout if timeout is None else timeout
-    deadline = time.monotonic() + limit.total_seconds()
+    patience = _Patience(jobs, job, sequence, timeout)
+    question = time.monotonic() + patience.next_question()
     while not test(status):
         os.sched_yield()
-        if time.monotonic() > deadline:
-            raise jobs.lost(job, limit)
+        if time.monotonic() > question:
+            patience.ask()
+            question = time.monotonic() + patience.next_question()
     return status
 
 
@@ -142,14 +178,14 @@ class Jobs:
 
     Args:
         mpi: the module `mpi4py.MPI`.
-        group: the group, for errors.
-        timeout: how long a communication may take.
+        spec: the group.
     """
 
-    def __init__(self, mpi: Any, group: GroupName, timeout: timedelta) -> None:
-        self.mpi, self.group, self.timeout = mpi, group, timeout
-        self._waiting: queue.SimpleQueue[JobWork | None] = queue.SimpleQueue()
-        self._last: JobWork | None = None
+    def __init__(self, mpi: Any, spec: GroupSpec) -> None:
+        self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
+        self.sequence = 0
+        self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
+        self._last: _JobWork | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
 
@@ -161,53 +197,72 @@ class Jobs:
             waits: whether the caller waits for its end at once.
 
         Raises:
-            DistBackendError: an earlier communication of the group was lost.
+            DistBackendError: it failed, or an earlier communication of the group was lost.
         """
         if self._lost is not None:
-            raise DistBackendError(f"{job.name}: {self.group} has failed before: {self._lost}")
+            raise self._refusal(job)
+        self.sequence += 1
         is_alone = self._last is None or self._last.ended.is_set()
         if waits and job.is_short and is_alone:
-            spin(job.begin(), self, job)
+            try:
+                _spin(job.begin(), self, job, self.sequence)
+            except self.mpi.Exception as error:
+                raise self._failure(job, error) from error
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
-        work = self._last = JobWork(job, self)
+        work = self._last = _JobWork(job, self, self.sequence)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"MPI {self.group.name}", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
             self._thread.start()
         self._waiting.put(work)
         return work
 
     def message(self, job: Job, source: Callable[[Any], int] | None = None) -> Work:
-        """Begin a message."""
+        """Begin a message.
+
+        Raises:
+            DistBackendError: it failed, or an earlier communication of the group was lost.
+        """
         if self._lost is not None:
-            raise DistBackendError(f"{job.name}: {self.group} has failed before: {self._lost}")
-        return MessageWork(job, self, job.begin(), source)
+            raise self._refusal(job)
+        try:
+            return _MessageWork(job, self, job.begin(), source)
+        except self.mpi.Exception as error:
+            raise self._failure(job, error) from error
 
-    def lost(self, job: Job, limit: timedelta) -> DistBackendError:
-        """What to raise for a job that has not ended in time; the group is of no use any more."""
-        self._lost = DistBackendError(
-            f"{job.name}: {self.group} waited {limit.total_seconds():g} s for {job.waits_for}"
-        )
+    def lose(self, job: Job, why: str) -> DistBackendError:
+        """What to raise for a job that does not end; the group is of no use any more."""
+        self._lost = DistBackendError(f"{job.name}: {self._who()} {why}")
         return self._lost
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything has ended well."""
-        return self._lost is None and (self._last is None or self._last.ended.is_set())
 
     def close(self) -> None:
         """End the thread, after what it has to do."""
-        self._waiting.put(None)
+        if self._thread is not None:
+            self._waiting.put(None)
+            if self._lost is None:
+                self._thread.join()
+            self._thread = None
+
+    def _who(self) -> str:
+        spec = self.spec
+        return f"rank {spec.rank} of {len(spec.ranks)} in group {spec.name!r} ({spec.description})"
+
+    def _refusal(self, job: Job) -> DistBackendError:
+        return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
+
+    def _failure(self, job: Job, error: Exception) -> DistBackendError:
+        return DistBackendError(f"{job.name}: {self._who()}: MPI refused: {error}")
 
     def _run(self) -> None:
         while (work := self._waiting.get()) is not None:
             try:
-                work.job.begin().Wait()
+                work.job.block()
                 if work.job.finish is not None:
                     work.job.finish()
+            except self.mpi.Exception as error:
+                work.error = self._failure(work.job, error)
             except Exception as error:  # whoever waits gets it
                 work.error = error
             finally:
                 work.ended.set()
-

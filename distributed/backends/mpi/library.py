@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import ctypes
 import importlib.util
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from ...errors import DistBackendError
 from ...stores.store import Store
 from .process_management import process_management
 
-__all__ = ["finalize", "is_installed", "launched", "start"]
+__all__ = ["is_installed", "launched", "start"]
 
 _OF_LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE"),
@@ -53,14 +58,19 @@ def start(store: Store | None, rank: int, size: int) -> Any:
     if "mpi4py.MPI" not in sys.modules:
         import mpi4py
 
+        mpi4py.rc.initialize = False
         mpi4py.rc.finalize = False  # at exit, MPI would wait for processes that are gone
-        if store is not None and size > 1:
-            with process_management(store, rank, size):
-                from mpi4py import MPI
     from mpi4py import MPI
 
+    if MPI.Is_finalized():
+        raise DistBackendError("MPI has been ended in this process, and cannot be started again")
     if not MPI.Is_initialized():
-        MPI.Init_thread()
+        if store is not None and size > 1 and launched() is None:
+            with process_management(store, rank, size):
+                _initialize(MPI)
+        else:
+            MPI.Init_thread()
+            atexit.register(_end_well)
     world = MPI.COMM_WORLD
     if size not in (-1, world.size) or rank not in (-1, world.rank):
         raise DistBackendError(
@@ -70,10 +80,37 @@ def start(store: Store | None, rank: int, size: int) -> Any:
     return MPI
 
 
-def finalize() -> None:
-    """End MPI, which waits for the other processes, and cannot be started again."""
+def _initialize(MPI: Any) -> None:
+    """Start MPI while other threads run on: mpi4py's own function would not let them."""
+    library = ctypes.CDLL(MPI.__file__)  # its symbols are those of the library that it has loaded
+    given = ctypes.c_int()
+    if library.MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(given)):
+        raise DistBackendError("MPI could not be started")
+    for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
+        communicator.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py sets it where it starts MPI
+    MPI.COMM_WORLD.Barrier()
+    _remove_names_of_shared_memory()
+
+
+def _remove_names_of_shared_memory() -> None:
+    """Have the memory that MPICH shares between processes, all of which have it now, end with them.
+
+    MPICH itself takes the name away when it is ended, which waits for all processes, also for those that are gone.
+    """
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return  # elsewhere than on Linux, it is kept in other ways
+    for name in set(re.findall(r"/dev/shm/mpich_shm_\w+", maps)):
+        with contextlib.suppress(OSError):  # another process was faster
+            os.unlink(name)
+
+
+def _end_well() -> None:
+    """End MPI in a process that ends without an error: launchers take one that has not for failed."""
     MPI: Any = sys.modules.get("mpi4py.MPI")
-    if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized():
+    has_failed = getattr(sys, "last_value", None) is not None
+    if MPI is not None and not has_failed and MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.Finalize()
 
 

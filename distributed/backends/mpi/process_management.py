@@ -1,7 +1,7 @@
 """MPI's start in processes that no `mpiexec` has started: the Process Management Interface (PMI-1) over a store.
 
-MPICH asks whoever has started a process for addresses of the others, by lines of text over a socket. Here a thread of the
-process itself answers, and keeps what processes tell of themselves in the store by which they have found each other.
+MPICH asks whoever has started a process for addresses of the others, by lines of text over a socket. Here a thread of
+the process itself answers, and keeps what processes tell of themselves in the store by which they found each other.
 
 Source: https://www.mpich.org, "PMI version 1 wire protocol".
 """
@@ -11,16 +11,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 
 from ...stores.store import Store
 
 __all__ = ["process_management"]
-
-NAME = "triten"
-"""What MPICH calls the values that belong to one program."""
 
 
 class _ProcessManager:
@@ -36,6 +33,9 @@ class _ProcessManager:
     def __init__(self, store: Store, rank: int, size: int, connection: socket.socket) -> None:
         self.store, self.rank, self.size = store, rank, size
         self.stream = connection.makefile("rw", newline="\n")
+        # MPICH names shared memory after the values: a name that was used before would find what is left there.
+        own = f"triten-{uuid.uuid4().hex}"
+        self.name = store.compare_set("name", b"", own).decode()
         self.barriers = 0
 
     def serve(self) -> None:
@@ -44,7 +44,7 @@ class _ProcessManager:
             "init": lambda given: "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
             "get_maxes": lambda given: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
             "get_appnum": lambda given: "cmd=appnum appnum=0",
-            "get_my_kvsname": lambda given: f"cmd=my_kvsname kvsname={NAME}",
+            "get_my_kvsname": lambda given: f"cmd=my_kvsname kvsname={self.name}",
             "get_universe_size": lambda given: f"cmd=universe_size size={self.size}",
             "put": self.put,
             "get": self.get,

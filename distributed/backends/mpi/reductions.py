@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,26 +39,47 @@ _OF_NUMBERS = {
 }
 
 
+_OURS: dict[str, np.ufunc] = {"NAN_MIN": np.minimum, "NAN_MAX": np.maximum}
+"""Operations that MPI leaves open: the smallest and the largest of numbers, of which one is no number, is none."""
+_created: dict[str, Any] = {}
+
+
+def _combine(function: np.ufunc, given: Any, total: Any, datatype: Any) -> None:
+    """Put the function of two processes' numbers, which MPI hands over as memory, in the place of the second's."""
+    kind = np.dtype(datatype.typechar)
+    first, second = (np.frombuffer(memory, kind) for memory in (given, total))
+    function(first, second, out=second)
+
+
 class Plan(NamedTuple):
     """How a reduction is computed.
 
     Attributes:
-        operation: the name of MPI's operation.
+        name: the name of MPI's operation, or of ours.
         computes: NumPy's dtype of the numbers that MPI adds.
         factor: what each process multiplies its numbers by before, or None.
         divisor: what the sum is divided by; 1 for nothing.
     """
 
-    operation: str
+    name: str
     computes: np.dtype[Any]
     factor: float | Tensor | None
     divisor: int
+
+    def operation(self, mpi: Any) -> Any:
+        """MPI's operation."""
+        if self.name not in _OURS:
+            return getattr(mpi, self.name)
+        if self.name not in _created:
+            _created[self.name] = mpi.Op.Create(partial(_combine, _OURS[self.name]), commute=True)
+        return _created[self.name]
 
     def before(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A process's numbers as MPI gets them; the array itself where nothing is to be done."""
         if self.factor is not None:
             factor: Any = self.factor if isinstance(self.factor, int | float) else self.factor.item()
-            return array.astype(self.computes) * self.computes.type(factor)
+            scaled: np.ndarray[Any, Any] = array.astype(self.computes) * self.computes.type(factor)
+            return scaled
         return array if array.dtype == self.computes else array.astype(self.computes)
 
     def after(self, total: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
@@ -100,6 +122,8 @@ def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
     )
     if is_refused:
         raise ValueError(f"{name}: there is no {reduction.name} of {kind}")
-    operation = (_OF_BOOLS if number == "b" else _OF_NUMBERS)[reduction]
     computes = np.dtype(np.float32) if kind in NARROW else kind.np
+    operation = (_OF_BOOLS if number == "b" else _OF_NUMBERS)[reduction]
+    if computes.kind == "f" and operation in ("MIN", "MAX"):
+        operation = f"NAN_{operation}"
     return Plan(operation, computes, factor, size if reduction is ReduceOp.AVG else 1)

@@ -1,0 +1,158 @@
+"""What every communication asks of its arguments, and how tensors of any strides become ones that can be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..autograd import no_grad
+from ..dispatch.tensor import Tensor
+from ..runtime.layout import strided
+from .groups import get_group_rank
+from .process_group import ProcessGroup
+from .reduce_op import PremultipliedSum, ReduceOp, Reduction
+from .work import FollowedWork, Work
+
+__all__ = [
+    "Finish",
+    "as_real",
+    "check_group_rank",
+    "check_op",
+    "check_same_dtype",
+    "check_tensor",
+    "check_tensors",
+    "ended",
+    "group_rank_of",
+    "sent",
+    "written",
+]
+
+Finish = Callable[[], None] | None
+"""What is left to do once a communication has ended."""
+_NOT_COMPLEX = frozenset(
+    {ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
+)
+
+
+def check_tensor(tensor: Any, name: str, function: str) -> None:
+    """Raise TypeError for what is no tensor, and ValueError for one that cannot be sent."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            f"{function}: Invalid function argument. Expected parameter `{name}` of type Tensor, but got "
+            f"{type(tensor)} instead."
+        )
+    if tensor.layout is not strided:
+        raise ValueError(f"{function}: expected a dense tensor for {name}, but got layout {tensor.layout}")
+
+
+def check_tensors(tensors: Any, name: str, function: str) -> None:
+    """Raise TypeError for what is no list of tensors."""
+    if not isinstance(tensors, (list, tuple)) or not all(isinstance(each, Tensor) for each in tensors):
+        raise TypeError(
+            f"{function}: Invalid function argument. Expected parameter `{name}` of type List[Tensor], but got "
+            f"{type(tensors)}{' with other elements' if isinstance(tensors, (list, tuple)) else ''}."
+        )
+    for tensor in tensors:
+        check_tensor(tensor, name, function)
+
+
+def check_same_dtype(function: str, *tensors: Tensor | Sequence[Tensor]) -> None:
+    """Raise ValueError for tensors of several dtypes."""
+    flat = [each for one in tensors for each in ([one] if isinstance(one, Tensor) else one)]
+    for each in flat[1:]:
+        if each.dtype != flat[0].dtype:
+            raise ValueError(
+                f"{function}: Invalid usage of tensors with different dtypes. Found {flat[0].dtype} and {each.dtype}"
+            )
+
+
+def check_op(op: Any, function: str) -> None:
+    """Raise TypeError for what is no reduction."""
+    if not isinstance(op, (ReduceOp, PremultipliedSum)):
+        raise TypeError(f"{function}: expected a ReduceOp for op, but got {type(op).__name__}")
+
+
+def as_real(tensor: Tensor, op: Reduction, function: str) -> Tensor:
+    """A tensor whose numbers can be reduced: of complex ones the real and imaginary parts.
+
+    Raises:
+        ValueError: there is no such reduction of complex numbers.
+    """
+    if not tensor.is_complex():
+        return tensor
+    if op in _NOT_COMPLEX:
+        raise ValueError(f"{function} does not support {op} on complex tensors")
+    from .. import view_as_real
+
+    return view_as_real(tensor.detach().resolve_conj())
+
+
+def check_group_rank(group: ProcessGroup, rank: int, name: str, function: str) -> int:
+    """A number in a group. Raises ValueError for one that it does not have."""
+    if not 0 <= rank < group.size():
+        raise ValueError(
+            f"{function}: expected a rank from 0 to {group.size() - 1} in group {group.group_name!r} for {name}, but "
+            f"got {rank}"
+        )
+    return rank
+
+
+def group_rank_of(
+    group: ProcessGroup, global_rank: int | None, group_rank: int | None, name: str, function: str
+) -> int:
+    """A number in a group, of one in it or one in the world.
+
+    Raises:
+        ValueError: both are given or none, or the group has no such process.
+    """
+    if group_rank is not None:
+        if global_rank is not None:
+            raise ValueError(f"{function}: Can't specify both group_{name} and {name}")
+        return check_group_rank(group, group_rank, f"group_{name}", function)
+    if global_rank is None:
+        raise ValueError(f"{function}: Must specify {name} or group_{name}")
+    return get_group_rank(group, global_rank)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def sent(tensor: Tensor) -> Tensor:
+    """A tensor's elements as they are sent: itself, or where its strides do not let it a copy."""
+    if _is_plain(tensor):
+        return tensor
+    with no_grad():
+        return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def written(tensor: Tensor, reads: bool = False) -> tuple[Tensor, Finish]:
+    """What a communication writes in the place of a tensor, and what is left to do after.
+
+    Args:
+        tensor: the tensor; its version changes.
+        reads: whether the communication reads it, too.
+    """
+    if _is_plain(tensor):
+        tensor.bump_version()
+        return tensor, None
+    with no_grad():
+        buffer = sent(tensor) if reads else tensor.new_empty(tensor.shape)
+        if buffer is tensor:
+            buffer = tensor.clone()
+
+    def take() -> None:
+        with no_grad():
+            (tensor.detach() if tensor.requires_grad else tensor).copy_(buffer)
+
+    return buffer, take
+
+
+def ended(work: Work, finish: Finish, results: Sequence[Tensor], async_op: bool) -> Work | None:
+    """A communication as its caller wants it: waited for, or not."""
+    if async_op:
+        return work if finish is None else FollowedWork(work, finish, results)
+    work.wait()
+    if finish is not None:
+        finish()
+    return None

@@ -1,0 +1,32 @@
+"""The names of `torch.distributed.distributed_c10d`, which programs import from there."""
+
+from .backend import *
+from .barriers import *
+from .coalescing import all_gather_coalesced as all_gather_coalesced
+from .coalescing import all_reduce_coalesced as all_reduce_coalesced
+from .collectives import *
+from .debug_level import *
+from .errors import *
+from .groups import *
+from .groups import DEFAULT_TIMEOUT as default_pg_timeout
+from .object_collectives import *
+from .point_to_point import *
+from .process_group import GroupMember as GroupMember
+from .process_group import ProcessGroup as ProcessGroup
+from .process_group import group as group
+from .reduce_op import ReduceOp as ReduceOp
+from .rendezvous import rendezvous as rendezvous
+from .stores.prefix_store import PrefixStore as PrefixStore
+from .stores.store import Store as Store
+from .work import Work as Work
+
+__all__ = [
+    "GroupMember",
+    "PrefixStore",
+    "ProcessGroup",
+    "ReduceOp",
+    "Store",
+    "Work",
+    "default_pg_timeout",
+    "group",
+]

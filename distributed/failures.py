@@ -1,0 +1,124 @@
+"""Processes that are gone, and what they said last: so that those that wait for them need not wait in vain."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .stores.store import Store
+
+__all__ = ["ASK_AFTER", "Failures"]
+
+ASK_AFTER = 1.0
+"""Seconds that a communication is waited for before the store is asked whether all processes are there, and between two
+questions."""
+
+
+class Failures:
+    """Which processes of a program are gone.
+
+    A process that ends says so in the store, with the error that ended it, if any; of one that is killed the store that
+    is served over TCP says so, which sees the connection break.
+
+    Args:
+        store: a store of all processes.
+        rank: this process's number.
+        size: the number of processes.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._store = store.clone()
+        self._presence = store.presence(self._key(rank), b"is gone, without a word")
+        self._hook = sys.excepthook
+        if size > 1:
+            sys.excepthook = self._say
+
+    def close(self) -> None:
+        """End the watch: this process's end is none of the others' business any more."""
+        if sys.excepthook == self._say:
+            sys.excepthook = self._hook
+        self._presence.leave()
+
+    def gone(self, ranks: Sequence[int]) -> str | None:
+        """What is known of processes that are gone; None where all are there.
+
+        Args:
+            ranks: the numbers in the world of those that are waited for.
+        """
+        from .errors import DistError
+
+        others = [rank for rank in ranks if rank != self.rank]
+        try:
+            said = [
+                f"rank {rank} {self._store.get(self._key(rank)).decode(errors='replace')}"
+                for rank in others
+                if self._store.check([self._key(rank)])
+            ]
+        except (DistError, OSError) as error:
+            return f"the store is gone: {error}"
+        return "; ".join(said) or None
+
+    def waits(self, key: str, what: str) -> None:
+        """Say that this process waits, for what."""
+        from .errors import DistError
+
+        with contextlib.suppress(DistError, OSError):  # whoever is left says what it can
+            self._store.set(f"waits/{key}/{self.rank}", what)
+
+    def missing(self, key: str, what: str, ranks: Sequence[int]) -> str:
+        """Which of the processes have not said that they wait for the same, for errors."""
+        from .errors import DistError
+
+        others = [rank for rank in ranks if rank != self.rank]
+        said: dict[int, str | None] = {}
+        try:
+            for rank in others:
+                place = f"waits/{key}/{rank}"
+                said[rank] = self._store.get(place).decode() if self._store.check([place]) else None
+        except (DistError, OSError) as error:
+            return f"the store is gone, too: {error}"
+        elsewhere = [
+            f"rank {rank} waits in {other}" for rank, other in said.items() if other not in (None, what)
+        ]
+        silent = [str(rank) for rank, other in said.items() if other is None]
+        if silent:
+            elsewhere.append(f"not heard of: rank {', '.join(silent)}")
+        return "; ".join(elsewhere) or "all ranks wait for it"
+
+    @staticmethod
+    def _key(rank: int) -> str:
+        return f"gone/{rank}"
+
+    def _say(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        from .errors import DistError
+
+        sys.stderr.flush()
+        prefix = f"[rank{self.rank}]: "
+        try:
+            text = str(error).splitlines()
+            self._store.set(
+                self._key(self.rank),
+                f"ended by {kind.__name__}: {text[0] if text else ''} (pid {os.getpid()})",
+            )
+        except (DistError, OSError):
+            pass  # nobody is there to be told
+        _with_prefix(prefix, self._hook, kind, error, trace)
+
+
+def _with_prefix(prefix: str, hook: Any, *args: Any) -> None:
+    """Have a hook write a traceback with the process's number before each line."""
+    import io
+
+    stderr, text = sys.stderr, io.StringIO()
+    sys.stderr = text
+    try:
+        hook(*args)
+    finally:
+        sys.stderr = stderr
+    stderr.write("".join(f"{prefix}{line}" for line in text.getvalue().splitlines(keepends=True)))
+    stderr.flush()

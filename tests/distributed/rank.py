@@ -1,0 +1,33 @@
+"""A process of `ranks`: runs the bodies of tests that it is told, and tells how they ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from multiprocessing.connection import Client
+
+from triten import distributed as dist
+
+
+def main() -> None:
+    dist.init_process_group("cpu:mpi,cuda:nccl", init_method="mpi://")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    with Client(sys.argv[1], authkey=bytes.fromhex(os.environ.pop("TRITEN_RANK_KEY"))) as parent:
+        parent.send(rank)
+        while True:
+            try:
+                module, name = parent.recv()
+            except EOFError:
+                break
+            try:
+                getattr(import_module(module), name).in_ranks(rank, size)
+            except BaseException:  # the test is told, whatever it is
+                parent.send(traceback.format_exc())
+            else:
+                parent.send(None)
+
+
+if __name__ == "__main__":
+    main()

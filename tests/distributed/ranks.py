@@ -1,0 +1,142 @@
+"""Tests that run in several processes, which `mpiexec` starts once for all of them.
+
+    @on_ranks(2, 4)
+    def test_sum(rank: int, size: int) -> None:
+        x = tt.ones(1)
+        dist.all_reduce(x)
+        assert x.item() == size
+
+runs the body in each of 2, and in each of 4 processes, whose group of all is initialised. An error of any of them is
+the test's. `start_ranks` starts processes of a program for a test that ends them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or not sys.platform.startswith("linux"),
+    reason="needs mpi4py and MPICH",
+)
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+LIMIT = 120
+"""Seconds after which processes that have not answered are ended: far beyond what any test needs."""
+START = 60
+"""Seconds within which processes are there."""
+
+
+class Ranks:
+    """Processes that run functions together.
+
+    Args:
+        size: how many.
+        environment: variables for them.
+    """
+
+    def __init__(self, size: int, environment: dict[str, str]) -> None:
+        self.size = size
+        key = os.urandom(16)
+        # A path, and no port: nobody else can come.
+        self._listener = Listener(family="AF_UNIX", authkey=key)
+        self._processes = subprocess.Popen(
+            [
+                str(MPIEXEC),
+                "-n",
+                str(size),
+                sys.executable,
+                "-P",
+                "-m",
+                "triten.tests.distributed.rank",
+                str(self._listener.address),
+            ],
+            env=os.environ | environment | {"TRITEN_RANK_KEY": key.hex()},
+            stdin=subprocess.DEVNULL,
+        )
+        found: dict[int, Connection] = {}
+        self._listener._listener._socket.settimeout(START)  # type: ignore[attr-defined]
+        for _ in range(size):
+            connection = self._listener.accept()
+            found[connection.recv()] = connection
+        self._connections = [found[rank] for rank in range(size)]
+
+    def run(self, module: str, name: str) -> None:
+        """Run a test's function in all processes.
+
+        Raises:
+            AssertionError: one of them failed, or has not answered in time.
+        """
+        for connection in self._connections:
+            connection.send((module, name))
+        failures = []
+        for rank, connection in enumerate(self._connections):
+            try:
+                answer = connection.recv() if connection.poll(LIMIT) else "has not answered"
+            except (EOFError, OSError):
+                answer = "has ended"
+            if answer is not None:
+                failures.append(f"rank {rank} of {self.size}: {answer}")
+                if answer in ("has not answered", "has ended"):
+                    break
+        if failures:
+            self.close()
+            raise AssertionError("\n".join(failures))
+
+    def close(self) -> None:
+        """End the processes."""
+        _started.pop(next((key for key, each in _started.items() if each is self), None), None)  # type: ignore[arg-type]
+        self._processes.kill()
+        self._processes.wait()
+        self._listener.close()
+        for connection in self._connections:
+            connection.close()
+
+
+_started: dict[tuple[int, str], Ranks] = {}
+
+
+@atexit.register
+def _close_all() -> None:
+    for each in list(_started.values()):
+        each.close()
+
+
+def on_ranks(*sizes: int, cuda: str = "off") -> Callable[[Callable[..., None]], Any]:
+    """Run a test in each of so many processes.
+
+    Args:
+        sizes: the numbers of processes, for each of which it is run.
+        cuda: the processes' TRITEN_CUDA.
+
+    The test takes the number of its process, and how many there are.
+    """
+
+    def decorate(function: Callable[..., None]) -> Any:
+        # pytest knows the tests by another package's name than programs do.
+        module = "triten.tests." + function.__module__.partition("tests.")[2]
+        name = function.__name__
+
+        @needs_mpi
+        @pytest.mark.parametrize("ranks", sizes)
+        def test(ranks: int) -> None:
+            key = ranks, cuda
+            if key not in _started:
+                _started[key] = Ranks(
+                    ranks, {"TRITEN_CUDA": cuda, "TRITON_INTERPRET": str(int(cuda == "interpret"))}
+                )
+            _started[key].run(module, name)
+
+        test.__name__, test.__doc__ = function.__name__, function.__doc__
+        test.in_ranks = function  # type: ignore[attr-defined]
+        return test
+
+    return decorate
