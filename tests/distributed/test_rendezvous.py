@@ -150,10 +150,16 @@ def test_a_node_that_comes_later_is_taken_in_while_there_is_room(agents) -> None
     (alone,) = come_together(agents, first)
     assert len(alone.nodes) == 1 and first.is_current(alone)
 
+    def take_in(other: RendezvousHandler, info: RendezvousInfo) -> RendezvousInfo:
+        """What the first node agrees on once another one is in it, which may come after several last calls."""
+        while other.node not in info.nodes:
+            until(lambda info=info: not first.is_current(info))
+            (info,) = come_together(agents, first)
+        return info
+
     second, third = start(agents, *[elastic(1, 2, port)] * 2)
     joins = agents.submit(second.next_rendezvous)
-    until(lambda: not first.is_current(alone))
-    (both,) = come_together(agents, first)
+    both = take_in(second, alone)
     assert both.nodes == joins.result(LIMIT).nodes and both.restarts == 0
 
     waits = agents.submit(third.next_rendezvous)
@@ -161,10 +167,7 @@ def test_a_node_that_comes_later_is_taken_in_while_there_is_room(agents) -> None
         waits.result(0.3)
     assert first.is_current(both)
     second.leave()
-    again = both
-    while third.node not in again.nodes:  # it may come after a last call again
-        until(lambda info=again: not first.is_current(info))
-        (again,) = come_together(agents, first)
+    again = take_in(third, both)
     assert again.nodes == waits.result(LIMIT).nodes and second.node not in again.nodes
     close(agents, second, third, first)
 
