@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from .logs import WorkerLogs
-from .worker import PARENT_DEATH_SIGNAL, Worker
+from .worker import PARENT_DEATH_SIGNAL, Worker, is_of_mpi_launcher
 
 __all__ = ["CommandWorker"]
 
@@ -50,7 +50,8 @@ class CommandWorker(Worker):
             )
             self._process = subprocess.Popen(
                 [*starts, *command],
-                env={**os.environ, **environment},
+                env={name: os.environ[name] for name in os.environ if not is_of_mpi_launcher(name)}
+                | dict(environment),
                 stdout=out,
                 stderr=err,
                 start_new_session=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import record
 from .logs import WorkerLogs
-from .worker import Worker, end_with_parent
+from .worker import Worker, end_with_parent, is_of_mpi_launcher
 
 __all__ = ["FunctionWorker"]
 
@@ -86,6 +86,8 @@ def _call(
     os.setsid()
     if parent is not None:
         end_with_parent(parent)
+    for name in [name for name in os.environ if is_of_mpi_launcher(name)]:
+        del os.environ[name]
     os.environ.update(environment)
     for path, stream in ((logs.stdout, sys.stdout), (logs.stderr, sys.stderr)):
         if path is not None:

@@ -8,10 +8,29 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["PARENT_DEATH_SIGNAL", "Worker", "end_with_parent"]
+__all__ = ["PARENT_DEATH_SIGNAL", "Worker", "end_with_parent", "is_of_mpi_launcher"]
 
 PARENT_DEATH_SIGNAL = 1
 """Linux's number of ``prctl(PR_SET_PDEATHSIG)``."""
+
+_OF_MPI_LAUNCHERS = (
+    "PMI_",
+    "PMI2_",
+    "PMIX_",
+    "PRTE_",
+    "HYDI_",
+    "MPI_LOCAL",
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_",
+)
+
+
+def is_of_mpi_launcher(variable: str) -> bool:
+    """Whether a variable tells a process its place among those of `mpiexec`.
+
+    An agent that was started so does not pass it on: its workers are not these processes.
+    """
+    return variable.startswith(_OF_MPI_LAUNCHERS)
 
 
 def end_with_parent(parent: int) -> None:
