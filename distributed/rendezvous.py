@@ -25,7 +25,8 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
     Args:
         url: ``env://`` for the variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, or what MPI's launcher or
             SLURM says where they are not set; ``tcp://host:port`` for a store that rank 0 serves there;
-            ``file:///path`` for one in a file that all see; ``mpi://`` for MPI's launcher. ``?rank=0&world_size=2`` may follow.
+            ``file:///path`` for one in a file that all see; ``mpi://`` for MPI's launcher.
+            ``?rank=0&world_size=2`` may follow.
         rank: this process's number, where the URL does not say it.
         world_size: the number of processes, where the URL does not say it.
         kwargs: ``timeout``, how long to wait for the others.
