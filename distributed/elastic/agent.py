@@ -125,35 +125,41 @@ class LocalElasticAgent:
         try:
             while True:
                 signals.wait(self.spec.monitor_interval, workers.handles())
+                failure = workers.first_failure()
+                if failure is not None:
+                    # The other nodes hear of it before this one waits for its other workers to end.
+                    begins_again = self._tell(handler, info, failure)
+                    result = workers.wait()
+                    return None if begins_again or result is None else self._by_rank(info, result)
                 result = workers.wait(0)
                 if result is not None:
-                    break
+                    return self._by_rank(info, result) if handler.finish(info) else None
                 if not handler.is_current(info):
                     logger.warning("[%s] Nodes have failed, come or gone; starting again", self.spec.role)
                     workers.close()
                     return None
         except SignalException as error:
             logger.warning("Received %s, ending the workers", error.sigval.name)
-            workers.close(error.sigval)
+            workers.close(error.sigval, is_urgent=signals.has_come)
             raise
         except BaseException:
             workers.close()
             raise
-        if not result.is_failed():
-            return self._by_rank(info, result) if handler.finish(info) else None
-        first = next(iter(result.failures.values()))
+
+    def _tell(self, handler: RendezvousHandler, info: RendezvousInfo, failure: ProcessFailure) -> bool:
+        """Tell of a failure, and return whether all begin again."""
         how = (
-            f"rank {first_rank(info) + first.local_rank} (local rank {first.local_rank} of {handler.node.name}, pid "
-            f"{first.pid}) ended with exit code {first.exitcode}"
+            f"rank {first_rank(info) + failure.local_rank} (local rank {failure.local_rank} of {handler.node.name}, "
+            f"pid {failure.pid}) ended with exit code {failure.exitcode}"
         )
         logger.error("[%s] %s", self.spec.role, how)
-        if not handler.fail(info, how):
-            return self._by_rank(info, result)
-        logger.warning(
-            "[%s] Starting all workers again: restart %d of at most %d",
-            *(self.spec.role, info.restarts + 1, self.parameters.max_restarts),
-        )
-        return None
+        begins_again = handler.fail(info, how)
+        if begins_again:
+            logger.warning(
+                "[%s] Starting all workers again: restart %d of at most %d",
+                *(self.spec.role, info.restarts + 1, self.parameters.max_restarts),
+            )
+        return begins_again
 
     def _start(self, info: RendezvousInfo) -> PContext:
         spec, base = self.spec, first_rank(info)

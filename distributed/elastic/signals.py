@@ -73,6 +73,10 @@ class DeathSignals:
         waiting.poll(max(0.0, seconds) * 1000)
         self._raise()
 
+    def has_come(self) -> bool:
+        """Whether a signal has come since the last one that was raised."""
+        return bool(self._seen)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._seen.append(signal.Signals(number))
         with contextlib.suppress(BlockingIOError):  # it is readable already

@@ -63,11 +63,6 @@ class CommandWorker(Worker):
         self.exit_code = self._process.poll()
         return self.exit_code
 
-    def wait(self, seconds: float) -> int | None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, seconds))
-        return self.poll()
-
     def handles(self) -> list[int]:
         return [self._handle] if self._handle >= 0 else []
 

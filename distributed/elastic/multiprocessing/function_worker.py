@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import multiprocessing.connection
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -52,18 +51,15 @@ class FunctionWorker(Worker):
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
+        if self.exit_code is not None:
+            return self.exit_code
+        code = self._process.exitcode  # before the answer, which is whole if there is a code
         if not self._answer.closed and self._answer.poll():
-            with contextlib.suppress(EOFError):  # it ended without an answer
+            with contextlib.suppress(EOFError, OSError):  # it ended without an answer, or in its middle
                 self.result = self._answer.recv()
             self._answer.close()
-        self.exit_code = self._process.exitcode
-        return self.exit_code
-
-    def wait(self, seconds: float) -> int | None:
-        multiprocessing.connection.wait(self.handles(), max(0.0, seconds))
-        self.poll()  # an answer that is longer than a pipe keeps the process until it is read
-        self._process.join(max(0.0, seconds))
-        return self.poll()
+        self.exit_code = code
+        return code
 
     def handles(self) -> list[int]:
         answer = [] if self._answer.closed else [self._answer.fileno()]

@@ -21,6 +21,8 @@ __all__ = ["PContext", "RunProcsResult", "start_processes"]
 
 LAST_WAIT = 30.0
 """Seconds that a worker which was asked to end has for it before it is killed."""
+LOOK = 0.1
+"""Seconds between two looks at workers that were asked to end, where the system tells of no end."""
 UNREAPED_WAIT = 5.0
 """Seconds to wait for the end of a worker that was killed, which one that hangs in a driver does not reach."""
 
@@ -71,6 +73,9 @@ class PContext:
         """Files of which one is readable once `wait` has something to see."""
         return [handle for worker in self.workers if worker.exit_code is None for handle in worker.handles()]
 
+    def _is_running(self) -> bool:
+        return any(worker.exit_code is None for worker in self.workers)
+
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
         """Wait until all workers have ended, or one has failed, in which case the others are ended.
 
@@ -89,29 +94,36 @@ class PContext:
                 return result
             wait_for(self.handles(), min(left, period))
 
-    def close(self, death_sig: signal.Signals = signal.SIGTERM, timeout: float | None = None) -> None:
+    def first_failure(self) -> ProcessFailure | None:
+        """The worker that has failed first, while the others run still."""
+        for rank, worker in enumerate(self.workers):
+            self._runs(rank, worker)
+        return next(iter(self._failures.values()), None)
+
+    def close(
+        self,
+        death_sig: signal.Signals = signal.SIGTERM,
+        timeout: float | None = None,
+        is_urgent: Callable[[], bool] = lambda: False,
+    ) -> None:
         """End the workers that still run, show what is left of their output, and let go of all.
 
         Args:
             death_sig: the signal that asks them to end.
             timeout: how long they have for it, in seconds, before they are killed.
+            is_urgent: asked now and then whether they are to be killed at once.
         """
         wait = self.last_wait if timeout is None else timeout
         running = {rank: worker for rank, worker in enumerate(self.workers) if worker.poll() is None}
         for rank, worker in running.items():
             logger.warning("Sending process %d (local rank %d) %s", worker.pid, rank, death_sig.name)
             worker.send(death_sig)
-        self._wait_for_ends(wait)
+        self._wait_for_ends(wait, is_urgent)
         for rank, worker in running.items():
             if worker.poll() is None:
-                logger.warning(
-                    "Process %d (local rank %d) did not end within %g s, sending SIGKILL",
-                    worker.pid,
-                    rank,
-                    wait,
-                )
+                logger.warning("Process %d (local rank %d) has not ended, sending SIGKILL", worker.pid, rank)
                 worker.send(signal.SIGKILL)
-        self._wait_for_ends(UNREAPED_WAIT)
+        self._wait_for_ends(UNREAPED_WAIT, lambda: False)
         for worker in self.workers:
             if worker.poll() is None:
                 logger.error("Process %d did not end by SIGKILL, and is left alone", worker.pid)
@@ -119,11 +131,12 @@ class PContext:
         for tail in self._tails:
             tail.stop()
 
-    def _wait_for_ends(self, seconds: float) -> None:
+    def _wait_for_ends(self, seconds: float, is_urgent: Callable[[], bool]) -> None:
         limit = time.monotonic() + seconds
-        for worker in self.workers:
-            if worker.exit_code is None:
-                worker.wait(limit - time.monotonic())
+        while self._is_running() and not is_urgent() and (left := limit - time.monotonic()) > 0:
+            wait_for(self.handles(), min(left, LOOK))
+            for worker in self.workers:
+                worker.poll()
 
     def _look(self) -> RunProcsResult | None:
         running = [rank for rank, worker in enumerate(self.workers) if self._runs(rank, worker)]

@@ -65,10 +65,6 @@ class Worker(abc.ABC):
         """Look whether it has ended, and return its exit code."""
 
     @abc.abstractmethod
-    def wait(self, seconds: float) -> int | None:
-        """Wait that long for its end, and return its exit code."""
-
-    @abc.abstractmethod
     def handles(self) -> list[int]:
         """Files of which one is readable when there is something for `poll`; none where the system has no such file."""
 
