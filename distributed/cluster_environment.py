@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["ClusterEnvironment", "cluster_environment", "hosts_of"]
 
@@ -34,9 +34,9 @@ class ClusterEnvironment:
     world_size: int
     local_rank: int | None
     local_world_size: int | None
-    master_addr: str | None
-    master_port: int | None
-    starts_mpi: bool
+    master_addr: str | None = None
+    master_port: int | None = None
+    starts_mpi: bool = False
 
     def variables(self) -> dict[str, str]:
         """The environment variables of torchrun that this place has values for: RANK, LOCAL_RANK, MASTER_ADDR..."""
@@ -88,19 +88,28 @@ def cluster_environment(environment: Mapping[str, str] | None = None) -> Cluster
     scheduled = _of_slurm(given)
     for launcher, rank, size, local_rank, local_size in _MPI:
         if rank in given and size in given:
-            return ClusterEnvironment(
+            found = ClusterEnvironment(
                 launcher,
                 _number(given, rank),
                 _number(given, size),
-                _number(given, local_rank) if local_rank in given else scheduled and scheduled.local_rank,
-                _number(given, local_size)
-                if local_size in given
-                else scheduled and scheduled.local_world_size,
-                scheduled and scheduled.master_addr,
-                scheduled and scheduled.master_port,
-                True,
+                _number(given, local_rank) if local_rank in given else None,
+                _number(given, local_size) if local_size in given else None,
+                starts_mpi=True,
             )
+            return found if scheduled is None else _completed(found, scheduled)
     return scheduled
+
+
+def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> ClusterEnvironment:
+    """What MPI's launcher says, and what the scheduler says beside."""
+    local_rank, local_size = found.local_rank, found.local_world_size
+    return replace(
+        found,
+        local_rank=scheduled.local_rank if local_rank is None else local_rank,
+        local_world_size=scheduled.local_world_size if local_size is None else local_size,
+        master_addr=scheduled.master_addr,
+        master_port=scheduled.master_port,
+    )
 
 
 def _of_slurm(given: Mapping[str, str]) -> ClusterEnvironment | None:
@@ -120,7 +129,6 @@ def _of_slurm(given: Mapping[str, str]) -> ClusterEnvironment | None:
         counts[node] if node < len(counts) else None,
         first,
         None if first is None else FIRST_PORT + (job + step) % PORTS,
-        False,
     )
 
 

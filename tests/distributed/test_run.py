@@ -12,6 +12,7 @@ import pytest
 
 from triten.distributed import launch, run
 from triten.distributed.elastic.multiprocessing.errors import ChildFailedError
+from triten.tests.distributed.ranks import needs_mpi
 
 LIMIT = 60.0
 """Seconds after which what should have come is missed."""
@@ -134,6 +135,11 @@ def test_one_node_needs_no_address_and_several_have_one() -> None:
     assert rendezvous("--nnodes=2", "--master-addr=fe80::1")[1:3] == ("fe80::1", 29500)
     c10d = rendezvous("--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=node0")
     assert c10d == ("c10d", "node0", 29400, 1, 4, 0)
+
+
+def test_as_many_workers_as_cores() -> None:
+    assert run.determine_local_world_size("cpu") == len(os.sched_getaffinity(0))
+    assert run.determine_local_world_size("3") == 3
 
 
 @pytest.mark.parametrize(
@@ -271,6 +277,14 @@ def test_the_program_fails_where_a_worker_does(script) -> None:
     ended = subprocess.run([*COMMAND, script("raise SystemExit(9)")], capture_output=True, timeout=LIMIT)
     assert ended.returncode == 1
     assert b"exitcode  : 9" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+@needs_mpi
+def test_ranks_add_their_numbers(capfd) -> None:
+    """The example, over MPI and the agent's store."""
+    hello = Path(__file__).parents[2] / "examples" / "distributed" / "hello.py"
+    run.main(["--nproc-per-node=2", str(hello)])
+    assert capfd.readouterr().out == "2 processes, whose ranks are 1 in all\n"
 
 
 def test_nothing_of_it_is_imported_before_it_is_used() -> None:

@@ -53,7 +53,7 @@ class FunctionWorker(Worker):
     def poll(self) -> int | None:
         if self.exit_code is not None:
             return self.exit_code
-        code = self._process.exitcode  # before the answer, which is whole if there is a code
+        code: int | None = self._process.exitcode  # before the answer, which is whole if there is a code
         if not self._answer.closed and self._answer.poll():
             with contextlib.suppress(EOFError, OSError):  # it ended without an answer, or in its middle
                 self.result = self._answer.recv()
