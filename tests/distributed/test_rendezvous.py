@@ -95,15 +95,19 @@ def close(agents: ThreadPoolExecutor, *handlers: RendezvousHandler) -> None:
         each.result(LIMIT)
 
 
-def test_a_node_alone_needs_nobody() -> None:
-    handler = RendezvousHandler(elastic(1, 1, 0, max_restarts=1), 2, "default")
+@pytest.mark.parametrize("is_static", [False, True], ids=["c10d", "static"])
+def test_a_node_alone_needs_nobody(is_static: bool) -> None:
+    found = static(1, free_port(), 0, max_restarts=1) if is_static else elastic(1, 1, 0, max_restarts=1)
+    handler = RendezvousHandler(replace(found, timeouts=replace(SOON, close=LIMIT)), 2, "default")
     info = handler.next_rendezvous()
     assert (info.rank, info.restarts, info.master_addr) == (0, 0, "127.0.0.1")
     assert handler.is_current(info) and handler.fail(info, "rank 0 failed")
     info = handler.next_rendezvous()
     assert (info.round, info.restarts) == (1, 1)
     assert handler.finish(info)
+    begun = time.monotonic()
     handler.close()
+    assert time.monotonic() - begun < LIMIT, "nobody is there to hear of it"
 
 
 def test_nodes_of_a_static_job_have_their_ranks_and_begin_again_with_an_empty_store(agents) -> None:

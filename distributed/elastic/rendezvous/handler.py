@@ -211,8 +211,7 @@ class RendezvousHandler:
             with self._asking():
                 if reason is not None:
                     self._end(reason)
-                if not self._is_alone:
-                    self._store.set(_heard(self.node.name), b"")
+                self._store.set(_heard(self.node.name), b"")
                 if self._server is not None:
                     self._wait_until_heard()
         except RendezvousConnectionError:
