@@ -44,11 +44,11 @@ def test_a_function_that_raises_is_told_of(tmp_path: Path, capfd) -> None:
     assert "ValueError" not in capfd.readouterr().err
 
 
-def test_a_worker_that_does_not_end_is_killed() -> None:
-    program = """
+def test_a_worker_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    program = f"""
 trap '' TERM
-if [ $RANK = 1 ]; then exit 2; fi
-while true; do sleep 0.05; done
+if [ $RANK = 0 ]; then echo > {tmp_path}/started; while true; do sleep 0.05; done; fi
+until [ -e {tmp_path}/started ]; do sleep 0.02; done; exit 2
 """
     config = LaunchConfig(1, 1, nproc_per_node=2, max_restarts=0, shutdown_timeout=0.3)
     with pytest.raises(ChildFailedError) as raised:
