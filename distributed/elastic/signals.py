@@ -29,7 +29,7 @@ class DeathSignals:
     """Signals that are noted, inside of a ``with`` block, and raised by `wait`.
 
     So no signal breaks off the start of a worker or an exchange with a store. Outside of a program's main thread no
-    signal is taken.
+    signal is taken, and under `nohup` no SIGHUP.
 
     Args:
         names: the signals, with commas between them.
@@ -48,7 +48,8 @@ class DeathSignals:
 
     def __enter__(self) -> DeathSignals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in self._numbers}
+            taken = [number for number in self._numbers if not _is_of_nohup(number)]
+            self._before = {number: signal.signal(number, self._note) for number in taken}
         return self
 
     def __exit__(
@@ -88,6 +89,11 @@ class DeathSignals:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._reads, 1)
             raise SignalException(f"process {os.getpid()} got {number.name}", number)
+
+
+def _is_of_nohup(number: signal.Signals) -> bool:
+    """Whether a signal is the one that `nohup` has had ignored."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 def _number(name: str) -> signal.Signals:

@@ -103,6 +103,8 @@ def test_a_node_alone_needs_nobody(is_static: bool) -> None:
     handler = RendezvousHandler(replace(found, timeouts=replace(SOON, close=LIMIT)), 2, "default")
     info = handler.next_rendezvous()
     assert (info.rank, info.restarts, info.master_addr) == (0, 0, "127.0.0.1")
+    for server in filter(None, (handler._server, handler._workers_server)):
+        assert server.listener.getsockname()[0] == "127.0.0.1"
     assert handler.is_current(info) and handler.fail(info, "rank 0 failed")
     info = handler.next_rendezvous()
     assert (info.round, info.restarts) == (1, 1)

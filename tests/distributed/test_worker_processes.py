@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -158,9 +159,21 @@ def test_a_directory_that_no_stream_went_to_is_removed(
         LogsSpecs(__file__)
 
 
+def test_nohup_keeps_its_meaning() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with DeathSignals("SIGHUP,SIGTERM") as signals:
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(SignalException, match="got SIGTERM"):
+                signals.wait(60)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_signal_is_raised_where_it_is_waited_for() -> None:
     with DeathSignals("SIGUSR1") as signals:
-        os.kill(os.getpid(), 10)
+        os.kill(os.getpid(), signal.SIGUSR1)
         assert signals.has_come()
         with pytest.raises(SignalException, match="got SIGUSR1"):
             signals.wait(60)
