@@ -125,12 +125,17 @@ def test_nodes_of_a_static_job_have_their_ranks_and_begin_again_with_an_empty_st
     workers = TCPStore("127.0.0.1", port)
     workers.set("key", "value")
     workers.queue_push("queue", "value")
+    presence = TCPStore("127.0.0.1", port).presence("gone/1", b"is gone, without a word")
 
     assert second.fail(infos[0], "rank 1 failed")
     until(lambda: not first.is_current(infos[1]))
     infos = come_together(agents, *handlers)
     assert {(info.round, info.restarts) for info in infos} == {(1, 1)}
     assert not workers.check(["key"]) and not workers.queue_len("queue")
+    connections = len(first._server._connections)
+    del presence  # a worker of before breaks its connection late
+    until(lambda: len(first._server._connections) < connections)
+    assert not workers.check(["gone/1"])
 
     assert not second.fail(infos[0], "rank 1 failed again")
     with pytest.raises(RendezvousClosedError, match="the job 'job' has ended: rank 1 failed again"):

@@ -272,7 +272,7 @@ class RendezvousHandler:
     def _serve_workers(self, info: RendezvousInfo) -> tuple[str, int]:
         """Serve a store for the workers, in which nothing is left of earlier ones, and tell the other agents of it."""
         if self._is_static and self._server is not None:
-            self._server.values.clear(keep="rendezvous/")
+            self._server.begin_again(keep="rendezvous/")
             master = self.parameters.host, self._server.port
         else:
             if self._workers_server is not None:
