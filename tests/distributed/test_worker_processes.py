@@ -58,6 +58,26 @@ until [ -e {tmp_path}/started ]; do sleep 0.02; done; exit 2
     assert "Signal 9 (SIGKILL) received by PID" in str(raised.value)
 
 
+def test_a_worker_is_killed_at_once_where_that_is_urgent(tmp_path: Path) -> None:
+    program = f"trap '' TERM; echo > {tmp_path}/started; while true; do sleep 0.05; done"
+    workers = start_processes("default", "sh", {0: ("-c", program)}, {0: {}}, {0: SILENT})
+    while not (tmp_path / "started").exists():
+        assert workers.wait(0.01) is None
+    workers.close(timeout=600, is_urgent=lambda: True)
+    assert workers.workers[0].exit_code == -9
+
+
+def test_the_end_of_a_worker_is_seen_without_a_file_that_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(pid: int) -> int:
+        raise OSError("no such call")
+
+    monkeypatch.setattr(os, "pidfd_open", fails, raising=False)
+    workers = start_processes("default", "sh", {0: ("-c", "exit 3")}, {0: {}}, {0: SILENT})
+    assert workers.handles() == []
+    result = workers.wait(60, period=0.01)
+    assert result is not None and result.failures[0].exitcode == 3
+
+
 def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
     """Signals reach a worker's whole session: the pipe that its child holds open is at its end."""
     os.mkfifo(tmp_path / "pipe")

@@ -57,7 +57,12 @@ class CommandWorker(Worker):
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self._handle = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
+        self._handle = -1
+        if sys.platform == "linux":
+            with contextlib.suppress(
+                OSError
+            ):  # systems before Linux 5.3 have none, and are asked now and then
+                self._handle = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:
         self.exit_code = self._process.poll()
