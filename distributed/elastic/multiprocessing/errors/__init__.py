@@ -7,6 +7,6 @@ in PyTorch's format; `ChildFailedError` shows all of them.
 from .child_failed_error import ChildFailedError
 from .error_handler import ErrorHandler, get_error_handler
 from .process_failure import ProcessFailure
-from .record import record
+from .recording import record
 
 __all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "get_error_handler", "record"]
