@@ -45,7 +45,7 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "distributed_c10d nn optim tensor"
+_MODULES = "_functional_collectives distributed_c10d nn optim tensor"
 
 if TYPE_CHECKING:
     from .backend import *
