@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from ...dispatch.tensor import Tensor
+from ...runtime.cuda.graph import is_current_stream_capturing
 from ...runtime.storage import root_of
 from ..work import DoneWork, Work
 
@@ -38,7 +39,8 @@ class _Registry:
                 found = self.by_root[id(root)] = _Pending(root)
             found.works.append(work)
             crowded = len(self.by_root) > self.limit
-        if crowded:
+        # During a capture nothing may be asked for its end.
+        if crowded and not (tensor.is_cuda and is_current_stream_capturing()):
             self._drop_ended()
 
     def take(self, tensor: Tensor) -> list[Work]:
