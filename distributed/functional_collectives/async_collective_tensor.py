@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from ...dispatch.core.op_overload import OpOverload, find_overload
 from ...dispatch.core.tensor_function import disabled_tensor_function, plain_classes
-from ...dispatch.layers.python_key import as_subclass
+from ...dispatch.layers.python_key import as_subclass, detached_subclass
 from ...dispatch.layers.pytree import tree_map
 from ...dispatch.tensor import Tensor
 from .pending import wait_for
@@ -25,20 +25,25 @@ class AsyncCollectiveTensor(Tensor):
         elem: the result of one of `tt.ops._c10d_functional`.
 
     Attributes:
-        elem: the same.
         completed: whether it was waited for.
     """
 
     __tensor_function__: Any = disabled_tensor_function
 
-    elem: Tensor
-    completed: bool
+    _elem: Tensor
+    completed = False
 
     def __new__(cls, elem: Tensor) -> Self:
         made = as_subclass(elem, cls)
-        made.elem = elem
-        made.completed = False
+        made._elem = elem
         return made
+
+    @property
+    def elem(self) -> Tensor:
+        """The plain tensor, waited for or not."""
+        kept: Tensor | None = vars(self).get("_elem")
+        # Autograd keeps copies of results that have their memory, and no attributes.
+        return detached_subclass(self, Tensor) if kept is None else kept
 
     def trigger_wait(self) -> Tensor:
         """Wait, if nobody has yet, and give the plain tensor."""

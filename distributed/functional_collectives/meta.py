@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...dispatch.generated import functions as ops
 from ...dispatch.tensor import Tensor
@@ -90,7 +91,7 @@ def _out(*arguments: object) -> object:
     return arguments[-1]
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[..., Any]] = {
     "all_reduce": _like,
     "all_reduce_": _itself,
     "all_reduce_coalesced": _all_like,

@@ -51,7 +51,7 @@ def broadcast(tensor: Tensor, src: int, group: Group = None) -> Tensor:
         >>> dist.destroy_process_group()
     """
     chosen = group_or_default(group)
-    return _call(_Broadcast, get_group_rank(chosen, src), chosen, tensor)
+    return _one(_Broadcast, get_group_rank(chosen, src), chosen, tensor)
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Group = None) -> tuple[Tensor, ...]:
@@ -63,7 +63,7 @@ def gather(tensor: Tensor, dst: int = 0, group: Group = None) -> tuple[Tensor, .
         group: the processes.
     """
     chosen = group_or_default(group)
-    return _call(_Gather, get_group_rank(chosen, dst), chosen, tensor)
+    return _several(_Gather, get_group_rank(chosen, dst), chosen, tensor)
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Group = None) -> Tensor:
@@ -75,7 +75,7 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: Group = None) -> Ten
         group: the processes.
     """
     chosen = group_or_default(group)
-    return _call(_Scatter, get_group_rank(chosen, src), chosen, *tensors)
+    return _one(_Scatter, get_group_rank(chosen, src), chosen, *tensors)
 
 
 def reduce(tensor: Tensor, dst: int, op: Reduction = ReduceOp.SUM, group: Group = None) -> Tensor:
@@ -88,7 +88,7 @@ def reduce(tensor: Tensor, dst: int, op: Reduction = ReduceOp.SUM, group: Group 
         group: the processes.
     """
     chosen = group_or_default(group)
-    return _call(_Reduce, get_group_rank(chosen, dst), op, chosen, tensor)
+    return _one(_Reduce, get_group_rank(chosen, dst), op, chosen, tensor)
 
 
 def reduce_scatter(
@@ -102,7 +102,7 @@ def reduce_scatter(
         op: SUM and AVG have derivatives.
         group: the processes.
     """
-    return _call(_ReduceScatter, op, group_or_default(group), output, *input_list)
+    return _one(_ReduceScatter, op, group_or_default(group), output, *input_list)
 
 
 def all_gather(tensor: Tensor, group: Group = None) -> tuple[Tensor, ...]:
@@ -112,12 +112,12 @@ def all_gather(tensor: Tensor, group: Group = None) -> tuple[Tensor, ...]:
         tensor: this process's; all have one shape and dtype.
         group: the processes.
     """
-    return _call(_AllGather, group_or_default(group), tensor)
+    return _several(_AllGather, group_or_default(group), tensor)
 
 
 def _all_gather_base(output_tensor: Tensor, input_tensor: Tensor, group: Group = None) -> Tensor:
     """`all_gather` into one tensor (`torch.distributed.nn.functional._all_gather_base`)."""
-    return _call(_AllGatherBase, output_tensor, input_tensor, group_or_default(group))
+    return _one(_AllGatherBase, output_tensor, input_tensor, group_or_default(group))
 
 
 def all_to_all(
@@ -130,7 +130,7 @@ def all_to_all(
         input_tensor_list: a tensor for each process.
         group: the processes.
     """
-    return _call(_AllToAll, group_or_default(group), list(output_tensor_list), *input_tensor_list)
+    return _several(_AllToAll, group_or_default(group), list(output_tensor_list), *input_tensor_list)
 
 
 def all_to_all_single(
@@ -149,7 +149,7 @@ def all_to_all_single(
         input_split_sizes: how many rows go to each process; equal parts if nothing is said.
         group: the processes.
     """
-    return _call(
+    return _one(
         _AllToAllSingle, group_or_default(group), output, output_split_sizes, input_split_sizes, input
     )
 
@@ -162,11 +162,21 @@ def all_reduce(tensor: Tensor, op: Reduction = ReduceOp.SUM, group: Group = None
         op: SUM and AVG have derivatives.
         group: the processes.
     """
-    return _call(_AllReduce, op, group_or_default(group), tensor)
+    return _one(_AllReduce, op, group_or_default(group), tensor)
 
 
 def _call(function: type[Function], *args: Any) -> Any:
     return function.apply(*args)
+
+
+def _one(function: type[Function], *args: Any) -> Tensor:
+    result: Tensor = function.apply(*args)
+    return result
+
+
+def _several(function: type[Function], *args: Any) -> tuple[Tensor, ...]:
+    results: tuple[Tensor, ...] = function.apply(*args)
+    return results
 
 
 def _copied(tensor: Tensor) -> Tensor:

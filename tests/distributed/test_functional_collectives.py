@@ -210,6 +210,13 @@ def test_a_result_waits_at_its_first_use(rank: int, size: int) -> None:
         dist.all_reduce(again)
         assert again[-1, 0] == total * size
         assert repr(make()[:1, 0]) == f"AsyncCollectiveTensor(tensor([{int(total)}.]))"
+    # Autograd keeps what an operator wrote in place.
+    leaf = tt.ones(2, dtype=tt.float64, requires_grad=True)
+    written = funcol.all_reduce(leaf * rank, "sum", "0").exp_()
+    assert type(written) is funcol.AsyncCollectiveTensor
+    written.sum().backward()
+    assert leaf.grad is not None
+    tt.testing.assert_close(leaf.grad, tt.full_like(leaf, rank * size).mul_(written.detach()))
     assert count_pending() <= 64
 
 
