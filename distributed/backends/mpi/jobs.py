@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
 
-__all__ = ["Job", "Jobs"]
+__all__ = ["Job", "Jobs", "Requests"]
 
 SPINS = 200
 """How often to ask for the end of a short communication before other threads and processes get the core in between."""
@@ -51,6 +51,22 @@ class Job(NamedTuple):
     peers: Sequence[int]
     is_short: bool
     results: Sequence[Tensor] = ()
+
+
+class Requests:
+    """Several of MPI's requests as one.
+
+    Args:
+        mpi: the module `mpi4py.MPI`.
+        requests: the requests.
+    """
+
+    def __init__(self, mpi: Any, requests: list[Any]) -> None:
+        self._all, self._requests = mpi.Request.Testall, requests
+
+    def Test(self, status: Any) -> bool:
+        """Whether all have ended."""
+        return bool(self._all(self._requests))
 
 
 class _JobWork(Work):
@@ -189,6 +205,7 @@ class Jobs:
         self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._last: _JobWork | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
@@ -215,11 +232,12 @@ class Jobs:
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
-        work = self._last = _JobWork(job, self, self.sequence)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
-            self._thread.start()
-        self._waiting.put(work)
+        with self._lock:  # gradients of several devices arrive in several threads
+            work = self._last = _JobWork(job, self, self.sequence)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
+                self._thread.start()
+            self._waiting.put(work)
         return work
 
     def message(self, job: Job, source: Callable[[Any], int] | None = None) -> Work:
