@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,10 +19,14 @@ from .interconnect import Interconnect, Link
 DEFAULT_SIZES = (4, 1 << 16, 1 << 20, 1 << 23, 1 << 26)
 """Bytes of the tensors that are timed: of the result for all_gather."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
-WARM_UP = 2
-SHORT = 1e-3
-"""Seconds that a slice of repeated calls takes at least, so that a clock's resolution and barriers do not count."""
-LEAST_BYTES_PER_SECOND = 1.0
+WARM_UP = 5
+SHORT = 2e-4
+"""Seconds of repeated calls, so that neither the clock's resolution nor the barrier before them counts."""
+LEAST_SECONDS, MORE_ROUNDS = 0.05, 10
+"""What short collectives are timed for at least: in one of so many times the rounds nothing else may have run."""
+OUTLIER = 1.5
+RESTARTS = 3
+PRECISION = {"xatol": 1e-7, "fatol": 1e-12, "maxiter": 2000}
 
 
 class Timed(NamedTuple):
@@ -53,64 +57,64 @@ def fit_running_ranks(sizes: Sequence[int], rounds: int) -> Interconnect:
 
 
 def fitted(timed: Sequence[Timed], ranks: int, backend: str) -> Interconnect:
-    """The interconnect whose predictions are nearest to what was measured, by their relative errors.
+    """The interconnect whose predictions are nearest to what was measured, by the logarithms of their ratios.
 
-    Which algorithm a library takes depends on what is fitted, so that choice and fit take turns.
+    A ratio beyond `OUTLIER` counts by its logarithm, a smaller one by the square of that (pseudo-Huber): one time that
+    another process has spoilt does not move all.
     """
+    from scipy.optimize import minimize  # takes as long to import as everything else here
+
     library = NCCL if backend == NCCL else MPI
-    link = Link("", 1e-6, 1e9)
-    for _ in range(8):
-        better = _fit_once(timed, ranks, library, link)
-        if better == link:
-            break
-        link = better
-    worst = max(
-        abs(np.log(Interconnect("", link, library=library).collective(name, nbytes, ranks).seconds / seconds))
-        for name, nbytes, seconds in timed
-    )
+    ways = [
+        [way.count(ranks, nbytes) for way in algorithms_of(name, library, ranks)] for name, nbytes, _ in timed
+    ]
+    most = max(map(len, ways))
+    counts = np.array(
+        [[*counted, *counted[:1] * (most - len(counted))] for counted in ways]
+    )  # time, way, figure
+    measured = np.log([seconds for _, _, seconds in timed])
+
+    def errors(logarithms: Any) -> Any:
+        return np.log((counts @ np.exp(logarithms)).min(axis=1)) - measured
+
+    def distance(logarithms: Any) -> float:
+        return float(np.sum(np.hypot(1.0, errors(logarithms) / math.log(OUTLIER)) - 1.0))
+
+    per_byte = min(seconds / nbytes for _, nbytes, seconds in timed)
+    logarithms = np.log([min(seconds for _, _, seconds in timed), per_byte, per_byte / 4])
+    for _ in range(RESTARTS):  # the simplex shrinks where an algorithm takes another's place
+        logarithms = minimize(distance, logarithms, method="Nelder-Mead", options=PRECISION).x
+    worst = math.exp(np.abs(errors(logarithms)).max())
+    latency, per_byte, per_reduced = map(float, np.exp(logarithms))
     return Interconnect(
-        "measured", link, library=library, overlaps=library == NCCL,
+        "measured", Link("this machine's ranks", latency, 1 / per_byte, per_reduced), library=library,
+        overlaps=library == NCCL,
         source=f"fitted to collectives of {ranks} ranks over {backend} on this machine ({os.cpu_count()} processors), "
-        f"measured; off by a factor of {np.exp(worst):.2f} at most",
-    )  # fmt: skip
-
-
-def _fit_once(timed: Sequence[Timed], ranks: int, library: str, link: Link) -> Link:
-    from scipy.optimize import nnls  # takes as long to import as everything else here
-
-    rows = []
-    for collective, nbytes, seconds in timed:
-        counts = [way.count(ranks, nbytes) for way in algorithms_of(collective, library, ranks)]
-        rows.append(np.array(min(counts, key=link.seconds)) / seconds)
-    matrix = np.array(rows)
-    # Columns of one size: seconds of messages and of bytes differ by orders of magnitude.
-    scale = np.maximum(np.abs(matrix).max(axis=0), 1e-30)
-    (latency, per_byte, per_reduced), _ = nnls(matrix / scale, np.ones(len(rows)))
-    latency, per_byte, per_reduced = (
-        float(value) for value in np.array([latency, per_byte, per_reduced]) / scale
-    )
-    fastest = max(nbytes / seconds for _, nbytes, seconds in timed)
-    return Link(
-        "this machine's ranks", latency, 1 / per_byte if per_byte else 1e3 * max(fastest, LEAST_BYTES_PER_SECOND),
-        per_reduced,
+        f"measured; off by a factor of {worst:.2f} at most",
     )  # fmt: skip
 
 
 def seconds_of(run: Callable[[], object], rounds: int) -> float:
-    """Seconds of a collective: the median over rounds, of the slowest rank in each; the same on all ranks."""
-    for _ in range(WARM_UP):
-        run()
+    """Seconds of a collective in the fastest of the rounds, of the slowest rank in it; the same on all ranks.
+
+    Whatever else the machine does makes a collective slower, and never faster.
+    """
+    first = min(_timed(run, 1) for _ in range(WARM_UP))
+    count = max(1, int(_slowest(SHORT / max(first, 1e-9))))
+    samples: list[float] = []
+    while len(samples) < rounds or (
+        sum(samples) * count < LEAST_SECONDS and len(samples) < MORE_ROUNDS * rounds
+    ):
+        samples.append(_slowest(_timed(run, count) / count))
+    return min(samples)
+
+
+def _timed(run: Callable[[], object], count: int) -> float:
+    distributed.barrier()
     start = time.perf_counter()
-    run()
-    count = max(1, int(_slowest(SHORT / max(time.perf_counter() - start, 1e-9))))
-    samples = []
-    for _ in range(rounds):
-        distributed.barrier()
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        samples.append(_slowest((time.perf_counter() - start) / count))
-    return statistics.median(samples)
+    for _ in range(count):
+        run()
+    return time.perf_counter() - start
 
 
 def _slowest(number: float) -> float:

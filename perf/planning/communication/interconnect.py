@@ -127,7 +127,7 @@ class Interconnect:
 
         Args:
             sizes: bytes of the tensors that are sent; None: 4 B, 64 KiB, 1 MiB, 8 MiB and 64 MiB.
-            rounds: how often each collective is timed; the median counts.
+            rounds: how often each collective is timed; the fastest counts.
 
         Raises:
             ValueError: `tt.distributed.init_process_group` was not called, or there is one rank alone.
