@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..communication.interconnect import Group, Interconnect
 from .mesh import Mesh
 from .strategies import MEBI, FullyShard, TensorParallel
-from .timeline import Event, Kind, Phase, Timeline
+from .timeline import UNFINISHED, Event, Kind, Phase, Timeline
 
 FIRST_BUCKET_BYTES = MEBI
 """The first bucket of gradients, which shall be on its way early (PyTorch's ``_DEFAULT_FIRST_BUCKET_BYTES``)."""
@@ -134,7 +134,8 @@ class _Run:
         if event.kind in (Kind.CALL, Kind.NODE):
             self.now += self.stage.seconds(event)
         elif event.kind is Kind.GRADIENT:
-            self._gradient(event.number)
+            if event.number != UNFINISHED:
+                self._gradient(event.number)
         elif event.kind is Kind.REDUCE and self.tensor_parallel is not None:
             dimension, _ = self.tensor_parallel
             nbytes = event.nbytes / self.stage.microbatches
@@ -175,7 +176,7 @@ class _Run:
     def _expected_gradients(self) -> dict[int, float]:
         """Bytes of gradients that each place makes in a backward pass."""
         found: dict[int, float] = {}
-        numbers = {event.number for event in self.events if event.kind is Kind.GRADIENT}
+        numbers = {event.number for event in self.events if event.kind is Kind.GRADIENT} - {UNFINISHED}
         for number in numbers:
             parameter = self.stage.timeline.parameters[number]
             found[parameter.place] = found.get(parameter.place, 0.0) + self._bytes(number)

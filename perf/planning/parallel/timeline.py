@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,6 +25,10 @@ class Kind(enum.Enum):
     REDUCE = "a tensor parallel result is all-reduced"
     COLLECTIVE = "the program's own collective"
     WAIT = "the program waits for one"
+
+
+UNFINISHED = -1
+"""The number of a gradient to which the pass will add once more."""
 
 
 @dataclass(slots=True)
@@ -115,9 +119,9 @@ class Timeline:
 
 
 def passes_of(sequences: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The backward passes among visited nodes, given as (number of the event, sequence): first and last event.
+    """The backward passes among events of visited nodes, given as (number, sequence): first and last event.
 
-    Within a pass sequences go down; leaves have 0, and a pass after another one begins higher.
+    Within a pass sequences go down, and a pass after another one begins higher; leaves and ends of visits have 0.
 
     Example:
         >>> from triten.perf.planning.parallel.timeline import passes_of
@@ -137,16 +141,16 @@ def passes_of(sequences: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def set_phases(events: list[Event], sequences: list[tuple[int, int]]) -> None:
-    """Say of each event to which phase it belongs."""
-    last = 0
+    """Say of each event to which phase it belongs; of a gradient that a pass adds to several times, the last counts."""
+    end = 0
     for first, last in passes_of(sequences):
-        for event in events[first : last + 1]:
+        end = last + 1
+        seen: set[int] = set()
+        for event in reversed(events[first:end]):
             event.phase = Phase.BACKWARD
-    # Gradients and nodes behind the last visit are of the pass; calls are of the optimizer.
+            if event.kind is Kind.GRADIENT and event.number in seen:
+                event.number = UNFINISHED
+            seen.add(event.number)
     if sequences:
-        for event in events[last + 1 :]:
-            is_of_pass = event.kind is Kind.GRADIENT
-            event.phase = Phase.BACKWARD if is_of_pass else Phase.UPDATE
-
-
-Seconds = Callable[[Event], float]
+        for event in events[end:]:
+            event.phase = Phase.UPDATE

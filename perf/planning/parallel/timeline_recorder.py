@@ -122,22 +122,9 @@ class TimelineRecorder:
 
     def node_ended(self, node: Node) -> None:
         """Backward has visited it."""
-        if not isinstance(node, AccumulateGrad):
-            return
-        leaf: Any = node.variable
-        number = self._by_identity.get(id(leaf), -1)
-        if leaf is None or number < 0:
-            return
-        self._add(Event(Kind.GRADIENT, number=number))
-        grad = leaf._autograd.grad
-        root = root_of(grad._data) if isinstance(grad, Tensor) else None
-        entry = self._living.get(id(root))
-        if entry is not None and entry[1].parameter < 0:
-            reference, lifetime = entry
-            lifetime.death = len(self._timeline.events)
-            gradient = self._new_lifetime(lifetime.nbytes)
-            gradient.parameter = number
-            self._living[id(root)] = (reference, gradient)
+        if isinstance(node, AccumulateGrad):
+            self._accumulated(node.variable)
+        self._sequences.append((len(self._timeline.events) - 1, 0))
 
     def finish(self) -> Timeline:
         """The timeline, once the program has run.
@@ -280,6 +267,21 @@ class TimelineRecorder:
     def _add(self, event: Event) -> None:
         self._timeline.events.append(event)
         self._states.append(self._state)
+
+    def _accumulated(self, leaf: Any) -> None:
+        number = self._by_identity.get(id(leaf), -1)
+        if leaf is None or number < 0:
+            return
+        self._add(Event(Kind.GRADIENT, number=number))
+        grad = leaf._autograd.grad
+        root = root_of(grad._data) if isinstance(grad, Tensor) else None
+        entry = self._living.get(id(root))
+        if entry is not None and entry[1].parameter < 0:
+            reference, lifetime = entry
+            lifetime.death = len(self._timeline.events)
+            gradient = self._new_lifetime(lifetime.nbytes)
+            gradient.parameter = number
+            self._living[id(root)] = (reference, gradient)
 
     def _communicates(self, seen: Seen) -> None:
         name = seen.func._opname.removesuffix("_")

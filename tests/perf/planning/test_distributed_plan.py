@@ -223,6 +223,37 @@ def test_thousands_of_ranks() -> None:
     assert "between 512 nodes: InfiniBand NDR 400" in str(found)
 
 
+class Tied(tt.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = tt.nn.Linear(8, 8, bias=False)
+        self.last = tt.nn.Linear(8, 8, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, x: tt.Tensor) -> tt.Tensor:
+        return self.last(self.first(x))
+
+
+def test_a_shared_parameter_is_reduced_once_a_pass() -> None:
+    assert calls_and_bytes(planned({"dp": 2}, Tied())) == {("dp", "all_reduce"): (1, 8 * 8 * 4)}
+    assert calls_and_bytes(planned({"fsdp": 2}, Tied()))["fsdp", "reduce_scatter"] == (1, 8 * 8 * 4)
+
+
+def twice(model: Any, x: tt.Tensor) -> None:
+    for _ in range(2):
+        model(x).sum().backward()
+
+
+def test_each_backward_pass_reduces() -> None:
+    found = tt.perf.plan(twice, Model(), tt.randn(4, 8), device="h100", mesh={"dp": 2}, interconnect=NETWORK)
+    assert calls_and_bytes(found) == {("dp", "all_reduce"): (2, 2 * nbytes(Model()))}
+    assert found.exposed_seconds == pytest.approx(found.communication_seconds - found.overlapped_seconds)
+    sharded = tt.perf.plan(
+        twice, Model(), tt.randn(4, 8), device="h100", mesh={"fsdp": 2}, interconnect=NETWORK
+    )
+    assert calls_and_bytes(sharded)["fsdp", "reduce_scatter"] == (2 * 6, 2 * nbytes(Model()))
+
+
 # The order of things on a clock: two units, one second forward and two seconds backward for each.
 
 
