@@ -93,7 +93,11 @@ class _MessageWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self.request is not None:
-            self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
+            try:
+                self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
+            except self.jobs.mpi.Exception as error:
+                self.request = None
+                raise self.jobs.failure(self.job, error) from error
         return True
 
     def is_completed(self) -> bool:
@@ -207,7 +211,7 @@ class Jobs:
             try:
                 _spin(job.begin(), self, job, self.sequence)
             except self.mpi.Exception as error:
-                raise self._failure(job, error) from error
+                raise self.failure(job, error) from error
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
@@ -229,7 +233,7 @@ class Jobs:
         try:
             return _MessageWork(job, self, job.begin(), source)
         except self.mpi.Exception as error:
-            raise self._failure(job, error) from error
+            raise self.failure(job, error) from error
 
     def lose(self, job: Job, why: str) -> DistBackendError:
         """What to raise for a job that does not end; the group is of no use any more."""
@@ -251,7 +255,8 @@ class Jobs:
     def _refusal(self, job: Job) -> DistBackendError:
         return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
 
-    def _failure(self, job: Job, error: Exception) -> DistBackendError:
+    def failure(self, job: Job, error: Exception) -> DistBackendError:
+        """What to raise for what MPI refuses."""
         return DistBackendError(f"{job.name}: {self._who()}: MPI refused: {error}")
 
     def _run(self) -> None:
@@ -261,7 +266,7 @@ class Jobs:
                 if work.job.finish is not None:
                     work.job.finish()
             except self.mpi.Exception as error:
-                work.error = self._failure(work.job, error)
+                work.error = self.failure(work.job, error)
             except Exception as error:  # whoever waits gets it
                 work.error = error
             finally:
