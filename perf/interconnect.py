@@ -9,14 +9,21 @@ does makes it slower. Ranks have one thread each; more ranks than processors wai
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 from .. import distributed, nn, optim
 from ..dispatch.generated.functions import cat, ones
 from ..dispatch.random import manual_seed
-from .planning import DataParallel, Interconnect, plan
-from .planning.communication.fitting import seconds_of
+from .planning import DataParallel, Interconnect, Link, plan
+from .planning.communication.fitting import (
+    COLLECTIVES,
+    DEFAULT_SIZES,
+    Timed,
+    buffers_of,
+    collective_run,
+    fastest,
+    fitted,
+)
 from .ranks import Ranks
 from .refusal import RefusalError
 
@@ -55,70 +62,70 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measured_rows(rounds: int) -> dict[str, Any]:
     """In a rank: the fitted interconnect in words, and rows of name, measured and predicted seconds."""
-    network = Interconnect.measured(rounds=rounds)
     ranks = distributed.get_world_size()
-    rows: list[tuple[str, float, float]] = []
-    for nbytes in SIZES:
-        tensor = ones((nbytes // 4,)) * 0.0
-        measured = seconds_of(lambda tensor=tensor: distributed.all_reduce(tensor), rounds)  # type: ignore[misc]
-        predicted = network.collective("all_reduce", nbytes, ranks).seconds
-        rows.append((f"all_reduce of {nbytes:,} bytes", measured, predicted))
-    rows.append((STEP, *step_seconds(network, rounds)))
-    link = network.inside
-    said = (
-        f"{ranks} ranks: latency {1e6 * link.latency:.2f} us, {link.bytes_per_second / 1e9:.2f} GB/s, "
-        f"{1e9 * link.seconds_per_reduced_byte:.3f} ns for a reduced byte; {network.source}"
+    step = AveragedStep()
+    buffers = buffers_of(max(*SIZES, *DEFAULT_SIZES), ranks)
+    cases = [(collective, nbytes) for collective in COLLECTIVES for nbytes in DEFAULT_SIZES]
+    fitting = [collective_run(*case, buffers) for case in cases]
+    held = [collective_run("all_reduce", nbytes, buffers) for nbytes in SIZES]
+    # In turn, so that a busy moment meets alike what is fitted and what is held to it.
+    seconds = fastest([*fitting, *held, step.run], rounds)
+    timed = [Timed(*case, each) for case, each in zip(cases, seconds[: len(cases)], strict=True)]
+    network = fitted(timed, ranks, distributed.get_backend())
+    predicted = [network.collective("all_reduce", nbytes, ranks).seconds for nbytes in SIZES]
+    names = [*(f"all_reduce of {nbytes:,} bytes" for nbytes in SIZES), STEP]
+    rows = list(zip(names, seconds[len(cases) :], [*predicted, step.predicted(network)], strict=True))
+    said = f"{ranks} ranks: {_figures(network.inside)}"
+    if network.inside.large is not None:
+        said += f"; from {network.inside.large_from:,.0f} bytes on {_figures(network.inside.large)}"
+    return {"interconnect": f"{said}; {network.source}", "rows": rows}
+
+
+def _figures(link: Link) -> str:
+    return (
+        f"latency {1e6 * link.latency:.2f} us, {link.bytes_per_second / 1e9:.2f} GB/s, "
+        f"{1e9 * link.seconds_per_reduced_byte:.3f} ns for a reduced byte"
     )
-    return {"interconnect": said, "rows": rows}
 
 
-def step_seconds(network: Interconnect, rounds: int) -> tuple[float, float]:
-    """Measured and predicted seconds of a step whose gradients are averaged in buckets after backward."""
-    manual_seed(0)
-    layers = [module for _ in range(LAYERS) for module in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
-    model = nn.Sequential(*layers)
-    optimizer = optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    batch = ones((BATCH, WIDTH))
-    parameters = [*model.parameters()][::-1]
-    ranks = distributed.get_world_size()
+class AveragedStep:
+    """A step of a small model whose gradients are averaged in buckets after backward."""
 
-    def alone(model: nn.Module, optimizer: optim.Optimizer, batch: Any) -> None:
-        model(batch).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    def __init__(self) -> None:
+        manual_seed(0)
+        layers = [module for _ in range(LAYERS) for module in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+        self.model = nn.Sequential(*layers)
+        self.optimizer = optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
+        self.batch = ones((BATCH, WIDTH))
+        self.parameters: list[Any] = [*self.model.parameters()][::-1]
+        self.ranks = distributed.get_world_size()
 
-    def averaged() -> None:
-        model(batch).square().mean().backward()
-        for bucket in _buckets(parameters):
+    def run(self) -> None:
+        """Do it."""
+        self.model(self.batch).square().mean().backward()
+        for bucket in _buckets(self.parameters):
             flat = cat([parameter.grad.reshape(-1) for parameter in bucket])
             distributed.all_reduce(flat)
-            flat.div_(ranks)
+            flat.div_(self.ranks)
             start = 0
             for parameter in bucket:
                 parameter.grad.copy_(flat[start : start + parameter.numel()].view(parameter.shape))
                 start += parameter.numel()
-        optimizer.step()
-        optimizer.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
-    averaged()
-    samples = []
-    for _ in range(rounds):
-        distributed.barrier()
-        samples.append(seconds_of_one(averaged))
-    distributed.barrier()
-    predicted = plan(
-        alone, model, optimizer, batch, device="cpu", mesh={"dp": ranks}, interconnect=network,
-        strategies={"dp": DataParallel(BUCKET_BYTES >> 20)},
-    ).step_seconds  # fmt: skip
-    distributed.barrier()
-    return min(samples), predicted
+    def predicted(self, network: Interconnect) -> float:
+        """The seconds that `tt.perf.plan` says of the step of one rank alone, on a mesh of these ranks."""
 
+        def alone(model: nn.Module, optimizer: optim.Optimizer, batch: Any) -> None:
+            model(batch).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
-def seconds_of_one(run: Any) -> float:
-    """Seconds of one call."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+        return plan(
+            alone, self.model, self.optimizer, self.batch, device="cpu", mesh={"dp": self.ranks},
+            interconnect=network, strategies={"dp": DataParallel(BUCKET_BYTES >> 20)},
+        ).step_seconds  # fmt: skip
 
 
 def _buckets(parameters: list[Any]) -> list[list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,6 +20,9 @@ class Link:
         bytes_per_second: of one device in one direction.
         seconds_per_reduced_byte: gamma. 0 where the reduction is no slower than the link.
         sustained: the share of `bytes_per_second` that messages reach.
+        large: the same for tensors of at least `large_from` bytes, which no cache holds, or that another protocol of
+            the library carries; None where all are alike.
+        large_from: from how many bytes of a collective's tensor on.
     """
 
     name: str
@@ -26,6 +30,8 @@ class Link:
     bytes_per_second: float
     seconds_per_reduced_byte: float = 0.0
     sustained: float = 1.0
+    large: Link | None = None
+    large_from: float = math.inf
 
     def __post_init__(self) -> None:
         for field in ("bytes_per_second", "sustained"):
@@ -34,6 +40,15 @@ class Link:
         for field in ("latency", "seconds_per_reduced_byte"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"Link: {field} must not be negative, got {getattr(self, field)}")
+
+    def slowed(self, share: float) -> Link:
+        """The link with a share of its bandwidth."""
+        large = None if self.large is None else self.large.slowed(share)
+        return replace(self, bytes_per_second=share * self.bytes_per_second, large=large)
+
+    def of(self, nbytes: float) -> Link:
+        """The link that carries a tensor of so many bytes."""
+        return self.large if self.large is not None and nbytes >= self.large_from else self
 
     def seconds(self, count: Count) -> float:
         """What steps, bytes sent and bytes reduced take.
@@ -126,7 +141,7 @@ class Interconnect:
         measure a network, start one rank on each node.
 
         Args:
-            sizes: bytes of the tensors that are sent; None: 4 B, 64 KiB, 1 MiB, 8 MiB and 64 MiB.
+            sizes: bytes of the tensors that are sent; None: 4 B to 64 MiB.
             rounds: how often each collective is timed; the fastest counts.
 
         Raises:
@@ -179,13 +194,14 @@ class Interconnect:
         shared = min(
             1.0, (self.adapters_per_node or self.devices_per_node or 1) / (self.devices_per_node or 1)
         )
-        return replace(self.between, bytes_per_second=shared * self.between.bytes_per_second)
+        return self.between.slowed(shared)
 
     def _flat(self, name: str, nbytes: float, group: Group) -> CollectiveCost:
         link = self.inside if group.nodes == 1 else self._link_between()
         return self._over(link, name, nbytes, group.size)
 
     def _over(self, link: Link, name: str, nbytes: float, ranks: int) -> CollectiveCost:
+        link = link.of(nbytes)
         counts = [(way.name, way.count(ranks, nbytes)) for way in algorithms_of(name, self.library, ranks)]
         costs = [CollectiveCost(way, link.seconds(count), count.sent) for way, count in counts]
         return min(costs, key=lambda cost: cost.seconds)

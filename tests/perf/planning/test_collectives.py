@@ -81,6 +81,13 @@ def test_reductions_and_the_sustained_share_count() -> None:
     assert network(inside=link).collective("reduce_scatter", 400, 2).seconds == 200 / 100 + 200 * 0.5
 
 
+def test_large_tensors_take_their_link() -> None:
+    link = Link("l", 1.0, 100.0, large=Link("m", 2.0, 10.0), large_from=1000)
+    both = network(inside=link)
+    assert both.collective("send", 999, 2).seconds == 1.0 + 9.99
+    assert both.collective("send", 1000, 2).seconds == 2.0 + 100.0
+
+
 def test_one_rank_communicates_with_nobody() -> None:
     assert network(startup=1.0).collective("all_reduce", 100, 1) == ("none", 0.0, 0.0)
 
