@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
 
-__all__ = ["Job", "Jobs"]
+__all__ = ["Job", "Jobs", "Requests"]
 
 SPINS = 200
 """How often to ask for the end of a short communication before other threads and processes get the core in between."""
@@ -51,6 +51,22 @@ class Job(NamedTuple):
     peers: Sequence[int]
     is_short: bool
     results: Sequence[Tensor] = ()
+
+
+class Requests:
+    """Several of MPI's requests as one.
+
+    Args:
+        mpi: the module `mpi4py.MPI`.
+        requests: the requests.
+    """
+
+    def __init__(self, mpi: Any, requests: list[Any]) -> None:
+        self._all, self._requests = mpi.Request.Testall, requests
+
+    def Test(self, status: Any) -> bool:
+        """Whether all have ended."""
+        return bool(self._all(self._requests))
 
 
 class _JobWork(Work):
