@@ -274,7 +274,7 @@ def plan(
     seconds = _seconds_of(model, recording)
     single = _plan_of(device, model, recording, seconds)
     node = model.backward_node_seconds() if recording.backward_nodes else 0.0
-    return predict(single, timeline, seconds, node, placed, network)
+    return predict(single, timeline, seconds, node, placed, network, model.basis)
 
 
 def _seconds_of(model: Model, recording: Recording) -> dict[str, tuple[float, float]]:

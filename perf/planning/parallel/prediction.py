@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..communication.interconnect import Group, Interconnect, Link
@@ -49,8 +49,9 @@ def predict(
     node: float,
     mesh: Mesh,
     interconnect: Interconnect,
+    basis: Callable[[int], Sequence[str]],
 ) -> DistributedPlan:
-    """The plan of a recorded program on a mesh.
+    """The plan of a recorded program on a mesh; `basis` says of a peak of memory what the device's figures rest on.
 
     Raises ValueError for a pipeline with more ranks than the program has units.
     """
@@ -79,13 +80,14 @@ def predict(
     exposed = (microbatches - 1) * plain[slowest].exposed + last[slowest].exposed
     busy = microbatches * plain[slowest].seconds + extra[slowest] + updates[slowest]
     communication = sum(row.seconds for row in rows)
+    memory = tuple(memory_of(timeline, mesh, places, stage) for stage, places in enumerate(divided))
+    most = max(plan.peak for plan in memory)
     return DistributedPlan(
         single, mesh, tuple(rows), busy - exposed, exposed, max(0.0, communication - exposed),
-        max(0.0, step - busy), step,
-        tuple(memory_of(timeline, mesh, places, stage) for stage, places in enumerate(divided)),
+        max(0.0, step - busy), step, memory,
         tuple(tuple(timeline.units[place - 1] for place in places if 0 < place <= len(timeline.units))
               for places in divided),
-        (*single.basis, *_basis(mesh, interconnect)),
+        (*basis(most), *_basis(mesh, interconnect)),
     )  # fmt: skip
 
 

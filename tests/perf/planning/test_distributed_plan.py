@@ -386,6 +386,25 @@ def test_a_plan_of_a_mesh_prints_and_is_numbers() -> None:
     assert found.as_dict()["collectives"][0]["bytes"] == nbytes(Model())
 
 
+def test_what_does_not_fit_a_rank_is_said_and_what_fits_is_not() -> None:
+    with tt.device("meta"):
+        model = tt.nn.Sequential(
+            *(tt.nn.Linear(1 << 16, 1 << 16, bias=False) for _ in range(4))
+        )  # 16 GiB each
+        x = tt.empty(1, 1 << 16)
+
+    def program(model: Any, x: tt.Tensor) -> None:
+        model(x).sum().backward()
+
+    whole, parts = (
+        tt.perf.plan(program, model, x, device="h100", mesh={"fsdp": ranks}, interconnect=NETWORK)
+        for ranks in (1, 64)
+    )
+    assert whole.peak_bytes > 80e9 > parts.peak_bytes
+    assert "does not fit: H100" in str(whole)
+    assert "does not fit" not in str(parts)
+
+
 def test_the_mesh_is_numbered_with_the_last_dimension_inside() -> None:
     eight = Interconnect("n", Link("a", 0.0, 1.0), Link("b", 0.0, 1.0), devices_per_node=8)
     found: Mesh = mesh_of({"dp": 4, "pp": 2, "fsdp": 4}, None, eight)
