@@ -3,7 +3,8 @@
 For p ranks and n bytes, where n is what `BYTES_OF` says. Sources: Thakur, Rabenseifner and Gropp, "Optimization of
 collective communication operations in MPICH" (2005); Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth
 broadcast, reduction and scan" (2009), for NCCL's double binary trees; NCCL tests, "Performance reported by NCCL tests",
-for the bytes on the wire of rings.
+for the bytes on the wire of rings; Klenk et al., "An in-network architecture for accelerating shared-memory
+multiprocessor collectives" (2020), for switches that reduce.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way of a collective: name, the libraries that have it, what it does, whether p must be a power of 2."""
+    """A way of a collective: name, libraries that have it, what it does; if p must be a power of 2, a switch reduce."""
 
     name: str
     libraries: tuple[str, ...]
     count: Callable[[int, float], Count]
     powers_of_two: bool = False
+    in_switch: bool = False
 
 
 def floor_log2(p: int) -> int:
@@ -85,6 +87,8 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
         Algorithm("ring", BOTH, lambda p, n: Count(2 * (p - 1), 2 * _share(p, n), _share(p, n))),
         # Each half of the bytes goes up a tree and down again, and every rank is an inner node of one tree.
         Algorithm("tree", (NCCL,), lambda p, n: Count(2 * ceil_log2(p), 2 * n, n)),
+        # NVLink SHARP: a tensor goes to the switch once, and the part of the sum that its rank has read is multicast.
+        Algorithm("in the switch", (NCCL,), lambda p, n: Count(2, n + n / p), in_switch=True),
         Algorithm("recursive doubling", (MPI,), _doubling_all_reduce),
         Algorithm(
             "recursive halving and doubling", (MPI,),
@@ -135,8 +139,10 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
 """The ways of each collective."""
 
 
-def algorithms_of(collective: str, library: str, p: int) -> list[Algorithm]:
-    """The ways that a library has for so many ranks. Raises ValueError for a collective that is not known.
+def algorithms_of(collective: str, library: str, p: int, *, in_switch: bool = False) -> list[Algorithm]:
+    """The ways that a library has for so many ranks, with those where a switch reduces if there is one that does.
+
+    Raises ValueError for a collective that is not known.
 
     Example:
         >>> from triten.perf.planning.communication.algorithms import algorithms_of
@@ -148,5 +154,7 @@ def algorithms_of(collective: str, library: str, p: int) -> list[Algorithm]:
     return [
         way
         for way in ALGORITHMS[collective]
-        if library in way.libraries and not (way.powers_of_two and p != 1 << floor_log2(p))
+        if library in way.libraries
+        and not (way.powers_of_two and p != 1 << floor_log2(p))
+        and (in_switch or not way.in_switch)
     ]

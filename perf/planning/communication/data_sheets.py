@@ -4,7 +4,8 @@ Bandwidths are of one device in one direction, half of what vendors give for bot
 
 - NVLink: "NVIDIA A100 Tensor Core GPU Architecture" (2020), 600 GB/s; "NVIDIA H100 Tensor Core GPU Architecture"
   (2022), 900 GB/s; "NVIDIA Blackwell Architecture Technical Brief" (2024), 1800 GB/s. NVSwitch gives every pair of
-  GPUs of a node that rate.
+  GPUs of a node that rate; from the third generation on it adds up and multicasts ("NVIDIA H100 Tensor Core GPU
+  Architecture", NVLink SHARP).
 - PCI Express Base Specification 4.0 and 5.0: 16 lanes of 16 and 32 GT/s, coded 128b/130b.
 - InfiniBand Trade Association, roadmap: HDR, NDR and XDR of 4 lanes, 200, 400 and 800 Gbit/s.
 - RoCE and Ethernet: IEEE 802.3, the line rate.
@@ -27,8 +28,8 @@ MICRO, GIGA = 1e-6, 1e9
 GBIT = GIGA / 8
 
 
-def _link(name: str, latency_us: float, bytes_per_second: float) -> Link:
-    return Link(name, latency_us * MICRO, bytes_per_second, sustained=OF_LINK)
+def _link(name: str, latency_us: float, bytes_per_second: float, *, reduces: bool = False) -> Link:
+    return Link(name, latency_us * MICRO, bytes_per_second, sustained=OF_LINK, reduces=reduces)
 
 
 LINKS = {
@@ -36,8 +37,8 @@ LINKS = {
     "nvlink4": _link("NVLink 4 (H100)", 0.47, 450 * GIGA),
     "nvlink5": _link("NVLink 5 (B200)", 0.47, 900 * GIGA),
     "nvswitch2": _link("NVSwitch 2 (A100)", 0.47, 300 * GIGA),
-    "nvswitch3": _link("NVSwitch 3 (H100)", 0.47, 450 * GIGA),
-    "nvswitch4": _link("NVSwitch 4 (B200)", 0.47, 900 * GIGA),
+    "nvswitch3": _link("NVSwitch 3 (H100)", 0.47, 450 * GIGA, reduces=True),
+    "nvswitch4": _link("NVSwitch 4 (B200)", 0.47, 900 * GIGA, reduces=True),
     "pcie4": _link("PCIe 4.0 x16", 1.0, 16 * 16 * 128 / 130 * GBIT),
     "pcie5": _link("PCIe 5.0 x16", 1.0, 16 * 32 * 128 / 130 * GBIT),
     "infiniband_hdr": _link("InfiniBand HDR 200", 2.7, 200 * GBIT),

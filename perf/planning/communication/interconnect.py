@@ -20,6 +20,7 @@ class Link:
         bytes_per_second: of one device in one direction.
         seconds_per_reduced_byte: gamma. 0 where the reduction is no slower than the link.
         sustained: the share of `bytes_per_second` that messages reach.
+        reduces: whether a switch of the link adds up and multicasts (NVLink SHARP).
         large: the same for tensors of at least `large_from` bytes, which no cache holds, or that another protocol of
             the library carries; None where all are alike.
         large_from: from how many bytes of a collective's tensor on.
@@ -30,6 +31,7 @@ class Link:
     bytes_per_second: float
     seconds_per_reduced_byte: float = 0.0
     sustained: float = 1.0
+    reduces: bool = False
     large: Link | None = None
     large_from: float = math.inf
 
@@ -202,7 +204,10 @@ class Interconnect:
 
     def _over(self, link: Link, name: str, nbytes: float, ranks: int) -> CollectiveCost:
         link = link.of(nbytes)
-        counts = [(way.name, way.count(ranks, nbytes)) for way in algorithms_of(name, self.library, ranks)]
+        counts = [
+            (way.name, way.count(ranks, nbytes))
+            for way in algorithms_of(name, self.library, ranks, in_switch=link.reduces)
+        ]
         costs = [CollectiveCost(way, link.seconds(count), count.sent) for way, count in counts]
         return min(costs, key=lambda cost: cost.seconds)
 

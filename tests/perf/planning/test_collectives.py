@@ -12,6 +12,7 @@ N = 1200.0
 BY_HAND = {
     ("all_reduce", "ring"): [(2, 1200, 600), (6, 1800, 900)],
     ("all_reduce", "tree"): [(2, 2400, 1200), (4, 2400, 1200)],
+    ("all_reduce", "in the switch"): [(2, 1800, 0), (2, 1500, 0)],
     ("all_reduce", "recursive doubling"): [(1, 1200, 1200), (2, 2400, 2400)],
     ("all_reduce", "recursive halving and doubling"): [(2, 1200, 600), (4, 1800, 900)],
     ("all_gather", "ring"): [(1, 600, 0), (3, 900, 0)],
@@ -74,6 +75,14 @@ def test_the_fastest_way_of_the_library_is_taken() -> None:
     nccl = network(library="nccl", startup=5.0)
     assert nccl.collective("all_reduce", 100_000, 4) == ("ring", 5.0 + 6 * 1 + 1500.0, 150_000)
     assert nccl.collective("all_reduce", 0, 4) == ("tree", 5.0 + 4.0, 0)
+
+
+def test_a_switch_reduces_where_it_can() -> None:
+    link = Link("switch", 1.0, 100.0, reduces=True)
+    eight = network(inside=link, library="nccl").collective("all_reduce", 100_000, 8)
+    assert eight == ("in the switch", 2 * 1 + 1125.0, 112_500)
+    assert network(library="nccl").collective("all_reduce", 100_000, 8).algorithm == "ring"
+    assert network(inside=link, library="nccl").collective("all_reduce", 100_000, 2).algorithm == "ring"
 
 
 def test_reductions_and_the_sustained_share_count() -> None:
