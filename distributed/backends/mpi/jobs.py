@@ -205,6 +205,7 @@ class Jobs:
         self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._last: _JobWork | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
@@ -231,11 +232,12 @@ class Jobs:
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
-        work = self._last = _JobWork(job, self, self.sequence)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
-            self._thread.start()
-        self._waiting.put(work)
+        with self._lock:  # gradients of several devices arrive in several threads
+            work = self._last = _JobWork(job, self, self.sequence)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
+                self._thread.start()
+            self._waiting.put(work)
         return work
 
     def message(self, job: Job, source: Callable[[Any], int] | None = None) -> Work:
