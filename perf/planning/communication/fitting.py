@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .... import distributed
+from ....cuda import synchronize
 from ....dispatch.generated.functions import ones, zeros
 from ....dispatch.tensor import Tensor
 from ....runtime.scalar_type import float64
@@ -29,6 +30,7 @@ SHORT = 2e-4
 LEAST_SECONDS, MORE_TURNS = 0.005, 10
 """Short collectives have some more turns in each round: in one of them nothing else may have run."""
 OUTLIER = 1.5
+"""The ratio of predicted to measured times from which on it counts by its logarithm."""
 RESTARTS = 3
 LEAST_SIZES = 2
 """To how many sizes the link of small tensors is fitted, at least."""
@@ -56,6 +58,8 @@ def fit_running_ranks(sizes: Sequence[int], rounds: int) -> Interconnect:
         raise ValueError(f"Interconnect.measured(): needs at least 2 ranks, got {ranks}")
     if rounds < 1:
         raise ValueError(f"Interconnect.measured(): rounds must be at least 1, got {rounds}")
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"Interconnect.measured(): sizes must be numbers of bytes from 1 on, got {sizes}")
     buffers = buffers_of(max(sizes), ranks)
     cases = [(collective, nbytes) for collective in COLLECTIVES for nbytes in sizes]
     seconds = fastest([collective_run(*case, buffers) for case in cases], rounds)
@@ -166,6 +170,8 @@ def _timed(run: Callable[[], object], count: int) -> float:
     start = time.perf_counter()
     for _ in range(count):
         run()
+    if _device() == "cuda":
+        synchronize()  # NCCL only enqueues
     return max(time.perf_counter() - start, 1e-9)
 
 

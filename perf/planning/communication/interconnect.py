@@ -147,7 +147,8 @@ class Interconnect:
             rounds: how often each collective is timed; the fastest counts.
 
         Raises:
-            ValueError: `tt.distributed.init_process_group` was not called, or there is one rank alone.
+            ValueError: `tt.distributed.init_process_group` was not called, there is one rank alone, or a size or
+                `rounds` is below 1.
         """
         from .fitting import DEFAULT_SIZES, fit_running_ranks  # ours imports this module
 
