@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
 from ...autograd import no_grad
@@ -11,7 +12,7 @@ from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.tensor import Tensor
 from ...runtime.device import device as Device
 from ...runtime.tensor_impl import TensorImpl
-from .dtensor import DTensor
+from .dtensor import DTensor, Part
 from .placements import REPLICATE, Partial, Placement
 from .redistribute import redistribute_local_tensor
 from .rules.rule import Invocation, Rule
@@ -22,6 +23,8 @@ from .strategy import choose
 __all__ = ["dispatch", "implicit_replication"]
 
 MAX_DECISIONS = 1 << 14
+_OWN_REFERENCES = 3
+"""References to a counter of versions that one tensor has: its own, a variable, and the one of who counts."""
 _decisions: dict[Any, Decision] = {}
 _warned: set[str] = set()
 
@@ -69,6 +72,7 @@ class Decision:
         results: how each result lies; None where that is known only afterwards.
         returned: for each result, which of the arguments' tensors it is, if it is one.
         written: the tensors to be written back after, since the operator wrote to redistributed ones.
+        reduced: the tensors that are written and must be reduced before.
         local: what computes a part in the place of the operator.
         call: what the rule was asked about.
     """
@@ -81,6 +85,7 @@ class Decision:
         self.results: list[DTensorSpec] | None = None
         self.returned: list[int | None] = []
         self.written: list[int] = []
+        self.reduced: list[int] = []
         self.local: Any = None
 
 
@@ -171,7 +176,7 @@ def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str,
     results = _infer(func, args, kwargs)
     call = Invocation(name, values, specs, results or [])
     decision = Decision(call)
-    decision.returned, fixed = _writes(schema, args, kwargs, len(results or []))
+    decision.returned, fixed = _writes(schema, rule, args, kwargs, len(results or []))
     chosen = (
         None
         if results is None or (rule.strategies is None and rule.groups is None)
@@ -198,11 +203,11 @@ def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str,
 def _replicate(decision: Decision, rule: Rule, fixed: dict[int, int | None]) -> Decision:
     """Compute on whole tensors; what is written is taken apart again."""
     call = decision.call
-    for place in fixed:
-        if any(isinstance(each, Partial) for each in call.tensors[place].placements):
-            raise RuntimeError(
-                f"{call.name}: in-place operations that require placement changes are not supported"
-            )
+    decision.reduced = [
+        place for place in fixed if any(isinstance(each, Partial) for each in call.tensors[place].placements)
+    ]
+    if decision.reduced:
+        return decision
     if not rule.replicates and call.name not in _warned and call.tensors[0].mesh.size() > 1:
         _warned.add(call.name)
         warnings.warn(
@@ -230,7 +235,7 @@ def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 
 
 def _writes(
-    schema: Any, args: Sequence[Any], kwargs: dict[str, Any], results: int
+    schema: Any, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], results: int
 ) -> tuple[list[int | None], dict[int, int | None]]:
     """For each result which tensor of the arguments it is, and for each that is written which result it is."""
     by_alias: dict[str, list[int]] = {}
@@ -242,7 +247,11 @@ def _writes(
             continue
         count = len(_flat([positional.get(argument.name, kwargs.get(argument.name))]))
         alias = argument.alias_info
-        if alias is not None and alias.is_write:
+        if (
+            alias is not None
+            and alias.is_write
+            and (argument.name != rule.unscaled or kwargs.get("grad_scale") is not None)
+        ):
             places = list(range(at, at + count))
             written.update(dict.fromkeys(places))
             for each in alias.before_set:
@@ -290,6 +299,10 @@ def _infer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> lis
 
 def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     given = _flat([*args, *kwargs.values()]) if kwargs else _flat(args)
+    if decision.reduced:
+        for place in decision.reduced:
+            _reduce_in_place(given[place], func._entry.name)
+        return dispatch(func, args, kwargs)
     locals_ = []
     for tensor, source, target in zip(given, decision.sources, decision.targets, strict=True):
         local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
@@ -320,6 +333,25 @@ def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs
         assert source is not None
         tensor._local_tensor.copy_(redistribute_local_tensor(locals_[place], target, source))
     return _wrapped(decision, given, found)
+
+
+def _reduce_in_place(tensor: Any, name: str) -> None:
+    """Have a tensor that is to be written to hold what its parts are reduced to.
+
+    Raises:
+        RuntimeError: another tensor shares its memory, and would not see what is written.
+    """
+    cell = tensor._version_cell
+    # A tensor and all that share its memory have one counter of versions.
+    if tensor._view_base is not None or (cell is not None and getrefcount(cell) > _OWN_REFERENCES):
+        raise RuntimeError(
+            f"{name}: in-place operations that require placement changes are not supported: {tensor._dtensor_spec} has "
+            "views, or autograd keeps it"
+        )
+    spec: DTensorSpec = tensor._dtensor_spec
+    whole = spec.placed([REPLICATE if isinstance(each, Partial) else each for each in spec.placements])
+    local = redistribute_local_tensor(tensor._local_tensor, spec, whole)
+    tensor._data = Part(local, whole)
 
 
 def _call_by_name(func: OpOverload, values: dict[str, Any]) -> Any:
