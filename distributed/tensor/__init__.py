@@ -16,7 +16,7 @@ _NAMES = {
     ".dtensor": "DTensor",
     ".placements": "Partial Placement Replicate Shard",
 }
-_MODULES = ""
+_MODULES = "parallel"
 
 if TYPE_CHECKING:
     from ..device_mesh import DeviceMesh as DeviceMesh

@@ -348,7 +348,7 @@ class _ToLocal(Function):
     def backward(ctx: Any, grad: Any) -> Any:
         if grad is None:
             return None, None
-        meta = ctx.spec.tensor_meta
-        return DTensor.from_local(
-            grad, ctx.spec.mesh, ctx.grad_placements, shape=meta.shape, stride=meta.stride
-        ), None
+        spec = ctx.spec
+        # The gradient's own strides: what is computed on the part may lie otherwise than the tensor.
+        _, stride = global_shape_and_stride(grad.shape, grad.stride(), spec.mesh, ctx.grad_placements)
+        return DTensor.from_local(grad, spec.mesh, ctx.grad_placements, shape=spec.shape, stride=stride), None
