@@ -19,6 +19,7 @@ from .rules.rule import Invocation, Rule
 from .rules.table import rule_of
 from .spec import DTensorSpec, TensorMeta
 from .strategy import choose
+from .views import check_view, check_writes, tie_views
 
 __all__ = ["dispatch", "implicit_replication"]
 
@@ -70,6 +71,8 @@ class Decision:
         targets: how it must lie.
         replaced: arguments that a part needs in the place of the call's.
         results: how each result lies; None where that is known only afterwards.
+        viewed: for each result, which of the arguments' tensors it is a view of, if it is one.
+        writes: the tensors that are written.
         returned: for each result, which of the arguments' tensors it is, if it is one.
         written: the tensors to be written back after, since the operator wrote to redistributed ones.
         reduced: the tensors that are written and must be reduced before.
@@ -84,6 +87,8 @@ class Decision:
         self.replaced: dict[str, Any] = {}
         self.results: list[DTensorSpec] | None = None
         self.returned: list[int | None] = []
+        self.viewed: list[int | None] | None = None
+        self.writes: list[int] = []
         self.written: list[int] = []
         self.reduced: list[int] = []
         self.local: Any = None
@@ -177,6 +182,8 @@ def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str,
     call = Invocation(name, values, specs, results or [])
     decision = Decision(call)
     decision.returned, fixed = _writes(schema, rule, args, kwargs, len(results or []))
+    decision.writes = list(fixed)
+    decision.viewed = _views(schema, args, kwargs, len(results or []))
     chosen = (
         None
         if results is None or (rule.strategies is None and rule.groups is None)
@@ -208,16 +215,21 @@ def _replicate(decision: Decision, rule: Rule, fixed: dict[int, int | None]) -> 
     ]
     if decision.reduced:
         return decision
-    if not rule.replicates and call.name not in _warned and call.tensors[0].mesh.size() > 1:
+    whole: tuple[Placement, ...] = (REPLICATE,) * call.tensors[0].mesh.ndim
+    decision.targets = [spec.placed(whole) for spec in call.tensors]
+    decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
+    if (
+        not rule.replicates
+        and call.name not in _warned
+        and any(each is not None for each in decision.sources)
+        and call.tensors[0].mesh.size() > 1
+    ):
         _warned.add(call.name)
         warnings.warn(
             f"{call.name} has no rule for distributed tensors that lie so ({', '.join(map(str, call.tensors))}): all "
             "its tensors are replicated",
             stacklevel=5,
         )
-    whole: tuple[Placement, ...] = (REPLICATE,) * call.tensors[0].mesh.ndim
-    decision.targets = [spec.placed(whole) for spec in call.tensors]
-    decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
     decision.written = [place for place in fixed if decision.sources[place] is not None]
     return decision
 
@@ -267,6 +279,26 @@ def _writes(
     return returned, written
 
 
+def _views(schema: Any, args: Sequence[Any], kwargs: dict[str, Any], results: int) -> list[int | None] | None:
+    """For each result which tensor of the arguments it is a view of; None if no result is one."""
+    bases: dict[str, int] = {}
+    at = 0
+    values = {**dict(zip([argument.name for argument in schema.arguments], args, strict=False)), **kwargs}
+    for argument in schema.arguments:
+        alias = argument.alias_info
+        if alias is not None and not alias.is_write:
+            bases.update(dict.fromkeys(alias.before_set, at))
+        at += len(_flat([values.get(argument.name)]))
+    found: list[int | None] = []
+    for result in schema.returns:
+        alias = result.alias_info
+        names = () if alias is None or alias.is_write else alias.before_set
+        found.append(next((bases[name] for name in names if name in bases), None))
+    if len(found) == 1:
+        found *= results  # a list of views
+    return found if any(each is not None for each in found) else None
+
+
 def _infer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[TensorMeta] | None:
     """Shape, strides and dtype of the tensors that an operator returns; None where only its kernel knows them."""
     from ... import empty_strided
@@ -304,8 +336,16 @@ def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs
             _reduce_in_place(given[place], func._entry.name)
         return dispatch(func, args, kwargs)
     locals_ = []
+    if decision.writes:
+        check_writes(given, decision.writes, func._entry.name)
     for tensor, source, target in zip(given, decision.sources, decision.targets, strict=True):
-        local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+        if isinstance(tensor, DTensor):
+            part: Part = tensor._data
+            local = part.tensor
+            if part.base is not None:
+                check_view(tensor, part, func._entry.name)
+        else:
+            local = tensor
         if source is not None:
             local = redistribute_local_tensor(local, source, target)
         locals_.append(local)
@@ -332,7 +372,13 @@ def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs
         tensor, target, source = given[place], decision.targets[place], decision.sources[place]
         assert source is not None
         tensor._local_tensor.copy_(redistribute_local_tensor(locals_[place], target, source))
-    return _wrapped(decision, given, found)
+    for place in decision.writes:
+        if isinstance(given[place], DTensor) and not given[place]._spec.is_inference:
+            given[place].version_cell()[0] += 1
+    made = _wrapped(decision, given, found)
+    if decision.viewed is not None:
+        tie_views(decision.viewed, decision.sources, given, made)
+    return made
 
 
 def _reduce_in_place(tensor: Any, name: str) -> None:
