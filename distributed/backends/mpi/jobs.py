@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
 
-__all__ = ["Job", "Jobs"]
+__all__ = ["Job", "Jobs", "Requests"]
 
 SPINS = 200
 """How often to ask for the end of a short communication before other threads and processes get the core in between."""
@@ -51,6 +51,22 @@ class Job(NamedTuple):
     peers: Sequence[int]
     is_short: bool
     results: Sequence[Tensor] = ()
+
+
+class Requests:
+    """Several of MPI's requests as one.
+
+    Args:
+        mpi: the module `mpi4py.MPI`.
+        requests: the requests.
+    """
+
+    def __init__(self, mpi: Any, requests: list[Any]) -> None:
+        self._all, self._requests = mpi.Request.Testall, requests
+
+    def Test(self, status: Any) -> bool:
+        """Whether all have ended."""
+        return bool(self._all(self._requests))
 
 
 class _JobWork(Work):
@@ -93,7 +109,11 @@ class _MessageWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self.request is not None:
-            self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
+            try:
+                self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
+            except self.jobs.mpi.Exception as error:
+                self.request = None
+                raise self.jobs.failure(self.job, error) from error
         return True
 
     def is_completed(self) -> bool:
@@ -207,7 +227,7 @@ class Jobs:
             try:
                 _spin(job.begin(), self, job, self.sequence)
             except self.mpi.Exception as error:
-                raise self._failure(job, error) from error
+                raise self.failure(job, error) from error
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
@@ -229,7 +249,7 @@ class Jobs:
         try:
             return _MessageWork(job, self, job.begin(), source)
         except self.mpi.Exception as error:
-            raise self._failure(job, error) from error
+            raise self.failure(job, error) from error
 
     def lose(self, job: Job, why: str) -> DistBackendError:
         """What to raise for a job that does not end; the group is of no use any more."""
@@ -251,7 +271,8 @@ class Jobs:
     def _refusal(self, job: Job) -> DistBackendError:
         return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
 
-    def _failure(self, job: Job, error: Exception) -> DistBackendError:
+    def failure(self, job: Job, error: Exception) -> DistBackendError:
+        """What to raise for what MPI refuses."""
         return DistBackendError(f"{job.name}: {self._who()}: MPI refused: {error}")
 
     def _run(self) -> None:
@@ -261,7 +282,7 @@ class Jobs:
                 if work.job.finish is not None:
                     work.job.finish()
             except self.mpi.Exception as error:
-                work.error = self._failure(work.job, error)
+                work.error = self.failure(work.job, error)
             except Exception as error:  # whoever waits gets it
                 work.error = error
             finally:
