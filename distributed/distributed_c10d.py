@@ -13,11 +13,13 @@ from .groups import DEFAULT_TIMEOUT as default_pg_timeout
 from .groups import group_by_name as _resolve_process_group
 from .groups import group_or_default as _get_default_group
 from .object_collectives import *
+from .options import *
 from .point_to_point import *
 from .process_group import GroupMember as GroupMember
 from .process_group import ProcessGroup as ProcessGroup
 from .process_group import group as group
 from .reduce_op import ReduceOp as ReduceOp
+from .reduce_op import supports_complex as supports_complex
 from .reduce_op import make_premultiplied_sum as _make_nccl_premul_sum
 from .rendezvous import rendezvous as rendezvous
 from .stores.prefix_store import PrefixStore as PrefixStore

@@ -61,7 +61,7 @@ class Ranks:
                 "triten.tests.distributed.rank",
                 str(self._listener.address),
             ],
-            env=os.environ | environment | {"TRITEN_RANK_KEY": key.hex()},
+            env=os.environ | environment | {"RANKS_AUTHKEY": key.hex()},
             stdin=subprocess.DEVNULL,
         )
         found: dict[int, Connection] = {}
