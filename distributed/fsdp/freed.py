@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any, NoReturn
 
 from ...dispatch.autograd.function import FunctionCtx
 from ...dispatch.autograd.node import Node, edge_of
+from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
 from ...runtime.storage import address_of, root_of, storage_of, view_at
 from ...runtime.tensor_impl import TensorImpl
@@ -32,7 +32,9 @@ class FreedBytes:
             "module's next forward, by backward through the module's outputs, and by unshard()"
         )
 
-    __array__ = __array_ufunc__ = __array_function__ = __getattr__ = __len__ = __getitem__ = __setitem__ = _refuse
+    __array__ = __array_ufunc__ = __array_function__ = __getattr__ = __len__ = __getitem__ = __setitem__ = (
+        _refuse
+    )
 
     def __repr__(self) -> str:
         return "<freed by fully_shard>"
@@ -46,11 +48,16 @@ def is_freed(tensor: TensorImpl) -> bool:
     return tensor._data is FREED
 
 
-@cache
+_slots: dict[type[Node], tuple[str, ...]] = {}
+
+
 def _saved_slots(cls: type[Node]) -> tuple[str, ...]:
     """The slots of a class of nodes that hold saved tensors: those with a version beside them."""
-    slots = [name for each in cls.__mro__ for name in each.__dict__.get("__slots__", ())]
-    return tuple(name for name in slots if f"{name}_version" in slots)
+    found = _slots.get(cls)
+    if found is None:
+        slots = [name for each in cls.__mro__ for name in each.__dict__.get("__slots__", ())]
+        found = _slots[cls] = tuple(name for name in slots if f"{name}_version" in slots)
+    return found
 
 
 def _saved_in(node: Node) -> Iterator[Any]:
@@ -73,7 +80,9 @@ def saved_tensors(outputs: Iterable[Tensor]) -> Iterator[TensorImpl]:
     while pending:
         node = pending.pop()
         for saved in _saved_in(node):
-            if isinstance(saved, TensorImpl):
+            if isinstance(saved, TensorOfParts):
+                yield from saved.parts
+            elif isinstance(saved, TensorImpl):
                 yield saved
         for edge in node.next_edges:
             if edge is not None and edge[0] not in seen:

@@ -243,14 +243,15 @@ def _states_of(modules: Sequence[Any]) -> list[ModuleState]:
     return [module._get_fsdp_state() for module in modules]
 
 
-@functools.cache
-def _fsdp_class(cls: type[Module]) -> type[Module]:
-    return type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
+_classes: dict[type[Module], type[Module]] = {}
 
 
 def become_fsdp_module(module: Module) -> None:
     """Give a module's class the methods of `FSDPModule`."""
-    module.__class__ = _fsdp_class(type(module))
+    cls = type(module)
+    if cls not in _classes:
+        _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
+    module.__class__ = _classes[cls]
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:

@@ -27,7 +27,7 @@ from .sharding_mesh import ShardingMesh
 if TYPE_CHECKING:
     from ...nn.modules.module import Module
 
-__all__ = ["Communications", "Pass", "ParameterGroup"]
+__all__ = ["Communications", "ParameterGroup", "Pass"]
 
 
 class Pass(Enum):
@@ -227,7 +227,7 @@ class ParameterGroup:
     def _free(self, outputs: Iterable[Tensor]) -> None:
         kept = list(outputs)
         for dtype, buffer in self._buffers.items():
-            wholes = [each.unsharded for each in self.parameters if each.gathered_dtype == dtype]
+            wholes = [each.bytes for each in self.parameters if each.gathered_dtype == dtype]
             buffer.free([each for each in wholes if each is not None], kept)
 
     def reshard(self, outputs: Iterable[Tensor] = ()) -> None:
@@ -323,9 +323,7 @@ class ParameterGroup:
             return
         del grad
         self._settle()
-        self._reduction = GradientReduction(
-            self._plan(), reduced, grads, self._reduce_dtype, self._partial
-        )
+        self._reduction = GradientReduction(self._plan(), reduced, grads, self._reduce_dtype, self._partial)
         self._partial = None
         self.communications.reductions.append(self._reduction)
 

@@ -32,7 +32,9 @@ class Division(NamedTuple):
     reduces: Reduction
 
 
-def division(dtype: ScalarType, shards: int, replicas: int, factor: float | None, only_sums: bool) -> Division:
+def division(
+    dtype: ScalarType, shards: int, replicas: int, factor: float | None, only_sums: bool
+) -> Division:
     """How gradients of a dtype are divided: by the number of processes or a factor.
 
     Numbers of float16 are divided in two steps, so that neither the sum overflows nor small ones vanish.
@@ -121,7 +123,9 @@ class GradientReduction:
         replicas = 1 if plan.replicate_group is None else plan.replicate_group.size()
         self.division = division(reduced, shards, replicas, plan.factor, plan.only_sums)
         with no_grad():
-            self._input: Tensor | None = self._allocate(sum(each.padded_numel for each in parameters) * shards, reduced)
+            self._input: Tensor | None = self._allocate(
+                sum(each.padded_numel for each in parameters) * shards, reduced
+            )
             _copy_in(self.parameters, grads, self._input.view(shards, -1))
         grads.clear()
         self._output: Tensor | None = None

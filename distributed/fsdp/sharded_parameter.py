@@ -15,6 +15,7 @@ from ...nn.modules.parameter import Parameter
 from ...runtime.device import device as Device
 from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
+from ..device_mesh import DeviceMesh
 from ..tensor import DTensor, Replicate, Shard
 from ..tensor.spec import DTensorSpec, TensorMeta
 from .policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
@@ -102,14 +103,11 @@ class ShardedParameter:
         self._reset = place.module.register_load_state_dict_post_hook(lambda *_: self.reset())
 
     def _check(self, parameter: Parameter) -> None:
-        if parameter.layout is not strided or not parameter.is_contiguous():
+        local = parameter._local_tensor if isinstance(parameter, DTensor) else parameter
+        if parameter.layout is not strided or not local.is_contiguous():
             raise NotImplementedError(
                 f"FSDP does not support non-contiguous parameters yet: {self.name} has shape {tuple(parameter.shape)} "
                 f"and strides {parameter.stride()}"
-            )
-        if isinstance(parameter, DTensor):
-            raise NotImplementedError(
-                f"fully_shard: parameter {self.name!r} is a DTensor already; a plain tensor is expected"
             )
 
     def _dimension(self, parameter: Parameter, shard_placement_fn: ShardPlacement | None) -> int:
@@ -120,15 +118,16 @@ class ShardedParameter:
             raise ValueError(
                 f"shard_placement_fn: expected a Shard or None for {self.name!r}, but got {placement!r}"
             )
-        dim = placement.dim + parameter.ndim if placement.dim < 0 else placement.dim
+        dim: int = placement.dim + parameter.ndim if placement.dim < 0 else placement.dim
         if not 0 <= dim < parameter.ndim:
             raise ValueError(
                 f"shard_placement_fn: Shard dim {placement.dim} is invalid for {self.name!r}, which has shape "
                 f"{tuple(parameter.shape)}"
             )
-        if dim and parameter.shape[dim] % self.sharding.shard_size:
+        shape = parameter._local_tensor.shape if isinstance(parameter, DTensor) else parameter.shape
+        if dim and shape[dim] % self.sharding.shard_size:
             raise NotImplementedError(
-                f"FSDP does not support uneven sharding on dim {dim}: {tuple(parameter.shape)} of {self.name!r} (world "
+                f"FSDP does not support uneven sharding on dim {dim}: {tuple(shape)} of {self.name!r} (world "
                 f"size: {self.sharding.shard_size})"
             )
         return dim
@@ -136,7 +135,11 @@ class ShardedParameter:
     def _shard(self, parameter: Parameter) -> None:
         """Take this process's shard of the whole."""
         shards, rank = self.sharding.shard_size, self.sharding.shard_rank
-        self.shape, self.strides = tuple(parameter.shape), parameter.stride()
+        whole: Tensor = parameter.detach()
+        self._place_in_mesh(parameter)
+        if isinstance(whole, DTensor):
+            whole = whole._local_tensor
+        self.shape, self.strides = tuple(whole.shape), whole.stride()
         rows = self.shape[self.dim]
         width = -(-rows // shards)
         start = min(rank * width, rows)
@@ -144,12 +147,24 @@ class ShardedParameter:
         self.padded_shape = _with(self.shape, self.dim, width)
         self.sharded_shape = _with(self.shape, self.dim, own)
         self.padded_numel = prod(self.padded_shape)
-        data = parameter.detach().narrow(self.dim, start, own)
-        padded = self._padded(data)
-        placements = self.sharding.placements(Shard(self.dim))
-        self.sharding_spec = (self.sharding.mesh, placements)
+        padded = self._padded(whole.narrow(self.dim, start, own))
         self.sharded = Parameter(self.as_dtensor(self._take(padded)), parameter.requires_grad)
         self.place.put(self.sharded)
+
+    def _place_in_mesh(self, parameter: Parameter) -> None:
+        """Settle as what the shard is shown: of a tensor, or of this process's part of one."""
+        mesh, placements = self.sharding.mesh, self.sharding.placements(Shard(self.dim))
+        self.inner = parameter._dtensor_spec if isinstance(parameter, DTensor) else None
+        self.shown_shape, self.shown_strides = tuple(parameter.shape), parameter.stride()
+        if self.inner is not None:
+            is_divided = any(isinstance(each, Shard) and each.dim == self.dim for each in self.inner.placements)
+            # A dimension is divided along the mesh's dimensions in their order: the part was before its shards.
+            meshes = [self.inner.mesh, mesh] if is_divided else [mesh, self.inner.mesh]
+            placements = (
+                (*self.inner.placements, *placements) if is_divided else (*placements, *self.inner.placements)
+            )
+            mesh = DeviceMesh._concatenate(meshes)
+        self.sharding_spec = mesh, placements
 
     def _padded(self, data: Tensor) -> Tensor:
         """A shard with padding, where it lies."""
@@ -170,7 +185,7 @@ class ShardedParameter:
     def as_dtensor(self, local: Tensor) -> DTensor:
         """A shard, or a shard's gradient, as a DTensor."""
         mesh, placements = self.sharding_spec
-        meta = TensorMeta(self.shape, self.strides, local.dtype)
+        meta = TensorMeta(self.shown_shape, self.shown_strides, local.dtype)
         made: DTensor = DTensor(local, DTensorSpec(mesh, placements, meta, local.device))
         return made
 
@@ -224,9 +239,7 @@ class ShardedParameter:
         self.dtype = self.sharded.dtype
         computed, reduced = policy.param_dtype, policy.reduce_dtype
         self.reduce_dtype = None if reduced == computed else reduced
-        self.param_dtype = (
-            None if computed == self.dtype or not self.dtype.is_floating_point else computed
-        )
+        self.param_dtype = None if computed == self.dtype or not self.dtype.is_floating_point else computed
 
     @property
     def gathered_dtype(self) -> ScalarType:
@@ -244,12 +257,20 @@ class ShardedParameter:
         piece = content.narrow(0, 0, numel).view(self.shape)
         if self.unsharded is None:
             # A tensor of its own, with a version of its own: what is gathered later are the same values.
-            self.unsharded = Parameter(
-                Tensor.from_data(piece._data, piece._spec), self.sharded.requires_grad
-            )
+            whole: Any = Tensor.from_data(piece._data, piece._spec)
+            if self.inner is not None:
+                meta = TensorMeta(self.shown_shape, self.shown_strides, piece.dtype)
+                whole = DTensor(whole, DTensorSpec(self.inner.mesh, self.inner.placements, meta, piece.device))
+            self.unsharded = Parameter(whole, self.sharded.requires_grad)
         else:
-            self.unsharded._data = piece._data
+            own: Any = self.bytes
+            own._data = piece._data
         return self.unsharded
+
+    @property
+    def bytes(self) -> Tensor | None:
+        """The tensor over the whole's bytes: the whole, or this process's part of it; None before the first."""
+        return self.unsharded._local_tensor if isinstance(self.unsharded, DTensor) else self.unsharded
 
     @property
     def gathered_numel(self) -> int:
@@ -280,7 +301,16 @@ class ShardedParameter:
         self.state = ShardedState.SHARDED
 
     def to_sharded_after_forward(self, sharding: ShardingMesh) -> None:
-        """Have the module have a part of the whole, one of as many as a smaller mesh has processes."""
+        """Have the module have a part of the whole, one of as many as a smaller mesh has processes.
+
+        Raises:
+            NotImplementedError: the parameter was a `DTensor` before.
+        """
+        if self.inner is not None:
+            raise NotImplementedError(
+                "Resharding to smaller mesh is not supported for DTensor parameters yet: "
+                f"{self.name!r} has placements {self.inner.placements}"
+            )
         whole, self.line = self.line, None
         assert whole is not None
         part = whole.numel() // sharding.shard_size
@@ -295,9 +325,7 @@ class ShardedParameter:
         line = self.after_forward if is_same else whole.narrow(0, start * row, prod(own)).clone()
         local = line.narrow(0, 0, prod(own)).view(own)
         meta = TensorMeta(self.shape, self.strides, local.dtype)
-        shown: Any = DTensor(
-            local, DTensorSpec(sharding.mesh, (Replicate(), Shard(0)), meta, local.device)
-        )
+        shown: Any = DTensor(local, DTensorSpec(sharding.mesh, (Replicate(), Shard(0)), meta, local.device))
         self.place.put(Parameter(shown, self.sharded.requires_grad))
         self.state = ShardedState.SHARDED_POST_FORWARD
 
@@ -305,12 +333,17 @@ class ShardedParameter:
 
     def take_grad(self, zero_where_none: bool = False) -> Tensor | None:
         """The gradient of the whole, which is given away; None if there is none."""
+        grad: Any
         grad, self.accumulated_grad = self.accumulated_grad, None
         if grad is None and self.unsharded is not None:
             grad, self.unsharded.grad = self.unsharded.grad, None
             if grad is None and zero_where_none and self.unsharded.requires_grad:
-                grad = ops.zeros(self.shape, dtype=self.gathered_dtype, device=self.device)
-        return grad
+                return ops.zeros(self.shape, dtype=self.gathered_dtype, device=self.device)  # type: ignore[no-any-return]
+        if isinstance(grad, DTensor):
+            assert self.inner is not None
+            with no_grad():
+                grad = grad.redistribute(placements=self.inner.placements)._local_tensor
+        return grad  # type: ignore[no-any-return]
 
     def accumulate_grad(self) -> None:
         """Add the gradient of the whole to what earlier backwards left unreduced."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["fully_shard"]
 
+OWN_PRECISION = MixedPrecisionPolicy()
+NO_OFFLOAD = OffloadPolicy()
+
 
 @overload
 def fully_shard(
@@ -50,8 +53,8 @@ def fully_shard(
     mesh: DeviceMesh | None = None,
     reshard_after_forward: bool | int | None = None,
     shard_placement_fn: Callable[[Parameter], Any] | None = None,
-    mp_policy: MixedPrecisionPolicy = MixedPrecisionPolicy(),
-    offload_policy: OffloadPolicy = OffloadPolicy(),
+    mp_policy: MixedPrecisionPolicy = OWN_PRECISION,
+    offload_policy: OffloadPolicy = NO_OFFLOAD,
     ignored_params: set[Parameter] | None = None,
 ) -> Any:
     """Shard a module's parameters, gradients and optimizer states among processes
@@ -138,9 +141,7 @@ def fully_shard(
 fully_shard.state = state_of  # type: ignore[attr-defined]
 
 
-def _own_parameters(
-    modules: Sequence[Module], device: Device, ignored: set[Parameter]
-) -> list[Parameter]:
+def _own_parameters(modules: Sequence[Module], device: Device, ignored: set[Parameter]) -> list[Parameter]:
     """The parameters that no module below has taken, on the device.
 
     Raises:
@@ -148,13 +149,7 @@ def _own_parameters(
     """
     ignored_ids = {id(each) for each in ignored}
     found: dict[int, Parameter] = {}
-    seen: set[int] = set()
-
-    def visit(module: Module, prefix: str) -> None:
-        seen.add(id(module))
-        for name, child in module.named_children():
-            if id(child) not in seen and state_of(child) is None:
-                visit(child, f"{prefix}{name}.")
+    for module, prefix in _own_modules(modules):
         for name, parameter in module._parameters.items():
             if parameter is None or id(parameter) in ignored_ids:
                 continue
@@ -168,9 +163,23 @@ def _own_parameters(
         for buffer in module._buffers.values():
             if buffer is not None:
                 _move(buffer, device)
+    return [*found.values()]
 
-    for module in modules:
-        visit(module, "")
+
+def _own_modules(modules: Sequence[Module]) -> list[tuple[Module, str]]:
+    """The modules, and those below that are not sharded already, with prefixes of names."""
+    found: dict[int, tuple[Module, str]] = {}
+    pending = [(module, "") for module in reversed(modules)]
+    while pending:
+        module, prefix = pending.pop()
+        if id(module) in found:
+            continue
+        found[id(module)] = module, prefix
+        pending += [
+            (child, f"{prefix}{name}.")
+            for name, child in reversed([*module.named_children()])
+            if state_of(child) is None
+        ]
     return [*found.values()]
 
 

@@ -32,7 +32,9 @@ def alone() -> Iterator[None]:
 def pair(**kwargs: Any) -> tuple[Any, Any]:
     """A model whose layers are sharded, and its like."""
     tt.manual_seed(0)
-    reference = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 2))
+    reference = nn.Sequential(
+        nn.Linear(4, 6), nn.Tanh(), nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 2)
+    )
     model: Any = copy.deepcopy(reference)
     mesh = dist.init_device_mesh("cpu", (1,))
     for layer in (model[0], model[2], model[3]):
@@ -64,7 +66,7 @@ def test_what_is_refused() -> None:
         fully_shard(model, mesh=mesh)
     scalar = nn.Linear(2, 2)
     scalar.scale = nn.Parameter(tt.tensor(1.0))
-    with pytest.raises(ValueError, match="scalar parameters. Change scale to a 1D tensor"):
+    with pytest.raises(ValueError, match=r"scalar parameters\. Change scale to a 1D tensor"):
         fully_shard(scalar, mesh=mesh)
     with pytest.raises(ValueError, match="factor of 1, not 3"):
         fully_shard(nn.Linear(2, 2), mesh=mesh, reshard_after_forward=3)

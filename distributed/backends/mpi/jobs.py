@@ -205,7 +205,8 @@ class Jobs:
         self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
-        self._last: _JobWork | None = None
+        # No more than the event: a communication that has ended keeps no tensors.
+        self._last_end: threading.Event | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
 
@@ -222,7 +223,7 @@ class Jobs:
         if self._lost is not None:
             raise self._refusal(job)
         self.sequence += 1
-        is_alone = self._last is None or self._last.ended.is_set()
+        is_alone = self._last_end is None or self._last_end.is_set()
         if waits and job.is_short and is_alone:
             try:
                 _spin(job.begin(), self, job, self.sequence)
@@ -231,7 +232,8 @@ class Jobs:
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
-        work = self._last = _JobWork(job, self, self.sequence)
+        work = _JobWork(job, self, self.sequence)
+        self._last_end = work.ended
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
             self._thread.start()
@@ -287,3 +289,4 @@ class Jobs:
                 work.error = error
             finally:
                 work.ended.set()
+            del work
