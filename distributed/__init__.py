@@ -25,8 +25,8 @@ _NAMES = {
     "is_mpi_available is_nccl_available is_ucc_available is_xccl_available",
     ".barriers": "barrier monitored_barrier",
     ".coalescing": "all_gather_coalesced all_reduce_coalesced",
-    ".collectives": "all_gather all_gather_into_tensor all_gather_single all_reduce all_to_all all_to_all_single broadcast "
-    "gather reduce reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter",
+    ".collectives": "all_gather all_gather_into_tensor all_gather_single all_reduce all_to_all all_to_all_single "
+    "broadcast gather reduce reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter",
     ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
     ".device_mesh": "DeviceMesh init_device_mesh",
     ".errors": "DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError",
@@ -35,8 +35,8 @@ _NAMES = {
     "is_initialized is_torchelastic_launched new_group new_subgroups new_subgroups_by_enumeration split_group",
     ".object_collectives": "all_gather_object broadcast_object_list gather_object recv_object_list scatter_object_list "
     "send_object_list",
-    ".options": "AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions GatherOptions "
-    "ReduceOptions ReduceScatterOptions ScatterOptions",
+    ".options": "AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions "
+    "GatherOptions ReduceOptions ReduceScatterOptions ScatterOptions",
     ".point_to_point": "P2POp batch_isend_irecv irecv isend recv send",
     ".process_group": "ProcessGroup",
     ".reduce_op": "ReduceOp supports_complex",

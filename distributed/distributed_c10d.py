@@ -19,8 +19,8 @@ from .process_group import GroupMember as GroupMember
 from .process_group import ProcessGroup as ProcessGroup
 from .process_group import group as group
 from .reduce_op import ReduceOp as ReduceOp
-from .reduce_op import supports_complex as supports_complex
 from .reduce_op import make_premultiplied_sum as _make_nccl_premul_sum
+from .reduce_op import supports_complex as supports_complex
 from .rendezvous import rendezvous as rendezvous
 from .stores.prefix_store import PrefixStore as PrefixStore
 from .stores.store import Store as Store

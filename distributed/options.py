@@ -1,4 +1,4 @@
-"""Options of a group's own methods, as PyTorch's modules pass them (`torch.distributed.AllreduceOptions` and its kin)."""
+"""Options of a group's own methods, as PyTorch's modules pass them (`torch.distributed.AllreduceOptions`)."""
 
 from __future__ import annotations
 

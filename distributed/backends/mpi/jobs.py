@@ -205,6 +205,7 @@ class Jobs:
         self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         # No more than the event: a communication that has ended keeps no tensors.
         self._last_end: threading.Event | None = None
         self._thread: threading.Thread | None = None
@@ -232,12 +233,13 @@ class Jobs:
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
-        work = _JobWork(job, self, self.sequence)
-        self._last_end = work.ended
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
-            self._thread.start()
-        self._waiting.put(work)
+        with self._lock:  # gradients of several devices arrive in several threads
+            work = _JobWork(job, self, self.sequence)
+            self._last_end = work.ended
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
+                self._thread.start()
+            self._waiting.put(work)
         return work
 
     def message(self, job: Job, source: Callable[[Any], int] | None = None) -> Work:
