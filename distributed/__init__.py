@@ -48,7 +48,7 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "device_mesh distributed_c10d nn optim tensor"
+_MODULES = "_composable checkpoint device_mesh distributed_c10d fsdp nn optim tensor"
 
 if TYPE_CHECKING:
     from .backend import *

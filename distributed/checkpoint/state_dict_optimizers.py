@@ -111,7 +111,7 @@ def state_paths(state: OptimizerState) -> dict[str, Any]:
 
 
 def unflattened(model: Module, optimizer: Optimizer, flat: Mapping[str, Any]) -> OptimizerState:
-    """The state of an optimizer, which has some already, of a flat dictionary of all.
+    """The state of an optimizer out of a flat dictionary of all.
 
     Raises:
         RuntimeError: a name is missing, or parameters of one group have several options.
@@ -139,8 +139,12 @@ def unflattened(model: Module, optimizer: Optimizer, flat: Mapping[str, Any]) ->
                         "All the parameters in the same parameter group should have the same saved param_group value. "
                         f"But {path} is {flat[path]} while other(s) is {group[key]}."
                     )
-            if parameter.requires_grad and parameter in optimizer.state:
+            if not parameter.requires_grad:
+                continue
+            if parameter in optimizer.state:
                 state[name] = _nested(optimizer.state[parameter], f"state.{name}", flat)
+            else:
+                state[name] = _by_path(f"state.{name}.", flat)
     return {"state": state, "param_groups": groups}
 
 
@@ -157,6 +161,19 @@ def _nested(like: Mapping[Any, Any], prefix: str, flat: Mapping[str, Any]) -> di
     return found
 
 
+def _by_path(prefix: str, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands below a prefix, nested by the dots."""
+    found: dict[str, Any] = {}
+    for path, value in flat.items():
+        if path.startswith(prefix):
+            *parts, last = path[len(prefix) :].split(".")
+            inner = found
+            for part in parts:
+                inner = inner.setdefault(part, {})
+            inner[last] = value
+    return found
+
+
 def of_optimizer(model: Module, optimizer: Optimizer, states: OptimizerState, strict: bool) -> OptimizerState:
     """The state of one optimizer out of one of several, in the order of its parameters.
 
@@ -166,6 +183,7 @@ def of_optimizer(model: Module, optimizer: Optimizer, states: OptimizerState, st
     names = names_of(model)
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
+    missing: list[str] = []
     group_of: dict[str, Mapping[str, Any]] = {
         name: group for group in states["param_groups"] for name in group["params"]
     }
@@ -181,15 +199,18 @@ def of_optimizer(model: Module, optimizer: Optimizer, states: OptimizerState, st
                 continue
             if name in states["state"]:
                 state[name] = states["state"][name]
-            elif strict and parameter in optimizer.state:
-                raise RuntimeError(
-                    f"Missing optimizer state for parameter '{name}' in checkpoint. The parameter requires gradients "
-                    "but has no saved optimizer state. To load anyway, use StateDictOptions(strict=False)."
-                )
+            else:
+                missing.append(name)
         if not own["params"]:
             options = _empty_group(states["param_groups"])
         group.update((key, value) for key, value in (options or own).items() if key != "params")
         groups.append(group)
+    # Some optimizers, as SGD without momentum, have no state at all.
+    if strict and missing and (state or optimizer.state):
+        raise RuntimeError(
+            f"Missing optimizer state for parameter '{missing[0]}' in checkpoint. The parameter requires gradients but "
+            "has no saved optimizer state. To load anyway, use StateDictOptions(strict=False)."
+        )
     return {"state": state, "param_groups": groups}
 
 

@@ -99,7 +99,9 @@ def _structure(state: Any) -> Any:
         structure = mapped(lambda t: parts.append(t) or _Sent(tuple(t.shape), t.dtype), state)
         is_whole = not any(isinstance(each, DTensor) for each in parts)
         # All processes raise, not the first alone.
-        told = [structure if is_whole else TypeError("expected whole tensors to broadcast, but got a DTensor")]
+        told = [
+            structure if is_whole else TypeError("expected whole tensors to broadcast, but got a DTensor")
+        ]
     broadcast_object_list(told, src=0)
     if isinstance(told[0], TypeError):
         raise told[0]

@@ -157,7 +157,9 @@ class ShardedParameter:
         self.inner = parameter._dtensor_spec if isinstance(parameter, DTensor) else None
         self.shown_shape, self.shown_strides = tuple(parameter.shape), parameter.stride()
         if self.inner is not None:
-            is_divided = any(isinstance(each, Shard) and each.dim == self.dim for each in self.inner.placements)
+            is_divided = any(
+                isinstance(each, Shard) and each.dim == self.dim for each in self.inner.placements
+            )
             # A dimension is divided along the mesh's dimensions in their order: the part was before its shards.
             meshes = [self.inner.mesh, mesh] if is_divided else [mesh, self.inner.mesh]
             placements = (
@@ -260,7 +262,9 @@ class ShardedParameter:
             whole: Any = Tensor.from_data(piece._data, piece._spec)
             if self.inner is not None:
                 meta = TensorMeta(self.shown_shape, self.shown_strides, piece.dtype)
-                whole = DTensor(whole, DTensorSpec(self.inner.mesh, self.inner.placements, meta, piece.device))
+                whole = DTensor(
+                    whole, DTensorSpec(self.inner.mesh, self.inner.placements, meta, piece.device)
+                )
             self.unsharded = Parameter(whole, self.sharded.requires_grad)
         else:
             own: Any = self.bytes
