@@ -81,7 +81,9 @@ def saved_tensors(outputs: Iterable[Tensor]) -> Iterator[TensorImpl]:
         node = pending.pop()
         for saved in _saved_in(node):
             if isinstance(saved, TensorOfParts):
-                yield from saved.parts
+                # A node's own result, which it keeps without its origin, may have lost its parts.
+                parts = [vars(saved).get(name) for name in saved.PARTS]
+                yield from (part for part in parts if isinstance(part, TensorImpl))
             elif isinstance(saved, TensorImpl):
                 yield saved
         for edge in node.next_edges:

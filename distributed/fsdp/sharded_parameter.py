@@ -157,15 +157,9 @@ class ShardedParameter:
         self.inner = parameter._dtensor_spec if isinstance(parameter, DTensor) else None
         self.shown_shape, self.shown_strides = tuple(parameter.shape), parameter.stride()
         if self.inner is not None:
-            is_divided = any(
-                isinstance(each, Shard) and each.dim == self.dim for each in self.inner.placements
-            )
             # A dimension is divided along the mesh's dimensions in their order: the part was before its shards.
-            meshes = [self.inner.mesh, mesh] if is_divided else [mesh, self.inner.mesh]
-            placements = (
-                (*self.inner.placements, *placements) if is_divided else (*placements, *self.inner.placements)
-            )
-            mesh = DeviceMesh._concatenate(meshes)
+            placements = (*self.inner.placements, *placements)
+            mesh = DeviceMesh._concatenate([self.inner.mesh, mesh])
         self.sharding_spec = mesh, placements
 
     def _padded(self, data: Tensor) -> Tensor:

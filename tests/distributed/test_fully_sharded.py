@@ -408,3 +408,41 @@ def test_other_ways_in_and_out(rank: int, size: int) -> None:
     tt.testing.assert_close(model.blocks[0].up.weight, reference.blocks[0].up.weight)
     model.blocks[0].reshard()
     assert model.blocks[0].up.weight.placements
+
+
+@on_ranks(4)
+def test_parameters_that_are_parts_already(rank: int, size: int) -> None:
+    """Two processes divide each layer, and two pairs the batch."""
+    from triten.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+    class Parallel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 3, bias=False)
+
+        def forward(self, x: tt.Tensor) -> tt.Tensor:
+            if isinstance(self.up.weight, DTensor):
+                x = DTensor.from_local(x, mesh["tp"], [Replicate()])
+            y = self.down(nn.functional.gelu(self.up(x)))
+            return y.full_tensor() if isinstance(y, DTensor) else y
+
+    model, reference = made(Parallel), made(Parallel)
+    for module, name, dim in ((model.up, "weight", 0), (model.up, "bias", 0), (model.down, "weight", 1)):
+        whole = getattr(module, name).detach()
+        setattr(module, name, nn.Parameter(distribute_tensor(whole, mesh["tp"], [Shard(dim)])))
+    fully_shard(model, mesh=mesh["dp"], reshard_after_forward=True)
+    assert model.up.weight.device_mesh.mesh_dim_names == ("tp", "dp")
+    assert model.down.weight.placements == (Shard(1), Shard(0))
+    optimizers = [tt.optim.SGD(each.parameters(), lr=0.1) for each in (model, reference)]
+    group = mesh.get_local_rank("dp")
+    for x, y in batches(2):
+        assert_same(model, reference)
+        nn.functional.mse_loss(model(share(x, group, 2)), share(y, group, 2)).backward()
+        nn.functional.mse_loss(reference(x), y).backward()
+        assert_same(model, reference, "grad")
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    assert is_freed(model._get_fsdp_state().group.parameters[0].bytes)
