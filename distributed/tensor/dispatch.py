@@ -198,6 +198,11 @@ def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str,
 def _replicate(decision: Decision, rule: Rule, fixed: dict[int, int | None]) -> Decision:
     """Compute on whole tensors; what is written is taken apart again."""
     call = decision.call
+    for place in fixed:
+        if any(isinstance(each, Partial) for each in call.tensors[place].placements):
+            raise RuntimeError(
+                f"{call.name}: in-place operations that require placement changes are not supported"
+            )
     if not rule.replicates and call.name not in _warned and call.tensors[0].mesh.size() > 1:
         _warned.add(call.name)
         warnings.warn(
@@ -205,11 +210,6 @@ def _replicate(decision: Decision, rule: Rule, fixed: dict[int, int | None]) -> 
             "its tensors are replicated",
             stacklevel=5,
         )
-    for place in fixed:
-        if any(isinstance(each, Partial) for each in call.tensors[place].placements):
-            raise RuntimeError(
-                f"{call.name}: in-place operations that require placement changes are not supported"
-            )
     whole: tuple[Placement, ...] = (REPLICATE,) * call.tensors[0].mesh.ndim
     decision.targets = [spec.placed(whole) for spec in call.tensors]
     decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
@@ -332,11 +332,11 @@ def _call_by_name(func: OpOverload, values: dict[str, Any]) -> Any:
 def _wrapped(decision: Decision, given: Sequence[Any], found: Any) -> Any:
     """What an operator gave for parts as distributed tensors."""
     results = decision.results
-    if found.__class__ is tuple or found.__class__ is list:
+    if isinstance(found, tuple | list):  # named tuples, too
         made: list[Any] = []
         at = 0
         for each in found:
-            if each.__class__ is tuple or each.__class__ is list:
+            if isinstance(each, tuple | list):
                 made.append([_one(decision, given, part, at + place) for place, part in enumerate(each)])
                 at += len(each)
             else:

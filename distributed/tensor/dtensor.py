@@ -19,6 +19,21 @@ from .spec import DTensorSpec, TensorMeta, global_shape_and_stride, normalized_p
 __all__ = ["DTensor"]
 
 
+class Part:
+    """What a `DTensor` has in the place of bytes, and shares with what autograd keeps of it.
+
+    Args:
+        tensor: this process's part.
+        spec: what it is a part of.
+    """
+
+    __slots__ = ("spec", "tensor")
+
+    def __init__(self, tensor: Tensor, spec: DTensorSpec) -> None:
+        self.tensor = tensor
+        self.spec = spec
+
+
 class DTensor(TensorOfParts):
     """A tensor of which each process has a part (`torch.distributed.tensor.DTensor`).
 
@@ -48,9 +63,6 @@ class DTensor(TensorOfParts):
     PARTS = ("_local_tensor",)
     SETTINGS = ("_dtensor_spec",)
 
-    _local_tensor: Tensor
-    _dtensor_spec: DTensorSpec
-
     @staticmethod
     def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> Any:
         made = cls.of(local_tensor, spec)
@@ -60,10 +72,28 @@ class DTensor(TensorOfParts):
     def of(cls, local_tensor: Tensor, spec: DTensorSpec) -> Any:
         """A leaf of a part and what it is a part of."""
         made = cls._blank()
-        made._spec, made._data = spec._impl or spec.impl(cls)
+        made._spec = spec._impl or spec.impl(cls)
+        made._data = Part(local_tensor, spec)
         made._version_cell = made._autograd = made._view_base = None
-        made._local_tensor, made._dtensor_spec = local_tensor, spec
         return made
+
+    @property
+    def _local_tensor(self) -> Tensor:
+        part: Part = self._data
+        return part.tensor
+
+    @_local_tensor.setter
+    def _local_tensor(self, value: Tensor) -> None:
+        self._data = Part(value, self._data.spec)
+
+    @property
+    def _dtensor_spec(self) -> DTensorSpec:
+        part: Part = self._data
+        return part.spec
+
+    @_dtensor_spec.setter
+    def _dtensor_spec(self, value: DTensorSpec) -> None:
+        self._data = Part(self._data.tensor, value)
 
     def like(self, parts: Sequence[Any] | None = None) -> DTensor:
         """The same with another part."""
@@ -198,8 +228,7 @@ class DTensor(TensorOfParts):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         leaf = self._local_tensor
-        own = {key: value for key, value in vars(self).items() if key not in (*self.PARTS, *self.SETTINGS)}
-        return _rebuilt, (leaf, self._dtensor_spec, self.requires_grad), own or None
+        return _rebuilt, (leaf, self._dtensor_spec, self.requires_grad), vars(self) or None
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         return ["_local_tensor"], (self._dtensor_spec, self.requires_grad)
@@ -210,6 +239,44 @@ class DTensor(TensorOfParts):
     ) -> DTensor:
         made, requires_grad = spec
         return DTensor(inner["_local_tensor"], made, requires_grad=requires_grad)
+
+    def item(self) -> Any:
+        """The number that it is, in each process."""
+        return self.full_tensor().item()
+
+    def tolist(self) -> Any:
+        """The whole tensor's numbers, in each process."""
+        return self.full_tensor().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The whole tensor as an array, in each process."""
+        return self.full_tensor().numpy(force=force)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.full_tensor().__array__(*args, **kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(self.full_tensor())
+
+    def __float__(self) -> float:
+        return float(self.full_tensor())
+
+    def __int__(self) -> int:
+        return int(self.full_tensor())
+
+    def __index__(self) -> int:
+        return self.full_tensor().__index__()
+
+    def __complex__(self) -> complex:
+        return complex(self.full_tensor())
+
+    def data_ptr(self) -> int:
+        """The address of this process's part."""
+        return self._local_tensor.data_ptr()
+
+    def untyped_storage(self) -> Any:
+        """The storage of this process's part."""
+        return self._local_tensor.untyped_storage()
 
     @classmethod
     def __tensor_dispatch__(cls, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...dispatch.layers.python_key import keys_of
-from ...runtime.data_ptr import DataPtr
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
@@ -55,7 +52,7 @@ class DTensorSpec:
         self._key = (mesh, self.placements, self.tensor_meta, self.device)
         self._hash = hash(self._key)
         self.local_shape = compute_local_shape(self.tensor_meta.shape, mesh, self.placements)
-        self._impl: tuple[TensorSpec, Any] | None = None
+        self._impl: TensorSpec | None = None
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -97,15 +94,11 @@ class DTensorSpec:
         """Whether each process has the whole."""
         return all(isinstance(each, Replicate) for each in self.placements)
 
-    def impl(self, cls: type) -> tuple[TensorSpec, Any]:
-        """What a tensor of the class has in the place of its metadata and its bytes."""
+    def impl(self, cls: type) -> TensorSpec:
+        """The metadata of a tensor of a class."""
         if self._impl is None:
             meta = self.tensor_meta
-            spec = TensorSpec.of(meta.shape, meta.stride, meta.dtype, self.device, keys=keys_of(cls))
-            data: Any = DataPtr(0, spec.nbytes, self.device)
-            if self.device.type == "cpu":
-                data = np.broadcast_to(np.zeros((), spec.np_dtype), meta.shape)
-            self._impl = spec, data
+            self._impl = TensorSpec.of(meta.shape, meta.stride, meta.dtype, self.device, keys=keys_of(cls))
         return self._impl
 
     def __eq__(self, other: object) -> bool:

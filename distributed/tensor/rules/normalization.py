@@ -14,13 +14,14 @@ __all__ = ["RULES", "along_others", "masked_results"]
 
 
 def along_others(call: Invocation) -> list[Strategy]:
-    """Parts of all tensors, which are of one shape, along dimensions other than `dim`."""
+    """Parts of all tensors along dimensions other than `dim` in which their sizes agree."""
     ndim = call.tensors[0].ndim
     whole = call["dim"] % ndim if ndim else 0
     return [
         Strategy((Shard(dim),) * len(call.results), (Shard(dim),) * len(call.tensors))
         for dim in range(ndim)
-        if dim != whole and all(each.ndim == ndim for each in call.tensors)
+        if dim != whole
+        and all(each.ndim == ndim and each.shape[dim] == call.tensors[0].shape[dim] for each in call.tensors)
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....dispatch.methods.subscripts import INTEGER, NEW_AXIS, RANGE
 from ..placements import REPLICATE, Partial, Placement, Shard
 from .rule import Invocation, Rule, Strategy
 
@@ -143,6 +144,56 @@ def _slice(func: Any, values: dict[str, Any], call: Invocation, targets: Any) ->
     return func(values["self"], dim, values["start"], values["end"], values["step"])
 
 
+def _first_sliced(call: Invocation) -> Pairs:
+    whole = call.results[0].shape[0] == call.tensors[0].shape[0] and call["step"] == 1
+    return _others(call, () if whole else (0,))
+
+
+def _slice_first(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
+    if any(each == Shard(0) for each in targets[0].placements):
+        return func(values["self"], None, None, 1)
+    return func(values["self"], values["start"], values["end"], values["step"])
+
+
+def _first_selected(call: Invocation) -> Pairs:
+    return [(dim, dim - 1) for dim in range(1, call.tensors[0].ndim)]
+
+
+def _indexed(index: Sequence[int], shape: Sequence[int]) -> Pairs:
+    """The dimensions of which an index takes all elements; it has four numbers for each thing between the brackets."""
+    pairs = []
+    before = after = 0
+    for place in range(0, len(index), 4):
+        kind, start, stop, step = index[place : place + 4]
+        if kind == RANGE and (start, stop, step) == (0, shape[before], 1):
+            pairs.append((before, after))
+        before += kind != NEW_AXIS
+        after += kind != INTEGER
+    return pairs + [(dim, dim - before + after) for dim in range(before, len(shape))]
+
+
+def _of_part(index: Sequence[int], shape: Sequence[int], part: Sequence[int]) -> list[int]:
+    """An index whose ranges of all elements are those of all elements of a part."""
+    made = list(index)
+    dim = 0
+    for place in range(0, len(index), 4):
+        kind, *given = index[place : place + 4]
+        if kind == RANGE and given == [0, shape[dim], 1]:
+            made[place + 2] = part[dim]
+        dim += kind != NEW_AXIS
+    return made
+
+
+def _basic_index(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
+    given = values["self"]
+    return func(given, _of_part(values["index"], call.tensors[0].shape, given.shape))
+
+
+def _basic_index_backward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
+    sizes = values["input_sizes"]
+    return func(values["grad_output"], sizes, _of_part(values["index"], call.results[0].shape, sizes))
+
+
 def _without(name: str, *more: str) -> Callable[[Invocation], Pairs]:
     """Parts along other dimensions than those that an argument names."""
 
@@ -239,6 +290,16 @@ RULES = {
     "aten::slice_backward": Rule(_moving(_slice_gradient), sizes="input_sizes", local=_slice_backward),
     "aten::select.int": Rule(_moving(_selected)),
     "aten::select_backward": Rule(_moving(_select_gradient), sizes="input_sizes"),
+    "aten::_slice_first": Rule(_moving(_first_sliced), local=_slice_first),
+    "aten::_select_first": Rule(_moving(_first_selected)),
+    "aten::_basic_index": Rule(
+        _moving(lambda call: _indexed(call["index"], call.tensors[0].shape)), local=_basic_index
+    ),
+    "aten::_basic_index_backward": Rule(
+        _moving(lambda call: [(b, a) for a, b in _indexed(call["index"], call.results[0].shape)]),
+        sizes="input_sizes",
+        local=_basic_index_backward,
+    ),
     "aten::split.Tensor": Rule(_moving(_without("dim"))),
     "aten::split_with_sizes": Rule(_moving(_without("dim"))),
     "aten::unbind.int": Rule(_moving(_selected)),

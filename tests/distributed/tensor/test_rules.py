@@ -94,7 +94,7 @@ POINTWISE: dict[str, Case] = {
     "masked_fill": (lambda a: a.masked_fill(a > 0, 3.0), [(4, 3)]),
     "clamp": (lambda a: a.clamp(-0.5, 0.5), [(4, 3)]),
     "pow": (lambda a: a**2 + a.square(), [(4, 3)]),
-    "in place": (lambda a, b: (a * 1).add_(b).mul_(2).sub_(b), [(4, 3), (4, 3)]),
+    "in place": (lambda a, b: a.abs().add_(b).mul_(2).sub_(b), [(4, 3), (4, 3)]),
     "to": (lambda a: a.to(tt.float32).to(tt.float64), [(4, 3)]),
     "lerp addcmul": (lambda a, b: tt.addcmul(tt.lerp(a, b, 0.3), a, b, value=2), [(4, 3), (4, 3)]),
     "compare": (lambda a, b: (a > b, a == b, tt.maximum(a, b)), [(4, 3), (4, 3)]),
