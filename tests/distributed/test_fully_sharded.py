@@ -13,6 +13,7 @@ import triten as tt
 from triten import distributed as dist
 from triten import nn
 from triten.distributed.fsdp import (
+    CPUOffloadPolicy,
     FSDPModule,
     MixedPrecisionPolicy,
     fully_shard,
@@ -446,3 +447,25 @@ def test_parameters_that_are_parts_already(rank: int, size: int) -> None:
             optimizer.step()
             optimizer.zero_grad()
     assert is_freed(model._get_fsdp_state().group.parameters[0].bytes)
+
+
+@on_ranks(2, cuda="interpret")
+def test_on_gpus(rank: int, size: int) -> None:
+    mesh = dist.init_device_mesh("cuda", (size,))
+    for policy, device in (
+        ({}, f"cuda:{rank}"),
+        ({"offload_policy": CPUOffloadPolicy(pin_memory=False)}, "cpu"),
+    ):
+        model, reference = (made(lambda: nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))) for _ in range(2))
+        for layer in model:
+            fully_shard(layer, mesh=mesh, **policy)
+        fully_shard(model, mesh=mesh, **policy)
+        x = tt.arange(16.0).view(4, 4) / 8
+        output = model(share(x, rank, size))
+        assert output.device == tt.device("cuda", rank)
+        assert is_freed(model[0]._get_fsdp_state().group.parameters[0].unsharded)
+        output.mean().backward()
+        reference(x).mean().backward()
+        for own, expected in zip(model.parameters(), reference.parameters(), strict=True):
+            assert own.device == own.grad.device == tt.device(device)
+            tt.testing.assert_close(full(own.grad).cpu(), expected.grad)
