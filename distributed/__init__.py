@@ -48,7 +48,7 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "_functional_collectives device_mesh distributed_c10d nn optim tensor"
+_MODULES = "_composable _functional_collectives checkpoint device_mesh distributed_c10d fsdp nn optim tensor"
 
 if TYPE_CHECKING:
     from .backend import *
