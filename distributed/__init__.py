@@ -25,6 +25,8 @@ _NAMES = {
     "is_mpi_available is_nccl_available is_ucc_available is_xccl_available",
     ".barriers": "barrier monitored_barrier",
     ".coalescing": "all_gather_coalesced all_reduce_coalesced",
+    ".data_parallel.grad_bucket": "GradBucket",
+    ".data_parallel.reducer": "Reducer",
     ".collectives": "all_gather all_gather_into_tensor all_reduce all_to_all all_to_all_single broadcast gather reduce "
     "reduce_scatter reduce_scatter_tensor scatter",
     ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
@@ -45,7 +47,7 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "distributed_c10d nn optim tensor"
+_MODULES = "algorithms distributed_c10d nn optim tensor"
 
 if TYPE_CHECKING:
     from .backend import *
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from .coalescing import all_gather_coalesced as all_gather_coalesced
     from .coalescing import all_reduce_coalesced as all_reduce_coalesced
     from .collectives import *
+    from .data_parallel.grad_bucket import GradBucket as GradBucket
+    from .data_parallel.reducer import Reducer as Reducer
     from .debug_level import *
     from .errors import *
     from .groups import *
