@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 
 from ...runtime.lazy_import import lazy_names as _lazy_names
 
-_NAMES = {
-    ".data_parallel": "DataParallel data_parallel",
-    ".distributed": "DistributedDataParallel",
-    ".parallel_apply": "parallel_apply",
-    ".replicate": "replicate",
-    ".scatter_gather": "gather scatter",
-}
+# Functions of the names of their modules are taken at once, before anybody imports the modules.
+from .data_parallel import DataParallel as DataParallel
+from .data_parallel import data_parallel as data_parallel
+from .parallel_apply import parallel_apply as parallel_apply
+from .replicate import replicate as replicate
+from .scatter_gather import gather as gather
+from .scatter_gather import scatter as scatter
 
 if TYPE_CHECKING:
-    from .data_parallel import DataParallel as DataParallel
-    from .data_parallel import data_parallel as data_parallel
     from .distributed import DistributedDataParallel as DistributedDataParallel
-    from .parallel_apply import parallel_apply as parallel_apply
-    from .replicate import replicate as replicate
-    from .scatter_gather import gather as gather
-    from .scatter_gather import scatter as scatter
 
-__getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, ["distributed", "scatter_gather"])
+__getattr__, __dir__, __all__ = _lazy_names(
+    __name__, {".distributed": "DistributedDataParallel"}, ["distributed"]
+)
+__all__ += ["DataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]

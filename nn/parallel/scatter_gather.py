@@ -9,7 +9,7 @@ from ...dispatch.layers.pytree import tree_map
 from ...dispatch.tensor import Tensor
 from ...runtime.device import device as Device
 
-__all__ = ["gather", "moved", "scatter", "scatter_kwargs"]
+__all__ = ["as_device", "gather", "moved", "scatter", "scatter_kwargs"]
 
 
 def moved(values: Any, device: Device) -> Any:
@@ -17,7 +17,8 @@ def moved(values: Any, device: Device) -> Any:
     return tree_map(lambda each: each.to(device) if isinstance(each, Tensor) else each, values)
 
 
-def _device(target: int | Device | str) -> Device:
+def as_device(target: int | Device | str) -> Device:
+    """A device, of a number or a name."""
     return Device("cuda", target) if isinstance(target, int) else Device(target)
 
 
@@ -42,7 +43,7 @@ def scatter(inputs: Any, target_gpus: Sequence[int | Device], dim: int = 0) -> A
         >>> scatter((tt.arange(4), "both"), ["cpu", "cpu"])
         [(tensor([0, 1]), 'both'), (tensor([2, 3]), 'both')]
     """
-    devices = [_device(each) for each in target_gpus]
+    devices = [as_device(each) for each in target_gpus]
 
     def divided(value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -98,7 +99,7 @@ def gather(outputs: Sequence[Any], target_device: int | Device | str, dim: int =
     """
     from ... import cat
 
-    device = _device(target_device)
+    device = as_device(target_device)
 
     def together(values: Sequence[Any]) -> Any:
         first = values[0]
