@@ -69,7 +69,9 @@ def sampled_products() -> str:
     return "products and gradients"
 
 
-@check("sparse: coordinates are sorted, added up, summed, normalised and joined as on the host")
+@check(
+    "sparse: coordinates are sorted, added up, summed, normalised and joined as on the host", composed=True
+)
 def coordinates() -> str:
     rng = fresh_numbers()
     count, side = (500, 20) if is_rehearsal() else (200_000, 700)
